@@ -1,0 +1,64 @@
+# Everything a developer runs. Needs make and Python 3.11 or newer with venv; the rest comes into .venv.
+# Another Python: make PYTHON=python3.13 …      More test processes: make WORKERS=8 test
+
+WORKERS ?= 2
+export PYTHON
+
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
+CORE := .venv/.core
+DEV := .venv/.dev
+
+# One .venv serves all targets: never build it twice at once.
+.NOTPARALLEL:
+.PHONY: help venv demo test check format coverage bench acceptance clean
+
+help: ## list these targets
+	@echo "Holdfast. Targets:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# A change of the dependencies, or of how they are installed, installs again.
+$(CORE): pyproject.toml tools/venv
+	@tools/venv core
+
+$(DEV): pyproject.toml tools/venv
+	@tools/venv dev
+
+venv: $(DEV) ## build .venv with all that tests and checks need
+	@echo ".venv is ready."
+
+demo: $(CORE) ## watch a session being killed, resumed and paused (under a minute)
+	@$(PY) -m holdfast.demo
+
+test: $(DEV) ## run all tests and the examples in docstrings
+	@$(PYTEST) $(ARGS)
+
+check: $(DEV) ## ruff, mypy --strict, import contracts
+	@$(PY) -m ruff check --quiet --output-format concise
+	@$(PY) -m ruff format --check --quiet || { echo "Some files are not formatted; run: make format"; exit 1; }
+	@$(PY) -m mypy --no-error-summary
+	@.venv/bin/lint-imports --no-logo
+	@echo "All checks passed."
+
+format: $(DEV) ## format the code and fix what ruff can fix
+	@$(PY) -m ruff check --fix --quiet || true
+	@$(PY) -m ruff format
+
+coverage: $(DEV) ## run the tests; fail below 95 % branch coverage of engine and stores
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(PY) -m coverage run -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report
+	@$(PY) tools/coverage_gate.py 95
+
+bench: $(DEV) ## measure against plain SQLite on this machine
+	@$(PY) -m benchmarks $(ARGS)
+
+acceptance: $(DEV) ## run the tests and show which items of docs/acceptance.md they prove
+	@mkdir -p build
+	@$(PYTEST) --acceptance build/acceptance.json || echo "The suite did not pass; what failed does not count below."
+	@$(PY) -m tools.acceptance build/acceptance.json
+
+clean: ## remove .venv, caches and everything else that was made here
+	@rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

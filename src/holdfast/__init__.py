@@ -1,0 +1,79 @@
+"""Holdfast: the pause button for long-running agent work."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.api import Engine
+    from holdfast.context import Batch, BlockingContext, Context
+    from holdfast.control import Outcome, Session
+    from holdfast.errors import HoldfastError, MapFailed
+    from holdfast.fields import Append, At, Merge, Replace
+    from holdfast.ids import SessionId
+    from holdfast.model import Event, Status
+    from holdfast.retry import Retry
+    from holdfast.steps import Scope, guard, route, step
+    from holdfast.workflow import Workflow
+
+_HOMES = {
+    "Append": "fields",
+    "At": "fields",
+    "Batch": "context",
+    "BlockingContext": "context",
+    "Context": "context",
+    "Engine": "api",
+    "Event": "model",
+    "HoldfastError": "errors",
+    "MapFailed": "errors",
+    "Merge": "fields",
+    "Outcome": "control",
+    "Replace": "fields",
+    "Retry": "retry",
+    "Scope": "steps",
+    "Session": "control",
+    "SessionId": "ids",
+    "Status": "model",
+    "Workflow": "workflow",
+    "guard": "steps",
+    "route": "steps",
+    "step": "steps",
+}
+
+__all__ = [
+    "Append",
+    "At",
+    "Batch",
+    "BlockingContext",
+    "Context",
+    "Engine",
+    "Event",
+    "HoldfastError",
+    "MapFailed",
+    "Merge",
+    "Outcome",
+    "Replace",
+    "Retry",
+    "Scope",
+    "Session",
+    "SessionId",
+    "Status",
+    "Workflow",
+    "guard",
+    "route",
+    "step",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = getattr(import_module(f"holdfast.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,54 @@
+"""A function handed to `ctx.do` or `ctx.map`: its name, the type of its result, whether it wants a context."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+from weakref import WeakKeyDictionary
+
+from holdfast.codec import Typed, typed
+
+_known: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
+
+
+class Callee:
+    """What has to be known about a function once."""
+
+    __slots__ = ("context", "is_async", "name", "result")
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        plain = _plain(fn)
+        hints = _hints(plain)
+        self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
+        self.result: Typed = typed(hints.get("return", Any))
+        self.is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(getattr(plain, "__call__", None))  # noqa: B004 - asks what calling it gives
+        self.context: str | None = next(
+            (name for name, hint in hints.items() if getattr(hint, "__holdfast_context__", None)), None
+        )
+
+
+def callee(fn: Callable[..., Any]) -> Callee:
+    """Look at a function, once."""
+    try:
+        found = _known.get(fn)
+    except TypeError:  # neither hashable nor weakly referable: look again each time
+        return Callee(fn)
+    if found is None:
+        found = _known[fn] = Callee(fn)
+    return found
+
+
+def _plain(fn: Callable[..., Any]) -> Any:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "fn", fn) if getattr(fn, "__holdfast_step__", False) else fn
+
+
+def _hints(fn: Any) -> dict[str, Any]:
+    target = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004 - its hints are wanted
+    try:
+        return get_type_hints(target, include_extras=True)
+    except (NameError, TypeError):
+        return {}

@@ -1,0 +1,404 @@
+"""What a step sees: durable operations, remembered as they end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError as FutureCancelled
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
+
+from holdfast.callee import Callee, callee
+from holdfast.codec import encode, fingerprint
+from holdfast.errors import MapFailed, StepError, StepLeft
+from holdfast.ids import SessionId
+from holdfast.replay import OperationBody
+from holdfast.state import Blobs, stored
+from holdfast.threads import in_thread
+from holdfast.visit import Frame, Operation, Visit
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+DEFAULT_CONCURRENCY = 8
+
+
+@dataclass(frozen=True)
+class Batch(Generic[R]):
+    """What ``ctx.map(…, on_error="collect")`` returns: results and errors, by position of the item."""
+
+    done: dict[int, R] = field(default_factory=dict)
+    failed: dict[int, Exception] = field(default_factory=dict)
+
+
+class _Run(NamedTuple):
+    """An operation that has been admitted and is in flight."""
+
+    operation: Operation
+    what: Callee
+    frame: Frame
+    started: float
+
+
+class _Remembered(NamedTuple):
+    """An operation that an earlier run of the visit has finished."""
+
+    value: Any
+
+
+class Context:
+    """The handle of an ``async def`` step."""
+
+    __holdfast_context__ = "async"
+    __slots__ = ("_frame", "_visit")
+
+    def __init__(self, visit: Visit, frame: Frame) -> None:
+        self._visit = visit
+        self._frame = frame
+
+    @property
+    def session_id(self) -> SessionId:
+        """The session that this step belongs to."""
+        return SessionId(self._visit.host.session_id)
+
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        return self._visit.step.name
+
+    @property
+    def visit(self) -> int:
+        """The how-manyth visit of the step this is, from 1."""
+        return self._visit.number
+
+    @property
+    def attempt(self) -> int:
+        """The how-manyth attempt at this visit, from 1."""
+        return self._visit.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """A stable key to hand to outside services: the same after a crash, another for every visit and map item."""
+        return self._visit.idempotency_key(self._frame.scope)
+
+    @overload
+    async def do(
+        self, fn: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, key: str | int | None = None, **kwargs: Any
+    ) -> R: ...
+    @overload
+    async def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R: ...
+    async def do(self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> Any:
+        """Run ``fn`` once and remember what it returns.
+
+        After a crash, a pause or a retry the same call returns the remembered result. It is
+        recognised by name and arguments, or by ``key``. A blocking function runs in a thread.
+        A parameter of ``fn`` annotated `Context` gets a context of its own.
+        """
+        what = callee(fn)
+        operation = self._visit.identify(self._frame.scope, what, args, kwargs, key)
+        return await self._once(operation, what, fn, args, kwargs)
+
+    async def _once(
+        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        run = await self._start(operation, what)
+        if not isinstance(run, _Run):
+            return run.value
+        try:
+            value = await _call(what, fn, args, self._with_context(what, run.frame, kwargs))
+            return await self._keep(run, value)
+        finally:
+            self._visit.exit(run.frame)
+
+    async def _start(self, operation: Operation, what: Callee) -> _Run | _Remembered:
+        visit = self._visit
+        found = visit.remembered(operation)
+        await visit.admit(operation, self._frame, found)
+        if found is not None:
+            return _Remembered(what.result.decode(await visit.host.fetch(found.value), operation.name))
+        frame = Frame(operation.id, self._frame)
+        visit.enter(frame)
+        return _Run(operation, what, frame, visit.host.clock.monotonic())
+
+    async def _keep(self, run: _Run, value: Any) -> Any:
+        data = await self._visit.keep(run.operation, run.what, value, run.started, run.frame)
+        # What a replay will see is what the first run sees.
+        return value if run.what.result.immutable else run.what.result.decode(data, run.operation.name)
+
+    def _with_context(self, what: Callee, frame: Frame, kwargs: dict[str, Any]) -> dict[str, Any]:
+        if what.context is None:
+            return kwargs
+        kind = Context if what.is_async else BlockingContext
+        return {**kwargs, what.context: kind(self._visit, frame)}
+
+    @overload
+    async def map(
+        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+    ) -> Batch[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[..., Coroutine[Any, Any, R]], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+    ) -> Batch[R]: ...  # fmt: skip
+    async def map(
+        self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
+    ) -> Any:  # fmt: skip
+        """Run ``fn`` for every item, ``concurrency`` at a time; every finished item is kept as it is done.
+
+        Items are recognised by value, or by ``key(item)``. A pause takes effect before the
+        next item. Failed items are tried again by the next attempt or resume.
+        ``on_error="raise"``: `MapFailed` after the rest has finished; ``"collect"``: a `Batch`.
+        """
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        if on_error not in ("raise", "collect"):
+            raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}")
+        fan = _FanOut(self, fn, list(items), key)
+        await fan.run(concurrency)
+        if on_error == "collect":
+            return Batch(fan.done, fan.failed)
+        if fan.failed:
+            raise fan.error()
+        return [fan.done[index] for index in range(len(fan.items))]
+
+    async def safe_point(self) -> None:
+        """Inside a long step: a pause may take effect here."""
+        self._visit.check_open()
+        await asyncio.sleep(0)
+        if self._visit.host.wanted:
+            await self._visit.stand_still(self._frame)
+
+    def progress(self, done: int, total: int) -> None:
+        """Show how far the step has come."""
+        self._visit.check_open()
+        self._visit.host.show_progress(done, total)
+
+    def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
+        """Add an event of the workflow's own to the history; committed with the next record, once."""
+        self._visit.emit(self._frame.scope, event_type, summary, data)
+
+    def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
+        """Say what something cost; committed with the next record, once. Spending can meet the session's budget."""
+        self._visit.spend(self._frame.scope, usd, tokens)
+
+    async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
+        if len(coroutines) == 1:
+            await coroutines[0]
+            return
+        async with asyncio.TaskGroup() as group:
+            for coroutine in coroutines:
+                group.create_task(coroutine)
+
+
+async def _call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if what.is_async:
+        return await fn(*args, **kwargs)
+    value = await in_thread(fn, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+class _FanOut:
+    """One `Context.map`: the expected set is recorded first, then every finished item."""
+
+    def __init__(self, ctx: Context, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None) -> None:
+        self.visit = ctx._visit
+        self.ctx = ctx
+        self.fn = fn
+        self.items = items
+        self.what = callee(fn)
+        self.done: dict[int, Any] = {}
+        self.failed: dict[int, Exception] = {}
+        self.id = self.visit.nth(f"{ctx._frame.scope}/map:{self._name(key)}")
+        self.operations = [self._identify(item, key) for item in items]
+        self.queue: deque[int] = deque(range(len(items)))
+
+    def _name(self, key: object) -> str:
+        if self.what.name == "<lambda>" and key is None:
+            raise StepError(f"{self.visit.step.name}: a lambda has no name to be remembered by; pass key=, or a named function")
+        return self.what.name
+
+    def _identify(self, item: Any, key: Callable[[Any], str | int] | None) -> Operation:
+        operation = self.visit.identify(self.id, self.what, (item,), {}, None if key is None else key(item))
+        if key is not None and self.visit.nth(operation.id) != f"{operation.id}#1":
+            raise StepError(f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}")
+        return operation
+
+    async def run(self, concurrency: int) -> None:
+        """Until every item is done or has failed."""
+        await self._expect()
+        while self.queue:
+            await self.ctx._gather([self._work() for _ in range(min(concurrency, len(self.queue)))])
+            if self.queue:
+                await self.visit.stand_still(self.ctx._frame)
+
+    async def _expect(self) -> None:
+        """Record the set once, before the first item."""
+        ids = [operation.id for operation in self.operations]
+        print_ = fingerprint(ids).hex()[:24]
+        header = Operation(self.id, self.what.name, print_, False)
+        found = self.visit.remembered(header)
+        if not ids or (found is not None and found.input == print_):
+            return
+        await self.visit.admit(header, self.ctx._frame, None)
+        blobs: Blobs = []
+        value = stored(encode(ids, self.id), blobs)
+        body = OperationBody(self.id, self.what.name, value, print_, total=len(ids), effects=self.visit.take_effects())
+        await self.visit.host.remember(body, blobs)
+
+    async def _work(self) -> None:
+        while self.queue:
+            index = self.queue[0]
+            operation = self.operations[index]
+            if operation.id not in self.visit.host.line.operations and self.visit.host.wanted:
+                return
+            self.queue.popleft()
+            try:
+                self.done[index] = await self.ctx._once(operation, self.what, self.fn, (self.items[index],), {})
+            except Exception as error:
+                self._note_failure(index, operation, error)
+            self.visit.host.show_progress(len(self.done), len(self.items))
+
+    def _note_failure(self, index: int, operation: Operation, error: Exception) -> None:
+        self.failed[index] = error
+        summary = f"{operation.name}, item {index}: {type(error).__name__}: {error}"
+        self.visit.effect(f"failed:{operation.id}:{self.visit.attempt}", "item.failed", summary, {"id": operation.id})
+
+    def error(self) -> MapFailed:
+        """All failures as one error; it asks for the longest wait that any of them asks for."""
+        first = next(iter(self.failed.values()))
+        waits = [getattr(error, "retry_after", None) for error in self.failed.values()]
+        failed = {self.operations[index].id: f"{type(error).__name__}: {error}" for index, error in self.failed.items()}
+        error = MapFailed(
+            f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed, first {type(first).__name__}: {first};"
+            " the others are kept, resume tries the failed ones again",
+            failed=failed,
+            retry_after=max((wait for wait in waits if isinstance(wait, int | float)), default=None),
+        )
+        error.__cause__ = first
+        return error
+
+
+class BlockingContext:
+    """The handle of a ``def`` step: the same operations, blocking.
+
+    The step runs in a thread. When it is being left (abort, time-out, shutdown), its next
+    call of the context does not return: a signal ends the step.
+    """
+
+    __holdfast_context__ = "blocking"
+    __slots__ = ("_context",)
+
+    def __init__(self, visit: Visit, frame: Frame) -> None:
+        self._context = Context(visit, frame)
+
+    @property
+    def session_id(self) -> SessionId:
+        """The session that this step belongs to."""
+        return self._context.session_id
+
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        return self._context.step
+
+    @property
+    def visit(self) -> int:
+        """The how-manyth visit of the step this is, from 1."""
+        return self._context.visit
+
+    @property
+    def attempt(self) -> int:
+        """The how-manyth attempt at this visit, from 1."""
+        return self._context.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """See `Context.idempotency_key`."""
+        return self._context.idempotency_key
+
+    def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R:
+        """See `Context.do`. ``fn`` runs in the step's own thread."""
+        context, visit = self._context, self._context._visit
+        what = callee(fn)
+        if what.is_async:
+            raise StepError(f"{visit.step.name}: {what.name!r} is async; a def step takes plain functions, make the step async def")
+        operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
+        run = self._wait(context._start(operation, what))
+        if not isinstance(run, _Run):
+            return cast(R, run.value)
+        try:
+            value = fn(*args, **context._with_context(what, run.frame, kwargs))
+            return cast(R, self._wait(context._keep(run, value)))
+        finally:
+            with suppress(RuntimeError):  # the loop is gone: so is whoever counted
+                visit.loop.call_soon_threadsafe(visit.exit, run.frame)
+
+    def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
+    ) -> Any:  # fmt: skip
+        """See `Context.map`. Every item runs in a thread of its own."""
+        return self._wait(self._context.map(fn, items, key=key, concurrency=concurrency, on_error=on_error))
+
+    def safe_point(self) -> None:
+        """See `Context.safe_point`."""
+        self._wait(self._context.safe_point())
+
+    def progress(self, done: int, total: int) -> None:
+        """See `Context.progress`."""
+        self._wait(_later(self._context.progress, done, total))
+
+    def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
+        """See `Context.emit`."""
+        self._wait(_later(self._context.emit, event_type, summary, **data))
+
+    def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
+        """See `Context.spend`."""
+        self._wait(_later(self._context.spend, usd=usd, tokens=tokens))
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the engine's loop and wait for it in this thread."""
+        visit = self._context._visit
+        if visit.left:
+            work.close()
+            raise StepLeft(f"{visit.step.name} was left; its result would be discarded")
+        try:
+            return asyncio.run_coroutine_threadsafe(_tracked(visit, work), visit.loop).result()
+        except (FutureCancelled, asyncio.CancelledError):
+            raise StepLeft(f"{visit.step.name} was left; its result would be discarded") from None
+
+
+async def _later(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    return fn(*args, **kwargs)
+
+
+async def _tracked(visit: Visit, work: Coroutine[Any, Any, T]) -> T:
+    """Do a blocking step's work in a task that ends with the visit."""
+    task = asyncio.current_task()
+    assert task is not None
+    visit.tasks.add(task)
+    try:
+        return await work
+    finally:
+        visit.tasks.discard(task)

@@ -1,0 +1,1 @@
+"""Who drives sessions: this process (`local`)."""

@@ -1,0 +1,511 @@
+"""Drives one held session: runs its steps, commits what they leave, parks it when it has to stop.
+
+What comes next is decided in `holdfast.replay`, what is durable goes through
+`holdfast.ledger`. The step's code runs inside the driver's own task; leaving a step means
+cancelling that task once, at an await of the step, and taking the cancellation back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from holdfast.clock import Clock, to_datetime
+from holdfast.codec import Limits
+from holdfast.context import BlockingContext, Context
+from holdfast.errors import (
+    HoldLost,
+    LentValueChanged,
+    MapFailed,
+    OversizedValue,
+    StateRefused,
+    StepError,
+    StepTimeout,
+    StoreError,
+    WriteRefused,
+    did_you_mean,
+)
+from holdfast.ids import SessionId
+from holdfast.ledger import Ledger
+from holdfast.lending import Lending, Lent, Paused
+from holdfast.model import Ended, Failure, Flags, Pause, PauseKind, Record, SessionRow
+from holdfast.replay import CheckpointBody, Effect, EventBody, Line, OperationBody, Settled, settle
+from holdfast.state import Blob, Blobs, Change, Inline
+from holdfast.store import Store
+from holdfast.threads import in_thread
+from holdfast.visit import Visit
+from holdfast.workflow import BoundStep, Workflow
+
+CRASHES_ALLOWED = 3
+
+Interrupt = Literal["leave", "abort", "timeout"]
+
+
+class _Left(Exception):
+    """The step was left before it ended."""
+
+
+class Drive:
+    """One session while this engine holds it. Also the `Host` of its visits."""
+
+    def __init__(
+        self,
+        store: Store,
+        workflow: Workflow[Any],
+        row: SessionRow,
+        clock: Clock,
+        limits: Limits,
+        changed: Callable[[str], None] = lambda session_id: None,
+    ) -> None:
+        self.store = store
+        self.workflow = workflow
+        self.row = row
+        self.session_id = row.session_id
+        self.clock = clock
+        self.limits = limits
+        self.changed = changed
+        self.events = workflow.events
+        self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested)
+        self.ledger = Ledger(store, row, clock, self._committed)
+        self.lending = Lending(workflow, self.ledger.line.state, store, limits)
+        self.resumed = False
+        self.kept: tuple[int, int, int] = (0, 0, 0)
+        self.stop_reason = ""
+        self.demand: Paused | None = None
+        self.visit: Visit | None = None
+        self.interrupt: Interrupt | None = None
+        self.in_step = False
+        self.task: asyncio.Task[None] | None = None
+        self.nudge = asyncio.Event()
+
+    def load(self, records: Sequence[Record]) -> None:
+        """Take in the log from its last key frame on."""
+        self.ledger.load(records)
+        self.kept = (sum(self.line.visits.values()), self.line.took, self.line.usd)
+        self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
+
+    @property
+    def line(self) -> Line:
+        """Where the session stands."""
+        return self.ledger.line
+
+    @property
+    def broken(self) -> BaseException | None:
+        """Why this engine can no longer drive the session."""
+        return self.ledger.broken
+
+    # requests from outside
+
+    @property
+    def wanted(self) -> bool:
+        """Somebody wants the session to stop at its next safe point."""
+        return bool(self.flags.pause_requested or self.flags.cancel_requested or self.stop_reason)
+
+    @property
+    def stopping(self) -> bool:
+        """The program ends: no new operation may start."""
+        return bool(self.stop_reason)
+
+    def notice(self, fence: int, flags: Flags) -> None:
+        """Take note of what the watcher saw."""
+        if fence != self.row.fence:
+            self.ledger.broken = self.broken or _overtaken(self.session_id)
+            self._interrupt("abort")
+            return
+        self._take(flags)
+
+    def _committed(self, flags: Flags) -> None:
+        self._take(flags)
+        self.changed(self.session_id)
+
+    def _take(self, flags: Flags) -> None:
+        if flags == self.flags:
+            return
+        self.flags = flags
+        self.nudge.set()
+        if flags.pause_requested and flags.pause_mode == "abort":
+            self._interrupt("abort")
+        elif self.visit is not None:
+            self.visit.reconsider()
+
+    def stop(self, reason: str, now: bool = False) -> None:
+        """End after the current operation (or at once) and leave the session ready."""
+        self.stop_reason = self.stop_reason or reason
+        self.nudge.set()
+        if now:
+            self._interrupt("abort")
+        elif self.visit is not None:
+            self.visit.settle()
+
+    def leave(self) -> None:
+        """Nothing is in flight and something stands still."""
+        self._interrupt("leave")
+
+    def demand_pause(self, kind: PauseKind, reason: str) -> None:
+        """Once the step is left, pause the session with this reason."""
+        self.demand = self.demand or Paused(kind, reason)
+
+    def _interrupt(self, why: Interrupt) -> None:
+        if self.in_step and self.interrupt is None and self.task is not None:
+            self.interrupt = why
+            if self.visit is not None:
+                self.visit.close()
+            self.task.cancel()
+
+    # the run
+
+    async def run(self) -> None:
+        """Drive the session until it parks. What went wrong with the driving itself is in ``broken``."""
+        self.task = asyncio.current_task()
+        try:
+            await self._run()
+        except (StoreError, HoldLost) as error:
+            self.ledger.broken = self.broken or error
+        except asyncio.CancelledError:
+            await self._let_go("the event loop ended")
+            raise
+        except BaseException as error:
+            await self._let_go(f"{type(error).__name__}: {error}")
+            self.ledger.broken = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self.changed(self.session_id)
+
+    async def _run(self) -> None:
+        if self.resumed:
+            await self._take_up()
+        while not await self._parked():
+            if self.line.leaving:
+                await self._leave_again()
+                continue
+            assert self.line.step is not None
+            await self._run_visit(self.workflow.step(self.line.step))
+
+    async def _parked(self) -> bool:
+        """End or park the session if that is what the facts ask for."""
+        if self.broken is not None:
+            raise self.broken
+        if self.ledger.parked:
+            return True
+        if self.flags.cancel_requested:
+            return await self.ledger.note("session.cancelled", "cancelled", ended="cancelled", release=True)
+        if self.flags.pause_requested:
+            return await self._park_paused()
+        if self.stop_reason:
+            return await self.ledger.note("session.stopped", self.stop_reason, release=True)
+        return False
+
+    async def _park_paused(self) -> bool:
+        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
+        who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
+        why = "; ".join(pause.reason for pause in pauses if pause.reason)
+        summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
+        data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
+        parked = await self.ledger.note("session.paused", summary, data, release=True, only_if_paused=True)
+        if not parked:  # the pause was withdrawn in the meantime
+            self._take(Flags(False, "finish", self.flags.cancel_requested))
+        return parked
+
+    async def _let_go(self, reason: str) -> None:
+        """Give the hold back after something unforeseen, so that the session is not held by nobody."""
+        if self.ledger.parked or self.broken is not None:
+            return
+        try:
+            await self.ledger.note("session.stopped", reason, release=True)
+        except (StoreError, HoldLost) as error:
+            self.ledger.broken = self.broken or error
+
+    # taking up a session that ran before
+
+    async def _take_up(self) -> None:
+        """The first record of a resumed session: what is skipped and which pauses are closed, or why it stays paused."""
+        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
+        if obstacle := self._obstacle(pauses):
+            await self.ledger.park(obstacle, pauses)
+            return
+        visits, took, usd = self.kept
+        data = {"step": self.line.step, "skipped": visits, "saved_seconds": took / 1e6, "saved_usd": usd / 1e6}
+        closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
+        summary = f"resumed at {self.line.step}#{self.line.visit}, {visits} visits skipped"
+        await self.ledger.note("session.resumed", summary, data, close_pauses=closed)
+
+    def _obstacle(self, pauses: list[Pause]) -> Paused | None:
+        if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
+            return Paused("crashes", self._crash_report())
+        if reason := self._misfit():
+            return Paused("definition", reason)
+        if reason := self.over_budget():
+            return Paused("budget", reason)
+        try:
+            self.lending.fill_new_fields()
+        except StateRefused as error:
+            return Paused("definition", f"{error}; give the field a default, then resume")
+        return None
+
+    def _crash_report(self) -> str:
+        return (
+            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without a record in between;"
+            " look at what the step does there, then resume"
+        )
+
+    def _misfit(self) -> str:
+        names = [step.name for step in self.workflow.steps]
+        if self.line.step is not None and self.line.step not in names:
+            return (
+                f"the session stands at step {self.line.step!r}, which workflow {self.workflow.name!r} no longer has"
+                f"{did_you_mean(self.line.step, names)}; bring the step back, then resume"
+            )
+        if self.row.version != self.workflow.version:
+            return (
+                f"the session was stored by version {self.row.version} of {self.workflow.name!r}, the code is version"
+                f" {self.workflow.version}; run the version that fits, then resume"
+            )
+        return ""
+
+    # one visit
+
+    async def _run_visit(self, step: BoundStep) -> None:
+        attempt = 1
+        pending: list[Effect] = []
+        while True:
+            try:
+                if step.when is not None and not await self.lending.holds(step.when):
+                    await self._checkpoint(step, (), [], pending, skipped=f"{step.when.name} said no")
+                    return
+                started = self.clock.monotonic()
+                blobs: Blobs = []
+                changes = await self._attempt(step, attempt, pending, blobs)
+            except _Left:
+                return
+            except Paused as paused:
+                await self.ledger.park(paused, pending=pending)
+                return
+            except (StoreError, HoldLost):
+                raise
+            except Exception as error:
+                if self.broken is not None or not await self._retry(step, attempt, error, pending):
+                    return
+                attempt += 1
+                continue
+            took = int((self.clock.monotonic() - started) * 1e6)
+            await self._checkpoint(step, changes, blobs, pending, took=took, attempts=attempt)
+            return
+
+    async def _attempt(self, step: BoundStep, attempt: int, pending: list[Effect], blobs: Blobs) -> tuple[Change, ...]:
+        if reason := self.over_budget():
+            raise Paused("budget", reason)
+        lent = await self._lend(step)
+        self.visit = visit = Visit(self, step, self.line.visit, attempt, pending)
+        try:
+            value = await self._call(step, self._arguments(step, lent, visit))
+        finally:
+            visit.close()
+            self.visit = None
+        self.lending.check_unchanged(step, lent)
+        try:
+            return await self.lending.accept(step, value, blobs)
+        except OversizedValue as error:
+            raise Paused("oversized", f"{step.name}: {error}") from error
+        except WriteRefused as error:
+            visit.effect(f"refused:{attempt}", "write.refused", str(error), {"field": error.field})
+            raise
+
+    async def _lend(self, step: BoundStep) -> Lent:
+        try:
+            return await self.lending.lend(step)
+        except StateRefused as error:
+            raise Paused("definition", f"{step.name} cannot read the stored state: {error}") from error
+
+    def _arguments(self, step: BoundStep, lent: Lent, visit: Visit) -> dict[str, Any]:
+        values = lent.values
+        if step.context is not None:
+            values[step.context] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
+        if step.session_id is not None:
+            values[step.session_id] = SessionId(self.session_id)
+        return values
+
+    async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
+        """Run the step's code. Raises what `_left` says if it was interrupted before it had ended."""
+        timer = None
+        if step.timeout is not None:
+            timer = asyncio.get_running_loop().call_later(step.timeout, self._interrupt, "timeout")
+        self.in_step = True
+        try:
+            value = await (step.fn(**values) if step.is_async else in_thread(step.fn, **values))
+        except (Exception, asyncio.CancelledError) as error:
+            self.in_step = False
+            why, _ = await self._take_back_interrupt()
+            if why is not None:
+                raise self._left(step, why) from None
+            if isinstance(error, asyncio.CancelledError) and not _being_cancelled(self.task):
+                raise StepError(f"{step.name} cancelled itself") from error
+            raise
+        finally:
+            self.in_step = False
+            if timer is not None:
+                timer.cancel()
+        if self.interrupt is not None:
+            why, unseen = await self._take_back_interrupt()
+            if why is not None and not unseen:
+                raise self._left(step, why)
+        return value
+
+    async def _take_back_interrupt(self) -> tuple[Interrupt | None, bool]:
+        """Why the step was interrupted, if it was, and whether it had ended before it could notice."""
+        why, self.interrupt = self.interrupt, None
+        if why is None:
+            return None, False
+        unseen = False
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            unseen = True
+        while _being_cancelled(self.task) and self.task is not None:
+            self.task.uncancel()
+        return why, unseen
+
+    def _left(self, step: BoundStep, why: Interrupt) -> Exception:
+        if why == "timeout":
+            return StepTimeout(f"{step.name} took longer than its time-out of {step.timeout:g} s")
+        demand, self.demand = self.demand, None
+        return _Left() if demand is None or why == "abort" else demand
+
+    async def _retry(self, step: BoundStep, attempt: int, error: Exception, pending: list[Effect]) -> bool:
+        """Wait before the next attempt, or fail the session. False if there is no next attempt in this run."""
+        delay = step.retry.delay(attempt, _judged(error), random.random, to_datetime(self.clock.now()))
+        if delay is None or isinstance(error, WriteRefused | LentValueChanged):
+            await self.ledger.fail(_failure(step.name, error, attempt), pending)
+            return False
+        summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {error}; again in {delay:.1f} s"
+        data = {"attempt": attempt, "delay": delay, "error": str(error)}
+        await self.ledger.note("step.retried", summary, data, pending=pending, agent=step.agent)
+        await self._rest(delay)
+        return not self.wanted
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, unless somebody wants the session to stop."""
+        sleep = asyncio.ensure_future(self.clock.sleep(seconds))
+        try:
+            while not self.wanted and not sleep.done():
+                self.nudge.clear()
+                nudged = asyncio.ensure_future(self.nudge.wait())
+                await asyncio.wait([sleep, nudged], return_when=asyncio.FIRST_COMPLETED)
+                nudged.cancel()
+        finally:
+            sleep.cancel()
+
+    # leaving a step
+
+    async def _checkpoint(
+        self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs, pending: list[Effect],
+        *, skipped: str = "", took: int = 0, attempts: int = 1,
+    ) -> None:  # fmt: skip
+        """One visit is over: commit what it changed together with where the session goes next."""
+        number = self.line.visit
+        self.line.state.provide(dict(blobs))
+        for change in changes:
+            self.line.state.apply(change)
+        settled, failure = await self._settle(step.name, attempts)
+        body = CheckpointBody(
+            settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
+            "" if step.agent == step.name else step.agent, tuple(pending),
+        )  # fmt: skip
+        pending.clear()
+        ended: Ended | None = "failed" if failure else "completed" if not body.leaving and body.next is None else None
+        pauses = (self.ledger.new_pause("guard", settled.refused),) if settled.refused else ()
+        self.ledger.progress = None
+        await self.ledger.commit(
+            "checkpoint", step.name, number, body, blobs, applied=True,
+            ended=ended, failure=failure, open_pauses=pauses, release=bool(ended or pauses),
+        )  # fmt: skip
+
+    async def _settle(self, step: str, attempts: int = 1) -> tuple[Settled, Failure | None]:
+        route = self.workflow.routes.get(step)
+        guards = self.workflow.guards.get(step, ())
+        if route is None and not guards:
+            return Settled(self.workflow.following(step)), None
+        try:
+            for check in (*guards, *([route.check] if route is not None else ())):
+                await self.lending.prefetch(check.reads, check.whole)
+            return settle(self.workflow, step, self.lending.evaluate), None
+        except StoreError:
+            raise
+        except Exception as error:
+            return Settled(None), _failure(step, error, attempts)
+
+    async def _leave_again(self) -> None:
+        """A guard held the session back, or its route failed: ask again."""
+        step = self.line.step
+        assert step is not None
+        settled, failure = await self._settle(step)
+        guards = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "guard"]
+        if failure is not None:
+            await self.ledger.fail(failure)
+        elif settled.refused:
+            await self.ledger.park(Paused("guard", settled.refused), guards)
+        else:
+            end = settled.next is None
+            body = EventBody("guard.passed", f"{step} may be left", moved=True, next=settled.next)
+            await self.ledger.commit(
+                "event", step, self.line.visit, body, ended="completed" if end else None, release=end,
+                close_pauses=tuple(pause.id for pause in guards),
+            )  # fmt: skip
+
+    # for the visits
+
+    def over_budget(self) -> str:
+        """Why no more money may be spent; empty if it may."""
+        budget = self.row.budget_usd
+        if budget is None:
+            return ""
+        spent = self.ledger.spent_usd + (sum(effect.usd for effect in self.visit.pending) if self.visit else 0)
+        if spent < budget:
+            return ""
+        return f"${spent / 1e6:.4f} of a budget of ${budget / 1e6:.4f} are spent; resume with a higher budget"
+
+    async def remember(self, body: OperationBody, blobs: Blobs) -> None:
+        """Commit an operation. A store that refuses ends the step, whatever its code does with the error."""
+        assert self.line.step is not None
+        try:
+            await self.ledger.commit("operation", self.line.step, self.line.visit, body, blobs)
+        except (StoreError, HoldLost):
+            self._interrupt("abort")
+            raise
+
+    async def fetch(self, value: Inline | Blob) -> bytes:
+        """The bytes of a remembered value."""
+        if isinstance(value, Inline):
+            return bytes(value.data)
+        key = bytes.fromhex(value.hash)
+        return (await self.store.blobs([key]))[key]
+
+    def show_progress(self, done: int, total: int) -> None:
+        """Seen live; stored with the next record."""
+        self.ledger.progress = (done, total)
+        self.changed(self.session_id)
+
+
+def _being_cancelled(task: asyncio.Task[None] | None) -> bool:
+    return task is not None and task.cancelling() > 0
+
+
+def _overtaken(session_id: str) -> HoldLost:
+    return HoldLost(
+        f"another engine took over session {session_id!r}; nothing of this one's was written since", session_id=session_id
+    )
+
+
+def _judged(error: Exception) -> BaseException:
+    """A fan-out is tried again if its first failure would be; its own wish to wait counts for all."""
+    if isinstance(error, MapFailed) and error.__cause__ is not None and error.fields.get("retry_after") is None:
+        return error.__cause__
+    return error
+
+
+def _failure(step: str, error: Exception, attempts: int) -> Failure:
+    text = "".join(traceback.format_exception(error))[-8_000:]
+    return Failure(step, type(error).__name__, str(error) or type(error).__name__, attempts, text)

@@ -1,0 +1,31 @@
+"""The types of the events that the engine itself writes. A workflow declares its own beside them."""
+
+from __future__ import annotations
+
+ENGINE_EVENTS: frozenset[str] = frozenset(
+    {
+        "session.created",
+        "session.resumed",
+        "session.paused",
+        "session.stopped",
+        "session.completed",
+        "session.failed",
+        "session.cancelled",
+        "pause.requested",
+        "resume.requested",
+        "cancel.requested",
+        "step.completed",
+        "step.skipped",
+        "step.retried",
+        "operation.completed",
+        "operation.missed",
+        "map.started",
+        "item.failed",
+        "write.refused",
+        "guard.passed",
+        "guard.refused",
+        "spent",
+        "progress",
+        "redacted",
+    }
+)

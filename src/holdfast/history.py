@@ -1,0 +1,126 @@
+"""A session's history: events, derived from its log and its signals.
+
+Events are not stored a second time: a record *is* an event, and what a step emits lies in
+the record that it was committed with. Log and signals have one common order (a signal
+knows the log's ``seq`` when it arrived), so a cursor ``"seq.signal.index"`` is exact: what
+was read stays read, what comes later comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.model import Event, Record, SignalRecord
+from holdfast.replay import CheckpointBody, Effect, EventBody, KeyBody, OperationBody, body_of
+
+_SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": "cancel.requested"}
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """How far a reader has come: all records up to ``seq``, all signals up to ``signal``, and ``index`` events of the next."""
+
+    seq: int = 0
+    signal: int = 0
+    index: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """Read a cursor that an event carried.
+
+        >>> Cursor.parse("12.3.0")
+        Cursor(seq=12, signal=3, index=0)
+        """
+        try:
+            seq, signal, index = (int(part) for part in text.split("."))
+        except ValueError:
+            raise ValueError(f"{text!r} is not a cursor; use one that an event carried, or '' for the beginning") from None
+        return cls(seq, signal, index)
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.signal}.{self.index}"
+
+
+def events(session_id: str, start: Cursor, records: Iterable[Record], signals: Iterable[SignalRecord]) -> Iterator[Event]:
+    """The events after ``start``, in order. ``records`` begin after its seq, ``signals`` after its signal."""
+    entries: list[tuple[int, int, Record | SignalRecord]] = [(record.seq, 0, record) for record in records]
+    entries += [(signal.after, signal.n, signal) for signal in signals]
+    entries.sort(key=lambda entry: entry[:2])
+    seq, signal, skip = start.seq, start.signal, start.index
+    for _, _, entry in entries:
+        if isinstance(entry, Record):
+            lines = list(_of_record(entry))
+            after = (entry.seq, signal)
+        else:
+            lines = [_of_signal(entry)]
+            after = (seq, entry.n)
+        for index, (at, agent, kind, summary, data) in enumerate(lines):
+            if index < skip:
+                continue
+            last = index == len(lines) - 1
+            cursor = Cursor(*after, 0) if last else Cursor(seq, signal, index + 1)
+            yield Event(str(cursor), session_id, at, agent, kind, summary, data)
+        seq, signal = after
+        skip = 0
+
+
+Parts = tuple[int, str, str, str, dict[str, Any]]
+
+
+def _of_signal(signal: SignalRecord) -> Parts:
+    data = msgspec.json.decode(signal.payload)
+    who = signal.by or "somebody"
+    reason = f": {data['reason']}" if data.get("reason") else ""
+    return signal.at, signal.by or "", _SIGNALS[signal.kind], f"{who} asked to {signal.kind}{reason}", data
+
+
+def _of_record(record: Record) -> Iterator[Parts]:
+    if not record.payload:
+        yield record.at, "", "redacted", f"record {record.seq} was redacted", {}
+        return
+    body = body_of(record)
+    for effect in getattr(body, "effects", ()):
+        yield _of_effect(effect)
+    if isinstance(body, KeyBody):
+        if body.created:
+            yield record.at, body.by or "", "session.created", "created", {"first": body.step}
+    elif isinstance(body, OperationBody):
+        yield _of_operation(record, body)
+    elif isinstance(body, CheckpointBody):
+        yield from _of_checkpoint(record, body)
+    elif isinstance(body, EventBody):
+        yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
+
+
+def _of_effect(effect: Effect) -> Parts:
+    if effect.type == "spent":
+        return (
+            effect.at, effect.agent, "spent", f"${effect.usd / 1e6:.4f}, {effect.tokens} tokens",
+            {"usd": effect.usd / 1e6, "tokens": effect.tokens},
+        )  # fmt: skip
+    return effect.at, effect.agent, effect.type, effect.summary, msgspec.json.decode(effect.data)
+
+
+def _of_operation(record: Record, body: OperationBody) -> Parts:
+    if body.total:
+        return record.at, record.step, "map.started", f"{body.name}: {body.total} items", {"id": body.id, "total": body.total}
+    return record.at, record.step, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
+
+
+def _of_checkpoint(record: Record, body: CheckpointBody) -> Iterator[Parts]:
+    agent = body.agent or record.step
+    visit = f"{record.step}#{record.visit}"
+    data = {"step": record.step, "visit": record.visit, "took": body.took / 1e6, "attempts": body.attempts, "next": body.next}
+    if body.skipped:
+        yield record.at, agent, "step.skipped", f"{visit} skipped: {body.skipped}", data
+    else:
+        yield record.at, agent, "step.completed", f"{visit} done", data
+    if body.refused:
+        yield record.at, agent, "guard.refused", body.refused, {"step": record.step}
+        yield record.at, agent, "session.paused", body.refused, {"kind": "guard"}
+    elif body.failure:
+        yield record.at, agent, "session.failed", body.failure.message, {"type": body.failure.type}
+    elif body.next is None and not body.leaving:
+        yield record.at, agent, "session.completed", "completed", {}

@@ -1,0 +1,140 @@
+"""Writes the records of one held session: seals each, folds it in, commits it under the fence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.codec import encode
+from holdfast.errors import HoldLost, StoreError
+from holdfast.lending import Paused
+from holdfast.model import Commit, Failure, Flags, Pause, PauseKind, Record, RecordKind, SessionRow, seal
+from holdfast.replay import Body, Effect, EventBody, Line, fold, to_payload
+from holdfast.state import Blobs
+from holdfast.store import Store
+
+KEY_FRAME_EVERY = 256
+
+
+class Ledger:
+    """The log's end, as only its holder sees it. Records that were submitted take effect in order, awaited or not."""
+
+    def __init__(
+        self,
+        store: Store,
+        row: SessionRow,
+        clock: Clock,
+        on_commit: Callable[[Flags], None] = lambda flags: None,
+    ) -> None:
+        self.store = store
+        self.row = row
+        self.clock = clock
+        self.on_commit = on_commit
+        self.line = Line()
+        self.seq, self.digest, self.updated_at = row.seq, row.digest, row.updated_at
+        self.key_frame = row.key_frame
+        self.frame_weight = 0
+        self.spent_usd = row.spent_usd
+        self.progress: tuple[int, int] | None = None
+        self.parked = False
+        self.broken: BaseException | None = None
+
+    def load(self, records: Sequence[Record]) -> None:
+        """Fold the log from its last key frame on."""
+        self.line = fold(records)
+
+    async def note(
+        self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
+        pending: list[Effect] | None = None, agent: str = "", **facts: Any,
+    ) -> bool:  # fmt: skip
+        """Commit an event. False, with nothing written, if ``only_if_paused`` no longer holds."""
+        raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else msgspec.Raw(b"{}")
+        effects = tuple(pending or ())
+        if pending:
+            pending.clear()
+        body = EventBody(type, summary, agent or self.line.step or "", raw, effects=effects)
+        return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
+
+    async def park(self, paused: Paused, known: Iterable[Pause] = (), pending: list[Effect] | None = None) -> None:
+        """Park with a reason. A pause of the same kind and reason that is open already is not opened twice."""
+        alike = [pause for pause in known if pause.kind == paused.kind]
+        same = any(pause.reason == paused.reason for pause in alike)
+        await self.note(
+            "session.paused", paused.reason, {"kind": paused.kind}, pending=pending, release=True,
+            open_pauses=() if same else (self.new_pause(paused.kind, paused.reason),),
+            close_pauses=tuple(pause.id for pause in alike if pause.reason != paused.reason),
+        )  # fmt: skip
+
+    def new_pause(self, kind: PauseKind, reason: str) -> Pause:
+        """A pause record of the engine's own."""
+        return Pause(str(uuid4()), kind, reason, None, self.clock.now(), self.line.step or "")
+
+    async def fail(self, failure: Failure, pending: list[Effect] | None = None) -> None:
+        """End in ``failed``, resumable at this very step."""
+        data = {"type": failure.type, "attempts": failure.attempts}
+        await self.note(
+            "session.failed", failure.message, data, pending=pending, ended="failed", failure=failure, release=True
+        )
+
+    async def commit(
+        self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None, *,
+        applied: bool = False, **facts: Any,
+    ) -> bool:  # fmt: skip
+        """Seal a record, fold it in and commit it, with a key frame behind it when one is due.
+
+        False, with nothing written, if ``only_if_paused`` was given and the pause has been withdrawn.
+        """
+        if self.broken is not None:
+            raise self.broken
+        base, digest = self.seq, self.digest
+        records = [self._seal(kind, step, visit, body)]
+        self.line.fold(records[0], body, applied)
+        if kind == "checkpoint" and self._key_frame_due():
+            blobs = [*(blobs or ()), *self.line.state.seal()]
+            records.append(self._seal("key", self.line.step or "", self.line.visit, self.line.key_body()))
+            self.key_frame = self.seq
+            self.line.records_since_key = self.line.bytes_since_key = 0
+        if records[0].at > self.updated_at:
+            self.updated_at = records[0].at
+        usd, tokens = _spending(body)
+        self.spent_usd += usd
+        commit = Commit(
+            self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
+            self.line.step, self.line.visit, self.line.leaving,
+            spend_usd=usd, spend_tokens=tokens, progress=self.progress, blobs=tuple(blobs) if blobs else (), **facts,
+        )  # fmt: skip
+        try:
+            flags = await self.store.commit(commit)
+        except (StoreError, HoldLost) as error:
+            self.broken = self.broken or error
+            raise
+        if flags is None:
+            self.seq, self.digest = base, digest
+            return False
+        self.parked = commit.release
+        self.on_commit(flags)
+        return True
+
+    def _seal(self, kind: RecordKind, step: str, visit: int, body: Body) -> Record:
+        record = seal(self.digest, self.seq + 1, self.seq, kind, step, visit, self.clock.now(), to_payload(body))
+        self.seq, self.digest = record.seq, record.digest
+        return record
+
+    def _key_frame_due(self) -> bool:
+        """Every 256 records, but not before those since the last one weigh as much as it will."""
+        line = self.line
+        if line.records_since_key < KEY_FRAME_EVERY or line.bytes_since_key < self.frame_weight:
+            return False
+        self.frame_weight = line.state.weight()
+        return line.bytes_since_key >= self.frame_weight
+
+
+def _spending(body: Body) -> tuple[int, int]:
+    effects = getattr(body, "effects", ())
+    if not effects:
+        return 0, 0
+    return sum(effect.usd for effect in effects), sum(effect.tokens for effect in effects)

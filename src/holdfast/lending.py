@@ -1,0 +1,189 @@
+"""What passes between a state and a step: values are lent, the step's own ones are taken back.
+
+Every attempt gets fresh values. What was lent and is not the step's to write must come
+back as it was; what is written is validated and encoded before anything is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.codec import Limits
+from holdfast.errors import LentValueChanged, StateRefused, ValueRefused, WriteRefused, did_you_mean
+from holdfast.fields import Place, Replace
+from holdfast.model import PauseKind
+from holdfast.state import Blobs, Change, Inline, State, stored
+from holdfast.store import Store
+from holdfast.workflow import BoundStep, Check, Read, Workflow
+
+
+class Paused(Exception):
+    """The session has to pause, and why: trouble pauses, it does not destroy."""
+
+    def __init__(self, kind: PauseKind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+class Lent:
+    """The arguments of one attempt, and which of them have to come back unchanged."""
+
+    __slots__ = ("mutable", "values", "whole")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.mutable: list[tuple[Place, Any]] = []
+        self.whole: object = None
+
+
+class Lending:
+    """Reads a session's state for its steps and checks, and turns what they return into changes."""
+
+    def __init__(self, workflow: Workflow[Any], state: State, store: Store, limits: Limits) -> None:
+        self.workflow = workflow
+        self.shape = workflow.shape
+        self.state = state
+        self.store = store
+        self.limits = limits
+
+    def fill_new_fields(self) -> None:
+        """Fields that the model has gained since the session was stored get their defaults."""
+        slots = self.state.slots
+        missing = [name for name in self.shape.fields if name not in slots]
+        if not missing:
+            return
+        defaults = self.shape.build({name: None for name in self.shape.fields if name in slots})
+        for name in missing:
+            data = self.shape.fields[name].typed.encode(getattr(defaults, name), name, self.limits)
+            slots[name] = Inline(msgspec.Raw(data))
+
+    # reading
+
+    async def lend(self, step: BoundStep) -> Lent:
+        """The arguments of one attempt."""
+        lent = Lent()
+        await self.prefetch(step.reads, step.whole)
+        for read in step.reads:
+            self._lend_one(step, read, lent)
+        if step.whole is not None:
+            lent.whole = lent.values[step.whole] = self.build()
+        return lent
+
+    def _lend_one(self, step: BoundStep, read: Read, lent: Lent) -> None:
+        value = self.read(read.place)
+        if value is None and read.required:
+            writers = [name for name in self.workflow.writers(read.place.field) if name != step.name]
+            source = f"{' or '.join(writers)} should have written it" if writers else "no step writes it: give it at the start"
+            raise Paused("missing", f"{step.name} needs {read.place.path!r}, which is None; {source}")
+        lent.values[read.param] = value
+        if not read.place.typed.immutable and read.place not in step.writes:
+            lent.mutable.append((read.place, value))
+
+    def read(self, place: Place) -> Any:
+        """A fresh copy of the value at a place."""
+        data = self.state.read(place.path)
+        assert data is not None, place.path
+        return place.typed.decode(data, place.path)
+
+    def build(self) -> Any:
+        """The whole state as its model."""
+        return self.shape.build({name: self.read(place) for name, place in self.shape.fields.items()})
+
+    async def prefetch(self, reads: Iterable[Read], whole: object = None) -> None:
+        """Get the large values that are about to be read."""
+        paths = [read.place.path for read in reads] if whole is None else list(self.shape.fields)
+        if needed := self.state.needs(paths):
+            self.state.provide(await self.store.blobs(needed))
+
+    async def holds(self, check: Check) -> bool:
+        """Whether a ``when`` lets its step run."""
+        await self.prefetch(check.reads, check.whole)
+        return bool(self.evaluate(check))
+
+    def evaluate(self, check: Check) -> Any:
+        """Ask a guard, a route or a ``when``. Its values must have been prefetched."""
+        values = {read.param: self.read(read.place) for read in check.reads}
+        if check.whole is not None:
+            values[check.whole] = self.build()
+        return check(**values)
+
+    # taking back
+
+    def check_unchanged(self, step: BoundStep, lent: Lent) -> None:
+        """What a step was lent and does not write stays as it was."""
+        for place, value in lent.mutable:
+            self._check_one(step, place, value)
+        if lent.whole is not None:
+            for place in self.shape.fields.values():
+                if not place.typed.immutable and place not in step.writes:
+                    self._check_one(step, place, getattr(lent.whole, place.path))
+
+    def _check_one(self, step: BoundStep, place: Place, value: object) -> None:
+        data = self.state.read(place.path)
+        assert data is not None
+        try:
+            now = place.typed.encode(value, place.path, self.limits)
+            # Equal values may be written in two ways (the order of a set): then compare like with like.
+            same = now == data or now == place.typed.encode(place.typed.decode(data, place.path), place.path, self.limits)
+        except (ValueRefused, StateRefused):
+            same = False
+        if not same:
+            raise LentValueChanged(
+                f"{step.name} changed {place.path!r} in place, but does not write it; add it to writes=, or work on a copy",
+                field=place.path,
+            )
+
+    async def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
+        """What the step wrote, validated and encoded. Large values go to ``blobs``."""
+        changes = tuple(self._change(place, part, blobs) for place, part in _written(step, value))
+        if self.shape.needs_whole and changes:
+            return await self._accept_whole(changes, blobs)
+        return changes
+
+    def _change(self, place: Place, value: object, blobs: Blobs) -> Change:
+        if place.growth is not None and place.grows is not None and not isinstance(value, Replace):
+            data = place.growth.encode(place.growth.validate(value, place.path), place.path, self.limits)
+            return Change(place.path, place.grows, stored(data, blobs))
+        checked = place.check(value.value if isinstance(value, Replace) else value)
+        return Change(place.path, "set", stored(place.typed.encode(checked, place.path, self.limits), blobs))
+
+    async def _accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
+        """The model's own validators look at the whole state; what they change is written too."""
+        trial = self.state.copy()
+        trial.provide(dict(blobs))
+        for change in changes:
+            trial.apply(change)
+        if needed := trial.needs(self.shape.fields):
+            trial.provide(await self.store.blobs(needed))
+        places = self.shape.fields
+        before = {name: trial.read(name) or b"null" for name in places}
+        after = self.shape.check_whole({name: place.typed.decode(before[name], name) for name, place in places.items()})
+        encoded = {name: place.typed.encode(after[name], name, self.limits) for name, place in places.items()}
+        extra = [Change(name, "set", stored(data, blobs)) for name, data in encoded.items() if data != before[name]]
+        return (*changes, *extra)
+
+
+def _written(step: BoundStep, value: object) -> Iterator[tuple[Place, object]]:
+    """Which place gets which part of a return value."""
+    if not step.writes:
+        if value is not None:
+            raise StateRefused(
+                f"{step.name} returned {type(value).__name__}, but writes nothing; name the field in writes=", field=""
+            )
+        return
+    if not step.many:
+        yield step.writes[0], value
+        return
+    if not isinstance(value, Mapping):
+        raise StateRefused(f"{step.name} writes several fields and must return a mapping, not {type(value).__name__}", field="")
+    places = {place.path: place for place in step.writes}
+    for path, part in value.items():
+        if path not in places:
+            raise WriteRefused(
+                f"{step.agent} may not write {path!r} in step {step.name!r}" + did_you_mean(str(path), places), field=str(path)
+            )
+        yield places[path], part

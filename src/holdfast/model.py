@@ -1,0 +1,257 @@
+"""Frozen records and facts, and the one function that derives a status from them.
+
+Nothing here does I/O. Times are microseconds since 1970 (UTC), money is micro-dollars.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+
+
+class Status(StrEnum):
+    """What a session is doing. Derived from facts, never stored."""
+
+    CREATED = "created"
+    READY = "ready"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    WAITING = "waiting"
+    SLEEPING = "sleeping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+Ended = Literal["completed", "failed", "cancelled"]
+PauseMode = Literal["finish", "abort"]
+PauseKind = Literal["operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes"]
+RecordKind = Literal["key", "operation", "checkpoint", "event"]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One entry of a session's log.
+
+    ``seq`` only rises; ``parent`` is the record this one builds on. ``body`` is
+    sha256(salt + payload) and ``digest`` chains it to the record before, so a payload can
+    be redacted (payload and salt deleted) and the chain still verifies.
+    """
+
+    seq: int
+    parent: int
+    kind: RecordKind
+    step: str
+    visit: int
+    at: int
+    payload: bytes
+    salt: bytes
+    body: bytes
+    digest: bytes
+
+
+def first_digest(session_id: str) -> bytes:
+    """What the first record of a session is chained to."""
+    return sha256(session_id.encode()).digest()
+
+
+def chained(previous: bytes, head: str, body: bytes) -> bytes:
+    """The digest of an entry: of the one before it, its header and its body."""
+    return sha256(b"%b%b%b" % (previous, body, head.encode())).digest()
+
+
+def seal(previous: bytes, seq: int, parent: int, kind: RecordKind, step: str, visit: int, at: int, payload: bytes) -> Record:
+    """Make a record and chain it to the one whose digest is ``previous``."""
+    salt = os.urandom(16)
+    body = sha256(salt + payload).digest()
+    digest = chained(previous, f"{seq}|{parent}|{kind}|{step}|{visit}|{at}", body)
+    return Record(seq, parent, kind, step, visit, at, payload, salt, body, digest)
+
+
+def intact(record: Record, previous: bytes) -> bool:
+    """Whether a stored record is the one that was written after ``previous``."""
+    head = f"{record.seq}|{record.parent}|{record.kind}|{record.step}|{record.visit}|{record.at}"
+    return (
+        sha256(record.salt + record.payload).digest() == record.body
+        and chained(previous, head, record.body) == record.digest
+    )
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A step's own error, as kept with a failed session."""
+
+    step: str
+    type: str
+    message: str
+    attempts: int = 1
+    traceback: str = ""
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Why a session stands still."""
+
+    id: str
+    kind: PauseKind
+    reason: str
+    by: str | None
+    at: int
+    step: str = ""
+    mode: PauseMode = "finish"
+    closed_at: int | None = None
+    closed_by: str | None = None
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """The stored facts about one session. ``live`` is the store's word on whether the holder is alive."""
+
+    key: int
+    session_id: str
+    workflow: str
+    version: int
+    owner: str | None
+    tags: tuple[str, ...]
+    input_digest: bytes
+    created_at: int
+    updated_at: int
+    seq: int
+    key_frame: int
+    digest: bytes
+    step: str | None
+    visit: int
+    leaving: bool
+    ended: Ended | None
+    failure: Failure | None
+    pause_requested: bool
+    pause_mode: PauseMode
+    cancel_requested: bool
+    holder: int | None
+    fence: int
+    live: bool
+    waiting: str | None
+    wakes_at: int | None
+    crashes: int
+    spent_usd: int
+    spent_tokens: int
+    budget_usd: int | None
+    open_pauses: int
+    progress: tuple[int, int] | None
+
+    @property
+    def status(self) -> Status:
+        """See `derive_status`."""
+        return derive_status(self)
+
+
+def derive_status(row: SessionRow) -> Status:
+    """The first that applies. A session at its end is at its end, whatever was asked."""
+    if row.ended == "completed":
+        return Status.COMPLETED
+    if row.ended == "cancelled":
+        return Status.CANCELLED
+    if row.pause_requested or row.open_pauses:
+        return Status.PAUSING if row.live else Status.PAUSED
+    if row.ended == "failed":
+        return Status.FAILED
+    if row.live:
+        return Status.RUNNING
+    if row.waiting:
+        return Status.WAITING
+    if row.wakes_at is not None:
+        return Status.SLEEPING
+    return Status.CREATED if row.seq <= 1 else Status.READY
+
+
+class Flags(msgspec.Struct, frozen=True):
+    """What a commit brings back: the requests that came from outside."""
+
+    pause_requested: bool
+    pause_mode: PauseMode
+    cancel_requested: bool
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """One atomic move of a session from ``base_seq`` to the last of ``records``, under a fence."""
+
+    key: int
+    fence: int
+    base_seq: int
+    records: tuple[Record, ...]
+    updated_at: int
+    key_frame: int
+    step: str | None
+    visit: int
+    leaving: bool = False
+    ended: Ended | None = None
+    failure: Failure | None = None
+    release: bool = False
+    only_if_paused: bool = False
+    spend_usd: int = 0
+    spend_tokens: int = 0
+    progress: tuple[int, int] | None = None
+    version: int | None = None
+    blobs: tuple[tuple[bytes, bytes], ...] = ()
+    open_pauses: tuple[Pause, ...] = ()
+    close_pauses: tuple[str, ...] = ()
+    closed_by: str | None = None
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    """What `Store.create` stores."""
+
+    session_id: str
+    workflow: str
+    version: int
+    owner: str | None
+    tags: tuple[str, ...]
+    input_digest: bytes
+    created_at: int
+    step: str | None
+    visit: int
+    budget_usd: int | None
+    records: tuple[Record, ...]
+    blobs: tuple[tuple[bytes, bytes], ...] = ()
+    pause: Pause | None = None
+    claim: bool = True
+
+
+class SignalRecord(msgspec.Struct, frozen=True):
+    """Something that came from outside: a request to pause, resume or cancel.
+
+    Numbered per session in a chain of its own. ``after`` is the log's ``seq`` when it
+    arrived, which gives log and signals one common order.
+    """
+
+    n: int
+    after: int
+    kind: str
+    by: str | None
+    at: int
+    payload: bytes
+    digest: bytes
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions a verb is for. Everything given must match; nothing given matches all."""
+
+    session_id: str | None = None
+    workflow: str | None = None
+    owner: str | None = None
+    tag: str | None = None
+    unended: bool = False
+    limit: int | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One line of a session's history. ``cursor`` is where to go on reading after it; empty for live-only events."""
+
+    cursor: str
+    session_id: str
+    at: int
+    agent_name: str
+    event_type: str
+    summary: str
+    data: dict[str, Any]

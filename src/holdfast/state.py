@@ -1,0 +1,258 @@
+"""The state of a session as it is stored: encoded values by field, folded from changes.
+
+Nothing is decoded that nobody reads. A *slot* holds one value:
+
+- `Inline`: its JSON text,
+- `Blob`: a large value, by hash; its bytes are fetched when somebody reads it,
+- `Grown`: a list or dict that was appended to or merged into: segments, in order,
+- `Parts`: a value some parts of which were written since (``writes="a.b"``),
+- `Part`: a part of another slot, before it grew.
+
+A key frame stores the slots as they are, after sealing the tails of growing fields into
+64 KiB blobs; so its size follows the number of fields, not their weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from holdfast.codec import Limits, decode, encode
+
+INLINE_BYTES = 16 * 1024
+"""Values above this are stored once, by hash, instead of inside a record."""
+
+SEGMENT_BYTES = 64 * 1024
+"""The size at which the tail of a growing field is sealed."""
+
+# What was admitted piece by piece is not refused as a whole.
+_UNLIMITED = Limits(depth=128, value_bytes=2**62, nodes=2**62)
+
+Act = Literal["set", "append", "merge"]
+
+
+class Inline(msgspec.Struct, frozen=True, array_like=True, tag="v"):
+    """A small value."""
+
+    data: msgspec.Raw
+
+
+class Blob(msgspec.Struct, frozen=True, array_like=True, tag="b"):
+    """A large value, by the hex of its hash."""
+
+    hash: str
+    size: int
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """What ``of`` holds under ``name``."""
+
+    of: Slot
+    name: str
+
+
+class Grown(msgspec.Struct, array_like=True, tag="g"):
+    """Segments of a list (append) or a dict (merge: later keys win)."""
+
+    act: Act
+    segments: list[Slot]
+
+
+class Parts(msgspec.Struct, array_like=True, tag="o"):
+    """``base`` with some of its keys written anew."""
+
+    base: Slot
+    over: dict[str, Slot]
+
+
+Slot = Inline | Blob | Part | Grown | Parts
+Blobs = list[tuple[bytes, bytes]]
+
+_slots = msgspec.json.Decoder(dict[str, Slot])
+_raw_dict = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """One write of a checkpoint."""
+
+    path: str
+    act: Act
+    value: Inline | Blob
+
+
+def stored(data: bytes, blobs: Blobs, limit: int = INLINE_BYTES) -> Inline | Blob:
+    """Keep a value inline if it is small; otherwise add it to ``blobs`` and refer to it."""
+    if len(data) <= limit:
+        return Inline(msgspec.Raw(data))
+    key = sha256(data)
+    blobs.append((key.digest(), data))
+    return Blob(key.hexdigest(), len(data))
+
+
+class State:
+    """Slots by field, and the blobs that somebody has read so far."""
+
+    def __init__(self, slots: dict[str, Slot] | None = None) -> None:
+        self.slots: dict[str, Slot] = slots if slots is not None else {}
+        self.loaded: dict[str, bytes] = {}
+
+    def copy(self) -> State:
+        """A state that can be tried out without touching this one."""
+        twin = State(_slots.decode(msgspec.json.encode(self.slots)))
+        twin.loaded = dict(self.loaded)
+        return twin
+
+    def apply(self, change: Change) -> None:
+        """Fold one change in."""
+        field, *rest = change.path.split(".")
+        if not rest:
+            self.slots[field] = _changed(self.slots.get(field), change)
+            return
+        level = self.slots
+        slot = level[field]
+        for name in rest[:-1]:
+            level, field, slot = _opened(level, field, slot, name)
+        level, name, slot = _opened(level, field, slot, rest[-1])
+        level[name] = _changed(slot, change)
+
+    def needs(self, paths: Iterable[str]) -> set[bytes]:
+        """Hashes of the blobs to `provide` before these paths can be read."""
+        wanted: set[str] = set()
+        for path in paths:
+            field, *rest = path.split(".")
+            if field in self.slots:
+                wanted.update(_blobs(_at(self.slots[field], rest)))
+        return {bytes.fromhex(key) for key in wanted if key not in self.loaded}
+
+    def provide(self, blobs: Mapping[bytes, bytes]) -> None:
+        """Hand over blobs that `needs` asked for."""
+        for key, data in blobs.items():
+            self.loaded[key.hex()] = data
+
+    def read(self, path: str) -> bytes | None:
+        """The encoded value at a path; None if the field was never written."""
+        field, *rest = path.split(".")
+        slot = self.slots.get(field)
+        if slot is None:
+            return None
+        if type(slot) is Inline and not rest:
+            return bytes(slot.data)
+        target = _at(slot, rest)
+        data = self._joined(target)
+        if type(target) is Grown and target.act == "merge" and len(data) * 2 < _weight(target):
+            # Most of what the segments hold was overwritten: forget it, or reading would follow the history's length.
+            target.segments[:] = [Inline(msgspec.Raw(data))]
+        return data
+
+    def _joined(self, slot: Slot) -> bytes:
+        if type(slot) is Inline:
+            return bytes(slot.data)
+        if type(slot) is Blob:
+            return self.loaded[slot.hash]
+        if type(slot) is Part:
+            return bytes(_raw_dict.decode(self._joined(slot.of))[slot.name])
+        if type(slot) is Parts:
+            whole = {name: bytes(raw) for name, raw in _raw_dict.decode(self._joined(slot.base)).items()}
+            whole.update((name, self._joined(part)) for name, part in slot.over.items())
+            return b"{" + b",".join(b'"%b":%b' % (name.encode(), data) for name, data in whole.items()) + b"}"
+        assert type(slot) is Grown
+        return _join([self._joined(segment) for segment in slot.segments], slot.act)
+
+    def weight(self) -> int:
+        """About how many bytes a key frame of this state takes."""
+        return sum(_weight(slot) for slot in self.slots.values())
+
+    def seal(self) -> Blobs:
+        """Before a key frame: turn full tails of growing fields into blobs and return those."""
+        blobs: Blobs = []
+        for slot in self.slots.values():
+            for grown in _growing(slot):
+                _seal(grown, blobs)
+        return blobs
+
+
+def _changed(slot: Slot | None, change: Change) -> Slot:
+    if change.act == "set" or slot is None:
+        return change.value
+    if type(slot) is Grown:
+        slot.segments.append(change.value)
+        return slot
+    return Grown(change.act, [slot, change.value])
+
+
+def _opened(level: dict[str, Slot], field: str, slot: Slot, name: str) -> tuple[dict[str, Slot], str, Slot]:
+    """Make ``level[field]`` a `Parts`, so that its part ``name`` can be replaced without touching the rest."""
+    if type(slot) is not Parts:
+        slot = level[field] = Parts(slot, {})
+    if name not in slot.over:
+        slot.over[name] = Part(slot.base, name)
+    return slot.over, name, slot.over[name]
+
+
+def _at(slot: Slot, names: list[str]) -> Slot:
+    for name in names:
+        slot = slot.over[name] if type(slot) is Parts and name in slot.over else Part(slot, name)
+    return slot
+
+
+def _blobs(slot: Slot) -> Iterator[str]:
+    if type(slot) is Blob:
+        yield slot.hash
+    elif type(slot) is Part:
+        yield from _blobs(slot.of)
+    elif type(slot) is Grown:
+        for segment in slot.segments:
+            yield from _blobs(segment)
+    elif type(slot) is Parts:
+        yield from _blobs(slot.base)
+        for part in slot.over.values():
+            yield from _blobs(part)
+
+
+def _growing(slot: Slot) -> Iterator[Grown]:
+    if type(slot) is Grown:
+        yield slot
+    elif type(slot) is Parts:
+        for part in slot.over.values():
+            yield from _growing(part)
+
+
+def _weight(slot: Slot) -> int:
+    if type(slot) is Inline:
+        return len(slot.data)
+    if type(slot) is Part:
+        return _weight(slot.of)
+    if type(slot) is Grown:
+        return sum(map(_weight, slot.segments))
+    if type(slot) is Parts:
+        return _weight(slot.base) + sum(map(_weight, slot.over.values()))
+    return 80
+
+
+def _join(segments: list[bytes], act: Act) -> bytes:
+    if act == "append":
+        return b"[" + b",".join(data[1:-1] for data in segments if data != b"[]") + b"]"
+    whole: dict[str, object] = {}
+    for data in segments:
+        whole.update(decode(data))
+    return encode(whole, "", _UNLIMITED)
+
+
+def _seal(grown: Grown, blobs: Blobs) -> None:
+    tail: list[bytes] = []
+    while grown.segments and type(segment := grown.segments[-1]) is Inline:
+        tail.append(bytes(segment.data))
+        grown.segments.pop()
+    tail.reverse()
+    while tail:
+        count, size = 0, 0
+        while count < len(tail) and size < SEGMENT_BYTES:
+            size += len(tail[count])
+            count += 1
+        joined = tail[0] if count == 1 else _join(tail[:count], grown.act)
+        # Only the rest that does not fill a segment stays inside the key frame.
+        grown.segments.append(stored(joined, blobs, 0 if size >= SEGMENT_BYTES else SEGMENT_BYTES))
+        del tail[:count]

@@ -1,0 +1,108 @@
+"""The Store protocol: the atomic decisions that the engine needs of a database.
+
+A store knows records and facts (`holdfast.model`), never workflows or states. Each verb is
+one transaction; when it returns, what it did is on disk; when it raises, nothing happened.
+All verbs are called from the event loop's thread and must not block it for long.
+
+**Hold.** A session is driven by at most one engine. `claim` succeeds only while no live
+engine holds the session; it raises the fence by one. `commit` succeeds only while the
+fence is still the one that the claim returned, so an engine that was overtaken can write
+nothing. An engine is alive as long as its process is.
+
+**Errors.** Database errors become `StoreError`s at the store's edge. An error of `commit`
+is never ambiguous: the store finds out whether the transaction took effect before it
+answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
+
+
+class Store(Protocol):
+    """See the module's text for the contract that all verbs share."""
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        """Connect, create or migrate the schema, register this engine as a possible holder.
+
+        From now on ``on_change`` is called, on the event loop, soon after another process
+        (or another engine) has written. Raises `NewerSchema` with no byte changed.
+        """
+
+    async def close(self) -> None:
+        """Finish what was submitted, release the hold on everything, disconnect. Twice is no error."""
+
+    # sessions
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        """Store a session with its first records; hold it if ``new.claim``.
+
+        None, and nothing stored, if the id is taken.
+        """
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        """The facts about one session."""
+
+    async def find(self, query: Filter) -> list[SessionRow]:
+        """The sessions that match, newest ``created_at`` first."""
+
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        """Log records with ``since <= seq <= until``, in order, each proved against its digest.
+
+        The first is proved against the record before it. Raises `DamagedRecord`, naming the
+        first bad one.
+        """
+
+    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Large values by hash, each proved against it. Raises `DamagedRecord` for a missing or changed one."""
+
+    # driving
+
+    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+        """Take the hold and raise the fence.
+
+        Counts a crash if the former holder died without releasing. Raises `UnknownSession`,
+        or `AlreadyRunning` if another live engine (or this one) holds it; ``steal`` takes it
+        over from a live one too.
+        """
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        """Move a held session forward; the requests from outside come back.
+
+        Resets the crash count, adds the spending, opens and closes pause records and, with
+        ``release``, gives up the hold, all in one transaction. Raises `HoldLost` if fence or
+        ``seq`` no longer fit. None, and nothing written, if ``only_if_paused`` is set and no
+        pause is requested any more. Commits of one session take effect in the order given.
+        """
+
+    async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        """Fence and outside requests of these sessions."""
+
+    # from outside
+
+    async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
+        """Request a pause of all unended sessions that match, in one transaction.
+
+        Sessions already asked to pause stay as they are, except that ``abort`` overrides
+        ``finish``. Each request is a signal with its author. The matching rows come back as they are
+        afterwards, ended ones unchanged among them.
+        """
+
+    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+        """Withdraw the operator's pauses of a session and note who did; optionally set a new budget."""
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> SessionRow:
+        """Request the end of an unended session."""
+
+    async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
+        """Pause records, oldest first. A pause flag set by hand in the database shows as one of an unknown author."""
+
+    async def signals(self, key: int, after: int) -> list[SignalRecord]:
+        """What came from outside, with ``n > after``, in order, proved like `records`."""
+
+    def describe_holder(self, holder: int | None) -> str:
+        """Who that is, for a person: host, process id, since when."""
+

@@ -1,0 +1,154 @@
+-- Version 1: sessions with their log, signals, pauses and blobs.
+
+CREATE TABLE sessions (
+    key INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL UNIQUE,
+    workflow TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    owner TEXT,
+    tags TEXT NOT NULL DEFAULT '[]',
+    input_digest BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    key_frame INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    step TEXT,
+    visit INTEGER NOT NULL,
+    leaving INTEGER NOT NULL DEFAULT 0,
+    ended TEXT CHECK (ended IN ('completed', 'failed', 'cancelled')),
+    failure TEXT,
+    pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
+    pause_mode TEXT NOT NULL DEFAULT 'finish' CHECK (pause_mode IN ('finish', 'abort')),
+    cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
+    holder INTEGER,
+    fence INTEGER NOT NULL DEFAULT 0,
+    waiting TEXT,
+    wakes_at INTEGER,
+    crashes INTEGER NOT NULL DEFAULT 0,
+    spent_usd INTEGER NOT NULL DEFAULT 0,
+    spent_tokens INTEGER NOT NULL DEFAULT 0,
+    budget_usd INTEGER,
+    progress TEXT,
+    signals_n INTEGER NOT NULL DEFAULT 0,
+    signals_digest BLOB NOT NULL
+) STRICT;
+
+-- No index on a column that a commit sets: it would be rewritten with every checkpoint.
+CREATE INDEX sessions_created ON sessions (created_at);
+CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
+
+-- Append-only. The rowid keeps inserts at the end of the table.
+CREATE TABLE log (
+    id INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    seq INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    step TEXT NOT NULL,
+    visit INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    salt BLOB NOT NULL,
+    body BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    UNIQUE (session, seq)
+) STRICT;
+
+-- What came from outside, in a chain of its own.
+CREATE TABLE signals (
+    id INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    n INTEGER NOT NULL,
+    after INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    "by" TEXT,
+    at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    UNIQUE (session, n)
+) STRICT;
+
+CREATE TABLE pauses (
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    "by" TEXT,
+    at INTEGER NOT NULL,
+    step TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    closed_at INTEGER,
+    closed_by TEXT
+) STRICT;
+
+CREATE INDEX pauses_session ON pauses (session);
+CREATE INDEX pauses_open ON pauses (session) WHERE closed_at IS NULL;
+
+-- Large values, stored once, known by their sha256.
+CREATE TABLE blobs (
+    id INTEGER PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    data BLOB NOT NULL
+) STRICT;
+
+-- The engines that may hold sessions. A number is never given twice: it is also the byte of
+-- the lock file that the engine keeps locked while it lives. `mark` names the last
+-- transaction, so that one whose COMMIT reported an error can be recognised.
+CREATE TABLE engines (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    mark TEXT
+) STRICT;
+
+-- Taking the flag back by hand withdraws the operator's pauses. The verbs close them first,
+-- with their author and the engine's clock, and leave this trigger nothing to do.
+CREATE TRIGGER pause_taken_back AFTER UPDATE OF pause_requested ON sessions
+WHEN NEW.pause_requested = 0 AND OLD.pause_requested = 1
+BEGIN
+    UPDATE pauses SET closed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+    WHERE session = NEW.key AND kind = 'operator' AND closed_at IS NULL;
+    UPDATE sessions SET pause_mode = 'finish' WHERE key = NEW.key;
+END;
+
+-- For people. Only `pause_requested` can be set. `status` is what SQL can know: a holder that
+-- died without a word still counts as running here.
+CREATE VIEW workflow_states AS
+SELECT
+    session_id,
+    workflow,
+    version,
+    step AS current_step,
+    CASE
+        WHEN ended IN ('completed', 'cancelled') THEN ended
+        WHEN pause_requested
+            OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL)
+            THEN iif(holder IS NULL, 'paused', 'pausing')
+        WHEN ended = 'failed' THEN ended
+        WHEN holder IS NOT NULL THEN 'running'
+        WHEN waiting IS NOT NULL THEN 'waiting'
+        WHEN wakes_at IS NOT NULL THEN 'sleeping'
+        WHEN seq <= 1 THEN 'created'
+        ELSE 'ready'
+    END AS status,
+    pause_requested,
+    pause_mode,
+    cancel_requested,
+    owner,
+    tags,
+    failure,
+    progress,
+    spent_usd / 1000000.0 AS spent_usd,
+    strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000, 'unixepoch')
+        || printf('.%06d+00:00', created_at % 1000000) AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000, 'unixepoch')
+        || printf('.%06d+00:00', updated_at % 1000000) AS updated_at
+FROM sessions;
+
+CREATE TRIGGER pause_by_hand INSTEAD OF UPDATE OF pause_requested ON workflow_states
+BEGIN
+    UPDATE sessions SET pause_requested = NEW.pause_requested WHERE session_id = NEW.session_id;
+END;

@@ -1,0 +1,224 @@
+"""What the store reads, as functions of a connection. Log, signals and blobs are proved before they are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import apsw
+import msgspec
+
+from holdfast.errors import DamagedRecord, UnknownSession
+from holdfast.model import (
+    Failure,
+    Filter,
+    Flags,
+    Pause,
+    PauseMode,
+    Record,
+    SessionRow,
+    SignalRecord,
+    chained,
+    first_digest,
+    intact,
+)
+from holdfast.stores.sqlite.sql import QUERIES
+
+Alive = Callable[[int], bool]
+
+_FACTS = QUERIES["facts"]
+_TAGS = msgspec.json.Decoder(tuple[str, ...])
+_FAILURE = msgspec.json.Decoder(Failure)
+_PROGRESS = msgspec.json.Decoder(tuple[int, int])
+_LAST = 2**63 - 1
+
+# All there are: a commit hands one out instead of making it.
+_FLAGS: dict[tuple[int, str, int], Flags] = {
+    (pause, mode, cancel): Flags(bool(pause), mode, bool(cancel))
+    for pause in (0, 1)
+    for mode in ("finish", "abort")
+    for cancel in (0, 1)
+}
+
+# Every part of a Filter but the limit, as a condition.
+_CONDITIONS = {
+    "session_id": "session_id = ?",
+    "workflow": "workflow = ?",
+    "owner": "owner = ?",
+    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
+}
+
+
+def one(connection: apsw.Connection, query: str, *bindings: object) -> Any:
+    """The first row, or None."""
+    return connection.execute(query, bindings).fetchone()
+
+
+def every(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:
+    """All rows."""
+    return connection.execute(query, bindings).fetchall()
+
+
+def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int) -> Flags:
+    """The flags as stored, as a struct."""
+    return _FLAGS[pause_requested, pause_mode, cancel_requested]
+
+
+def get(connection: apsw.Connection, session_id: str, alive: Alive) -> SessionRow | None:
+    found = one(connection, f"{_FACTS} WHERE session_id = ?", session_id)
+    return None if found is None else _row(found, alive)
+
+
+def get_by_key(connection: apsw.Connection, key: int, alive: Alive) -> SessionRow:
+    found = one(connection, f"{_FACTS} WHERE key = ?", key)
+    if found is None:
+        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+    return _row(found, alive)
+
+
+def find(connection: apsw.Connection, query: Filter, alive: Alive) -> list[SessionRow]:
+    given = [(part, getattr(query, part)) for part in _CONDITIONS if getattr(query, part) is not None]
+    conditions = [_CONDITIONS[part] for part, _ in given]
+    if query.unended:
+        conditions.append("(ended IS NULL OR ended = 'failed')")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    limit = -1 if query.limit is None else query.limit
+    statement = f"{_FACTS}{where} ORDER BY created_at DESC, key DESC LIMIT ?"
+    known: dict[int, bool] = {}  # each holder is asked for once
+
+    def alive_once(holder: int) -> bool:
+        if holder not in known:
+            known[holder] = alive(holder)
+        return known[holder]
+
+    rows = every(connection, statement, *(value for _, value in given), limit)
+    return [_row(row, alive_once) for row in rows]
+
+
+def _row(stored: Sequence[Any], alive: Alive) -> SessionRow:
+    (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
+     seq, key_frame, digest, step, visit, leaving, ended, failure,
+     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
+     crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress) = stored  # fmt: skip
+    return SessionRow(
+        key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
+        seq, key_frame, digest, step, visit, bool(leaving), ended, failure and _FAILURE.decode(failure),
+        bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
+        holder is not None and alive(holder), waiting, wakes_at,
+        crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress and _PROGRESS.decode(progress),
+    )  # fmt: skip
+
+
+def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+    rows = every(connection, QUERIES["flags"], msgspec.json.encode(keys).decode())
+    return {key: (fence, flags_of(*requests)) for key, fence, *requests in rows}
+
+
+def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause]:
+    found = [Pause(*row) for row in every(connection, QUERIES["pauses"], key, open_only)]
+    flag = one(connection, QUERIES["pause_flag"], key)
+    if flag and flag[0] and not any(pause.kind == "operator" and pause.closed_at is None for pause in found):
+        reason = "pause_requested was set in the database"
+        found.append(Pause("flag", "operator", reason, by=None, at=flag[2], mode=flag[1]))
+    return found
+
+
+def records(connection: apsw.Connection, key: int, since: int, until: int | None) -> list[Record]:
+    head = one(connection, QUERIES["log_head"], key)
+    if head is None:
+        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+    session_id, last_seq, last_digest = head
+    first, last = max(since, 1), last_seq if until is None else min(until, last_seq)
+    if first > last:
+        return []
+    rows = every(connection, QUERIES["records"], key, first, last)
+    found = [Record(*row) for row in rows]
+    _prove_records(session_id, first, last, found, _digest_before(connection, key, session_id, first))
+    if last == last_seq and found[-1].digest != last_digest:
+        raise _damaged(session_id, last, "is not the one that the session ends with")
+    return found
+
+
+def _digest_before(connection: apsw.Connection, key: int, session_id: str, seq: int) -> bytes:
+    if seq == 1:
+        return first_digest(session_id)
+    found = one(connection, QUERIES["record_digest"], key, seq - 1)
+    if found is None:
+        raise _damaged(session_id, seq - 1, "is missing")
+    digest: bytes = found[0]
+    return digest
+
+
+def _prove_records(session_id: str, first: int, last: int, found: list[Record], previous: bytes) -> None:
+    expected = first
+    for record in found:
+        if record.seq != expected:
+            break
+        if not intact(record, previous):
+            raise _damaged(session_id, expected, "does not match its digest")
+        previous, expected = record.digest, expected + 1
+    if expected <= last:
+        raise _damaged(session_id, expected, "is missing")
+
+
+def _damaged(session_id: str, seq: int, what: str) -> DamagedRecord:
+    return DamagedRecord(
+        f"session {session_id}: record {seq} {what}; restore the database from a backup",
+        session_id=session_id,
+        seq=seq,
+    )
+
+
+def signals(connection: apsw.Connection, key: int, after: int) -> list[SignalRecord]:
+    head = one(connection, QUERIES["signals_head"], key)
+    if head is None:
+        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+    session_id, _, count, last_digest = head
+    after = max(after, 0)
+    rows = every(connection, QUERIES["signals"], key, max(after, 1))
+    found = [SignalRecord(*row) for row in rows]
+    previous = first_digest(session_id)
+    if after and found and found[0].n == after:
+        previous = found.pop(0).digest
+    for expected, signal in enumerate(found, after + 1):
+        if signal.n != expected or signal_digest(previous, signal) != signal.digest:
+            raise _damaged_signal(session_id, expected)
+        previous = signal.digest
+    if after < count and (len(found) != count - after or previous != last_digest):
+        raise _damaged_signal(session_id, after + len(found) + (len(found) < count - after))
+    return found
+
+
+def signal_digest(previous: bytes, signal: SignalRecord) -> bytes:
+    """What ``signal.digest`` has to be, after the signal whose digest is ``previous``."""
+    head = f"{signal.n}|{signal.after}|{signal.kind}|{signal.by}|{signal.at}"
+    return chained(previous, head, sha256(signal.payload).digest())
+
+
+def _damaged_signal(session_id: str, n: int) -> DamagedRecord:
+    return DamagedRecord(
+        f"session {session_id}: signal {n} is missing or does not match its digest;"
+        " restore the database from a backup",
+        session_id=session_id,
+        n=n,
+    )
+
+
+def blobs(connection: apsw.Connection, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for hash_ in hashes:
+        row = one(connection, QUERIES["blob"], hash_)
+        if row is None or sha256(row[0]).digest() != hash_:
+            what = "is missing" if row is None else "does not match its hash"
+            raise DamagedRecord(
+                f"the stored value {hash_.hex()} {what}; restore the database from a backup", hash=hash_.hex()
+            )
+        found[hash_] = row[0]
+    return found
+
+
+def describe_engine(connection: apsw.Connection, number: int) -> tuple[int, str, int] | None:
+    """Process id, host and start of an engine, while it is known."""
+    found: tuple[int, str, int] | None = one(connection, QUERIES["engine"], number)
+    return found

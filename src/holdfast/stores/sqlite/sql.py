@@ -1,0 +1,45 @@
+"""Loads the `.sql` files of this folder; the named queries are read once, when first imported."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+_FOLDER = Path(__file__).parent
+
+
+class Migration(NamedTuple):
+    """One file of `migrations/`: it leads from version ``number - 1`` to ``number``."""
+
+    number: int
+    name: str
+    text: str
+
+
+def named(text: str) -> dict[str, str]:
+    """The queries of a file, by the names in its ``-- name:`` lines, without comments.
+
+    >>> named("-- name: one\\n-- Why.\\nSELECT 1\\n\\n-- name: two\\nSELECT 2")
+    {'one': 'SELECT 1', 'two': 'SELECT 2'}
+    """
+    parts = re.split(r"^-- name: (\w+)$", text, flags=re.MULTILINE)
+    return {name: _plain(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def _plain(body: str) -> str:
+    return "\n".join(line for line in body.splitlines() if line and not line.startswith("--"))
+
+
+def schema() -> str:
+    """Today's schema."""
+    return (_FOLDER / "schema.sql").read_text(encoding="utf-8")
+
+
+def migrations() -> tuple[Migration, ...]:
+    """The road from an empty database to today's schema, in order."""
+    files = sorted((_FOLDER / "migrations").glob("[0-9]*.sql"))
+    return tuple(Migration(int(file.name[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
+
+
+QUERIES = named((_FOLDER / "queries.sql").read_text(encoding="utf-8"))

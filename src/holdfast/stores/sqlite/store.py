@@ -1,0 +1,227 @@
+"""The store on SQLite. Reads run on the loop; everything that writes goes through the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import HoldLost, StoreClosed
+from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
+from holdfast.stores.sqlite import reads, schema
+from holdfast.stores.sqlite.failures import edge
+from holdfast.stores.sqlite.hold import FileHold, Hold, MemoryHold, refuse_inherited
+from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.stores.sqlite.writer import Writer
+from holdfast.stores.sqlite.writes import Writes
+
+T = TypeVar("T")
+
+_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+_READ_PATIENCE = 10_000  # milliseconds; readers wait only while a crashed WAL is recovered
+
+
+class SqliteStore:
+    """A `holdfast.store.Store` in one SQLite file, or in memory with the path ``:memory:``.
+
+    ``synchronous`` is for tests: only FULL keeps what was acknowledged through a power loss.
+    ``poll`` is how often, in seconds, the file is looked at for changes by others.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock: Clock | None = None,
+        vfs: str | None = None,
+        synchronous: str = "FULL",
+        poll: float = 0.05,
+    ) -> None:
+        if synchronous not in _SYNCHRONOUS:
+            raise ValueError(f"synchronous={synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
+        self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)
+        self._place = schema.Place(self.path, vfs, synchronous)
+        self._clock = clock or SystemClock()
+        self._poll = poll
+        self._held: set[int] = set()
+        self._state = "new"
+        self._pid = os.getpid()
+
+    # life
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        if self._state != "new":
+            raise StoreClosed(f"the store {self.path} was opened before; make another SqliteStore")
+        self._pid = os.getpid()
+        if not self._place.in_memory:
+            refuse_inherited(self.path)
+            await asyncio.to_thread(schema.prepare, self._place)
+        self._hold: Hold = MemoryHold() if self._place.in_memory else FileHold(self.path)
+        self._writes = Writes(self._hold)
+        self._writer = Writer(self._place, self._writes, self._held)
+        self._writer.start()
+        try:
+            with edge(self.path):
+                self._connect()
+            await self._writer.do(lambda connection: self._writes.register(connection, self._clock.now()))
+        except BaseException:
+            await self._disconnect()
+            raise
+        self._state = "open"
+        self._watcher = None if self._place.in_memory else asyncio.create_task(self._watch(on_change))
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _connect(self) -> None:
+        if self._place.in_memory:
+            self._read = self._writer.inline.connection
+            schema.create(self._read)
+        else:
+            self._read = schema.connect(self._place)
+            self._read.set_busy_timeout(_READ_PATIENCE)
+
+    async def close(self) -> None:
+        if self._state == "new":
+            self._state = "closed"
+        if self._state == "closed" or os.getpid() != self._pid:
+            return
+        if self._state == "closing":
+            await asyncio.shield(self._closed)
+            return
+        self._state = "closing"
+        if self._watcher is not None:
+            self._watcher.cancel()
+        try:
+            await self._writer.do(self._writes.unregister)
+        finally:
+            await self._disconnect()
+            self._state = "closed"
+            self._closed.set_result(None)
+
+    async def _disconnect(self) -> None:
+        await self._writer.stop()
+        read = getattr(self, "_read", None)
+        if read is not None and not self._place.in_memory:
+            schema.disconnect(read)
+        self._hold.drop()
+
+    async def _watch(self, on_change: Callable[[], None]) -> None:
+        seen = self._data_version()
+        while True:
+            await asyncio.sleep(self._poll)
+            now = self._data_version()
+            if now != seen:
+                seen = now
+                on_change()
+
+    def _data_version(self) -> int | None:
+        try:
+            version: int = self._read.execute(QUERIES["data_version"]).get
+        except apsw.Error:
+            return None  # whoever reads next is told; becoming readable again counts as a change
+        return version
+
+    # sessions
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        row = await self._do(lambda connection: self._writes.create(connection, new))
+        if row is not None and new.claim:
+            self._held.add(row.key)
+        return row
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        with self._reading() as connection:
+            return reads.get(connection, session_id, self._hold.alive)
+
+    async def find(self, query: Filter) -> list[SessionRow]:
+        with self._reading() as connection:
+            return reads.find(connection, query, self._hold.alive)
+
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        with self._snapshot() as connection:
+            return reads.records(connection, key, since, until)
+
+    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+        with self._reading() as connection:
+            return reads.blobs(connection, hashes)
+
+    # driving
+
+    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal))
+        self._held.add(row.key)
+        return row
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        self._check()
+        try:
+            flags = await self._writer.commit(commit)
+        except HoldLost:
+            self._held.discard(commit.key)
+            raise
+        if commit.release and flags is not None:
+            self._held.discard(commit.key)
+        return flags
+
+    async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        with self._reading() as connection:
+            return reads.flags(connection, keys)
+
+    # from outside
+
+    async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
+        return await self._do(lambda connection: self._writes.pause(connection, query, pause))
+
+    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+        return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> SessionRow:
+        return await self._do(lambda connection: self._writes.cancel(connection, session_id, by, reason, at))
+
+    async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
+        with self._snapshot() as connection:
+            return reads.pauses(connection, key, open_only)
+
+    async def signals(self, key: int, after: int) -> list[SignalRecord]:
+        with self._snapshot() as connection:
+            return reads.signals(connection, key, after)
+
+    def describe_holder(self, holder: int | None) -> str:
+        with self._reading() as connection:
+            return self._writes.describe(connection, holder)
+
+    # how they all work
+
+    async def _do(self, verb: Callable[[apsw.Connection], T]) -> T:
+        self._check()
+        return await self._writer.do(verb)
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreClosed(
+                f"the store {self.path} was opened by another process; open an Engine of its own in this one"
+            )
+        if self._state != "open":
+            what = "is not open yet; open it first" if self._state == "new" else "is closed; open another one"
+            raise StoreClosed(f"the store {self.path} {what}")
+
+    @contextmanager
+    def _reading(self) -> Iterator[apsw.Connection]:
+        self._check()
+        with edge(self.path):
+            yield self._read
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[apsw.Connection]:
+        """For verbs that read with several statements: all of them see the same moment."""
+        with self._reading() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")

@@ -1,0 +1,429 @@
+"""Adaptive group commit.
+
+A lone session commits inline, on the loop's thread, while that is cheap. Otherwise everything
+that one tick of the loop brings is handed to a writer thread as one transaction; while that is
+under way the next batch gathers. A foreign writer never blocks the loop: inline there is no
+waiting, and what finds the database locked goes to the thread, which waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.model import Commit, Flags
+from holdfast.stores.sqlite import schema
+from holdfast.stores.sqlite.failures import BROKEN, LOCK_PATIENCE, translated
+from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.stores.sqlite.writes import Writes
+
+CHEAP = 400e-6  # seconds; a commit that takes longer on average is none of the loop's business
+
+T = TypeVar("T")
+
+
+class Work:
+    """One commit or one other verb, and what became of it."""
+
+    __slots__ = ("answer", "commit", "error", "future", "verb")
+
+    def __init__(self, commit: Commit | None = None, verb: Callable[[apsw.Connection], Any] | None = None) -> None:
+        self.commit = commit
+        self.verb = verb
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.future: asyncio.Future[Any] | None = None
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    def deliver(self) -> None:
+        future = self.future
+        if future is None or future.done():  # done: nobody waits any more
+            return
+        if self.error is not None:
+            future.set_exception(self.error)
+        else:
+            future.set_result(self.answer)
+
+
+class Trace(NamedTuple):
+    """How to recognise a transaction afterwards: what a query returns if it took effect."""
+
+    query: str
+    bindings: tuple[object, ...]
+    expected: object
+
+
+class Transactions:
+    """Runs batches on one connection. Knows what became of a batch even when COMMIT reports an error."""
+
+    def __init__(self, place: schema.Place, writes: Writes, tune: Callable[[apsw.Connection], None]) -> None:
+        self._place = place
+        self._writes = writes
+        self._tune = tune
+        self._connection: apsw.Connection | None = None
+
+    @property
+    def connection(self) -> apsw.Connection:
+        if self._connection is None:
+            self._connection = schema.connect(self._place)
+            self._tune(self._connection)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            schema.disconnect(self._connection)
+            self._connection = None
+
+    def run(self, batch: Sequence[Work]) -> None:
+        """Do all of it in one transaction; afterwards each work has its answer or its error.
+
+        If that fails for a reason that lies in one of them, each gets a transaction of its own.
+        Raises `apsw.BusyError`, with nothing done, if the write lock cannot be had.
+        """
+        try:
+            self._once(batch)
+        except apsw.BusyError:
+            raise
+        except Exception as exc:
+            if len(batch) > 1 and not isinstance(exc, BROKEN):
+                self._one_by_one(batch)
+            else:
+                self.fail(batch, exc)
+
+    def _one_by_one(self, batch: Sequence[Work]) -> None:
+        for work in batch:
+            try:
+                self.run((work,))
+            except apsw.BusyError as exc:
+                self.fail((work,), exc)
+
+    def fail(self, batch: Sequence[Work], exc: Exception) -> None:
+        for work in batch:
+            work.error = exc
+            if isinstance(exc, apsw.Error):
+                work.error = translated(exc, self._place.path)
+                work.error.__cause__ = exc
+
+    def move(self, commit: Commit) -> Flags | None:
+        """What `run` does, for a single commit and with less ceremony: this is the path of a lone session."""
+        connection = self._connection or self.connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            outcome = self._writes.move(connection, commit)
+            self._commit(connection, lambda: _trace(commit))
+        except BaseException as exc:
+            self._abandon(exc)
+            if isinstance(exc, apsw.Error) and not isinstance(exc, apsw.BusyError):
+                raise translated(exc, self._place.path) from exc
+            raise
+        if isinstance(outcome, HoldfastError):
+            raise outcome
+        return outcome
+
+    def _once(self, batch: Sequence[Work]) -> None:
+        connection = self.connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            trace = self._perform(connection, batch)
+            self._commit(connection, lambda: trace)
+        except BaseException as exc:  # a KeyboardInterrupt must not leave a transaction open either
+            self._abandon(exc)
+            raise
+
+    def _perform(self, connection: apsw.Connection, batch: Sequence[Work]) -> Trace | None:
+        trace: Trace | None = None
+        verbs = False
+        for commits, verb in _runs(batch):
+            if commits:
+                trace = self._move_all(connection, commits) or trace
+            if verb is not None:
+                verbs = True
+                _do(verb, connection)
+        return self._mark(connection) if verbs else trace
+
+    def _move_all(self, connection: apsw.Connection, run: Sequence[Work]) -> Trace | None:
+        commits = [work.commit for work in run if work.commit is not None]
+        moved: Commit | None = None
+        for work, outcome in zip(run, self._writes.move_all(connection, commits), strict=True):
+            if isinstance(outcome, HoldfastError):
+                work.answer, work.error = None, outcome
+            else:
+                work.answer, work.error = outcome, None
+                moved = work.commit if outcome is not None else moved
+        return None if moved is None else _trace(moved)
+
+    def _mark(self, connection: apsw.Connection) -> Trace:
+        mark, number = str(uuid.uuid4()), self._writes.number
+        connection.execute(QUERIES["leave_mark"], (mark, number))
+        return Trace(QUERIES["mark"], (number,), mark)
+
+    def _commit(self, connection: apsw.Connection, trace: Callable[[], Trace | None]) -> None:
+        try:
+            connection.execute("COMMIT")
+        except apsw.Error as exc:
+            if self._place.in_memory:
+                raise
+            # A sync that failed is not asked again on this connection: it could lie the second time.
+            self._replace()
+            if not self._took_effect(trace(), exc):
+                raise
+
+    def _took_effect(self, trace: Trace | None, exc: apsw.Error) -> bool:
+        if trace is None:
+            return True  # there was nothing to write
+        try:
+            found = self.connection.execute(trace.query, trace.bindings).fetchone()
+        except apsw.Error as second:
+            raise StoreUnavailable(
+                f"{self._place.path}: a commit failed ({exc}) and the database cannot be read ({second});"
+                " whether it was written shows when it can be. Repair the disk, then resume the session"
+            ) from exc
+        return found is not None and found[0] == trace.expected
+
+    def _abandon(self, exc: BaseException) -> None:
+        if self._connection is None:
+            return
+        if isinstance(exc, BROKEN) and not self._place.in_memory:
+            self._replace()
+        elif self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except apsw.Error:
+                self._replace()
+
+    def _replace(self) -> None:
+        """Drop the connection; the next use opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(True)
+
+
+def _do(work: Work, connection: apsw.Connection) -> None:
+    assert work.verb is not None
+    work.answer = work.error = None
+    try:
+        work.answer = work.verb(connection)
+    except HoldfastError as exc:  # a refusal; it has written nothing
+        work.error = exc
+
+
+def _trace(commit: Commit) -> Trace | None:
+    """A record's digest has 16 random bytes in it, so it names the transaction as well."""
+    if not commit.records:
+        return None
+    last = commit.records[-1]
+    return Trace(QUERIES["record_digest"], (commit.key, last.seq), last.digest)
+
+
+def _runs(batch: Sequence[Work]) -> Iterator[tuple[list[Work], Work | None]]:
+    """Stretches of commits that can share their statements, each with the verb that follows it.
+
+    A commit with ``only_if_paused`` is a stretch of its own: if it does not apply, the reason
+    has to be looked up before anything else moves.
+    """
+    run: list[Work] = []
+    for work in batch:
+        if work.commit is None:
+            yield run, work
+            run = []
+        elif work.commit.only_if_paused:
+            yield run, None
+            yield [work], None
+            run = []
+        else:
+            run.append(work)
+    yield run, None
+
+
+class Writer:
+    """Decides where a commit runs, and keeps the order in which work was submitted.
+
+    Everything here runs on the loop's thread, except `_serve` and what it calls.
+    """
+
+    def __init__(self, place: schema.Place, writes: Writes, held: set[int]) -> None:
+        self._in_memory = place.in_memory
+        self._held = held
+        self.inline = Transactions(place, writes, self._tune_inline)
+        self.threaded = Transactions(place, writes, self._tune_threaded)
+        self._pending: list[Work] = []
+        self._in_flight = False
+        self._flush_due = False
+        self._ticked = False  # an inline commit was made in this tick of the loop
+        self._cost = 0.0  # moving average of the seconds that a single commit takes
+        self._wal_pages = 0
+        self._wal_due = schema.WAL_PAGES
+        self._waited_since = 0.0
+        self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        if not self._in_memory:
+            self._thread = threading.Thread(target=self._serve, name="holdfast-writer", daemon=True)
+            self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread and disconnect. What was submitted before is finished first."""
+        if self._thread is not None:
+            self._queue.put(None)
+            await self._ended
+        self.inline.close()
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        if self._in_memory:
+            return self.inline.move(commit)
+        if not self._pending and self._cheap():
+            try:
+                return self._move_inline(commit)
+            except apsw.BusyError:
+                pass  # somebody else writes: the thread will wait for them
+        answer: Flags | None = await self._submit(Work(commit=commit))
+        return answer
+
+    async def do(self, verb: Callable[[apsw.Connection], T]) -> T:
+        """Run a verb in a transaction, perhaps with others."""
+        work = Work(verb=verb)
+        if not self._in_memory:
+            await self._submit(work)
+        else:
+            self.inline.run((work,))
+        answer: T = work.result()
+        return answer
+
+    def _submit(self, work: Work) -> asyncio.Future[Any]:
+        work.future = self._loop.create_future()
+        self._pending.append(work)
+        if not self._flush_due and not self._in_flight:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+        return work.future
+
+    def _cheap(self) -> bool:
+        return not (self._in_flight or self._ticked) and self._cost < CHEAP and len(self._held) <= 1
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        batch = self._pending
+        if self._in_flight or not batch:
+            return
+        self._pending = []
+        if not (len(batch) == 1 and self._cheap() and self._flush_inline(batch[0])):
+            self._in_flight = True
+            self._queue.put(batch)
+
+    def _flush_inline(self, work: Work) -> bool:
+        """False, and nothing done, if that is not possible."""
+        if work.commit is None:
+            return False
+        try:
+            work.answer = self._move_inline(work.commit)
+        except apsw.BusyError:
+            return False
+        except Exception as exc:
+            work.error = exc
+        work.deliver()
+        return True
+
+    def _move_inline(self, commit: Commit) -> Flags | None:
+        self._ticked = True
+        self._loop.call_soon(self._next_tick)
+        start = time.perf_counter()
+        flags = self.inline.move(commit)
+        self._note_cost(time.perf_counter() - start)
+        if self._wal_pages >= self._wal_due:
+            self._checkpoint()
+        return flags
+
+    def _next_tick(self) -> None:
+        self._ticked = False
+
+    def _checkpoint(self) -> None:
+        # An empty batch: the thread folds the WAL into the database. Commits wait behind it, so
+        # that the WAL can start anew, and the loop does not wait at all.
+        if not self._in_flight:
+            self._in_flight = True
+            self._queue.put([])
+
+    def _note_cost(self, seconds: float) -> None:
+        self._cost += (seconds - self._cost) * 0.1
+
+    def _tune_inline(self, connection: apsw.Connection) -> None:
+        connection.set_wal_hook(self._note_wal)  # takes the place of automatic checkpoints
+
+    def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    # on the writer thread
+
+    def _serve(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            start = time.perf_counter()
+            if batch:
+                self._run_threaded(batch)
+            else:
+                self._fold_wal()
+            self._tell(self._done, batch, time.perf_counter() - start)
+        self.threaded.close()
+        self._tell(self._finish)
+
+    def _run_threaded(self, batch: list[Work]) -> None:
+        try:
+            self.threaded.run(batch)
+        except apsw.BusyError as exc:
+            self.threaded.fail(batch, exc)
+        except BaseException as exc:  # nobody must wait for ever
+            for work in batch:
+                work.error = exc
+
+    def _fold_wal(self) -> None:
+        try:
+            size, done = self.threaded.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error:
+            size, done = self._wal_pages, 0  # a commit will meet the same trouble and report it
+        self._wal_due = schema.WAL_PAGES if done >= size else size + schema.WAL_PAGES
+        self._wal_pages = 0
+
+    def _tune_threaded(self, connection: apsw.Connection) -> None:
+        connection.set_busy_handler(self._wait_for_lock)
+        connection.wal_autocheckpoint(schema.WAL_PAGES)
+
+    def _wait_for_lock(self, attempt: int) -> bool:
+        if attempt == 0:
+            self._waited_since = time.monotonic()
+        time.sleep(random.uniform(0.0005, 0.001 * min(attempt + 1, 10)))
+        return time.monotonic() - self._waited_since < LOCK_PATIENCE
+
+    def _tell(self, callback: Callable[..., None], *args: Any) -> None:
+        with suppress(RuntimeError):  # the loop is gone, and with it everybody who waited
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    # back on the loop
+
+    def _done(self, batch: list[Work], seconds: float) -> None:
+        self._in_flight = False
+        if len(batch) == 1:
+            self._note_cost(seconds)
+        self._flush()  # first, so that the thread works while the loop does
+        for work in batch:
+            work.deliver()
+
+    def _finish(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)

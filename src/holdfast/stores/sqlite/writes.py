@@ -1,0 +1,259 @@
+"""What each writing verb does inside a transaction, as methods over a connection.
+
+They look first and write afterwards: a verb that is refused leaves nothing behind, so others
+can share its transaction. They can be run again after a rollback.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import astuple, replace
+
+from holdfast.clock import to_datetime
+from holdfast.errors import AlreadyRunning, HoldLost, SessionEnded, UnknownSession
+from holdfast.model import Commit, Filter, Flags, NewSession, Pause, SessionRow, SignalRecord, first_digest
+from holdfast.stores.sqlite import reads
+from holdfast.stores.sqlite.hold import Hold
+from holdfast.stores.sqlite.sql import QUERIES
+
+_MOVE, _APPEND = QUERIES["move"], QUERIES["append"]
+_json = msgspec.json.encode
+
+Outcome = Flags | HoldLost | None
+
+
+class Writes:
+    """The verbs of one engine. ``number`` is the engine's, 0 until it is registered."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.number = 0
+
+    # driving
+
+    def move(self, connection: apsw.Connection, commit: Commit) -> Outcome:
+        """Apply one commit."""
+        row: Any = connection.execute(_MOVE, self._place(commit)).fetchone()
+        if row is None:
+            return self._unfit(connection, commit)
+        for record in commit.records:
+            connection.execute(_APPEND, (commit.key, *astuple(record)))
+        self._attach(connection, commit)
+        return reads.flags_of(row[3], row[4], row[5])
+
+    def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
+        """Apply commits in order, with one statement for the rows and one for the log; one outcome for each."""
+        moved: list[Any] = connection.executemany(_MOVE, map(self._place, commits)).fetchall()
+        outcomes: list[Outcome] = []
+        fitting: list[Commit] = []
+        rows = iter(moved)
+        row = next(rows, None)
+        for commit in commits:
+            # What came back is in the order of the commits, with those left out that did not fit.
+            if row is not None and row[0] == commit.key and row[1] == _end(commit) and row[2] == commit.fence:
+                outcomes.append(reads.flags_of(row[3], row[4], row[5]))
+                fitting.append(commit)
+                row = next(rows, None)
+            else:
+                outcomes.append(self._unfit(connection, commit))
+        lines = [(commit.key, *astuple(record)) for commit in fitting for record in commit.records]
+        connection.executemany(_APPEND, lines)
+        for commit in fitting:
+            self._attach(connection, commit)
+        return outcomes
+
+    def _place(self, commit: Commit) -> tuple[object, ...]:
+        """The bindings of the query `move`."""
+        records, failure, progress = commit.records, commit.failure, commit.progress
+        return (
+            records[-1].seq if records else commit.base_seq,
+            commit.key_frame,
+            records[-1].digest if records else None,
+            commit.updated_at,
+            commit.step,
+            commit.visit,
+            commit.leaving,
+            commit.ended,
+            None if failure is None else _json(failure).decode(),
+            commit.spend_usd,
+            commit.spend_tokens,
+            None if progress is None else _json(progress).decode(),
+            commit.version,
+            commit.key,
+            commit.base_seq,
+            commit.fence,
+            self.number,
+            commit.only_if_paused,
+        )
+
+    def _attach(self, connection: apsw.Connection, commit: Commit) -> None:
+        """What only some commits bring."""
+        if commit.blobs:
+            connection.executemany(QUERIES["keep_blob"], commit.blobs)
+        if commit.open_pauses:
+            connection.executemany(QUERIES["open_pause"], [(commit.key, *astuple(p)) for p in commit.open_pauses])
+        for pause_id in commit.close_pauses:
+            closing = (commit.updated_at, commit.closed_by, commit.key, pause_id)
+            connection.execute(QUERIES["close_pause"], closing)
+        if commit.release:
+            connection.execute(QUERIES["release"], (commit.key,))
+
+    def _unfit(self, connection: apsw.Connection, commit: Commit) -> Outcome:
+        """Why a commit did not fit. (One with ``only_if_paused`` is never in company, so this sees what it saw.)"""
+        found = reads.one(connection, QUERIES["position"], commit.key)
+        if found is None:
+            return HoldLost(f"no session has the key {commit.key} in this store; nothing was written", session_id="")
+        session_id, seq, fence, holder, pause_requested = found
+        fits = seq == commit.base_seq and fence == commit.fence and holder == self.number
+        if fits and commit.only_if_paused and not pause_requested:
+            return None
+        return HoldLost(
+            f"session {session_id} is no longer held here: it stands at record {seq} under fence {fence},"
+            f" this engine is at {commit.base_seq} under {commit.fence}; nothing was written."
+            f" Held by {self.describe(connection, holder)}",
+            session_id=session_id,
+        )
+
+    def claim(self, connection: apsw.Connection, session_id: str, steal: bool) -> SessionRow:
+        row = self._known(connection, session_id)
+        if row.ended in ("completed", "cancelled"):
+            raise SessionEnded(
+                f"session {session_id} is {row.ended} and cannot go on; start another one",
+                session_id=session_id,
+                status=row.ended,
+            )
+        if row.live and not steal:
+            holder = self.describe(connection, row.holder)
+            raise AlreadyRunning(
+                f"session {session_id} is driven by {holder}; pause it there, or take it over with steal=True",
+                session_id=session_id,
+                holder=holder,
+            )
+        crashed = row.holder is not None and not row.live
+        connection.execute(QUERIES["claim"], (self.number, crashed, row.key))
+        return self._again(connection, row)
+
+    def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
+        last = new.records[-1]
+        key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
+        values = (
+            new.session_id, new.workflow, new.version, new.owner, _json(new.tags).decode(), new.input_digest,
+            new.created_at, new.created_at, last.seq, key_frame, last.digest, new.step, new.visit,
+            self.number if new.claim else None, int(new.claim), new.budget_usd, first_digest(new.session_id),
+        )  # fmt: skip
+        found = reads.one(connection, QUERIES["create"], *values)
+        if found is None:
+            return None
+        key: int = found[0]
+        connection.executemany(_APPEND, [(key, *astuple(record)) for record in new.records])
+        connection.executemany(QUERIES["keep_blob"], new.blobs)
+        row = reads.get_by_key(connection, key, self.hold.alive)
+        return row if new.pause is None else self._request_pause(connection, row, new.pause)
+
+    # from outside
+
+    def pause(self, connection: apsw.Connection, query: Filter, pause: Pause) -> list[SessionRow]:
+        if query.session_id is not None:
+            self._known(connection, query.session_id)
+        rows = reads.find(connection, query, self.hold.alive)
+        return [row if _over(row) else self._request_pause(connection, row, pause) for row in rows]
+
+    def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
+        asked = bool(connection.execute(QUERIES["operator_pauses"], (row.key,)).get)
+        raised = pause.mode == "abort" and row.pause_mode == "finish"
+        if asked and not raised:
+            return row
+        if asked:
+            connection.execute(QUERIES["raise_pauses"], (row.key,))
+        else:
+            record = replace(pause, id=str(uuid.uuid4()), kind="operator", step=row.step or "", closed_at=None)
+            connection.execute(QUERIES["open_pause"], (row.key, *astuple(record)))
+        mode = "abort" if raised else row.pause_mode
+        connection.execute(QUERIES["request_pause"], (mode, row.key))
+        self._signal(connection, row.key, "pause", pause.by, pause.at, {"reason": pause.reason, "mode": pause.mode})
+        return self._again(connection, row)
+
+    def unpause(
+        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None
+    ) -> SessionRow:
+        row = self._known(connection, session_id)
+        if not row.pause_requested and budget_usd is None:
+            return row
+        connection.execute(QUERIES["withdraw_pauses"], (at, by, row.key))
+        connection.execute(QUERIES["withdraw_request"], (row.key,))
+        if budget_usd is not None:
+            connection.execute(QUERIES["set_budget"], (budget_usd, row.key))
+        self._signal(connection, row.key, "resume", by, at, {} if budget_usd is None else {"budget_usd": budget_usd})
+        return self._again(connection, row)
+
+    def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> SessionRow:
+        row = self._known(connection, session_id)
+        if _over(row) or row.cancel_requested:
+            return row
+        connection.execute(QUERIES["request_cancel"], (row.key,))
+        self._signal(connection, row.key, "cancel", by, at, {"reason": reason})
+        return self._again(connection, row)
+
+    def _signal(
+        self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, data: dict[str, object]
+    ) -> None:
+        _, seq, count, previous = reads.one(connection, QUERIES["signals_head"], key)
+        signal = SignalRecord(count + 1, seq, kind, by, at, _json(data), b"")
+        signal = replace(signal, digest=reads.signal_digest(previous, signal))
+        connection.execute(QUERIES["append_signal"], (key, *astuple(signal)))
+        connection.execute(QUERIES["move_signals"], (signal.n, signal.digest, key))
+
+    # the engine itself
+
+    def register(self, connection: apsw.Connection, now: int) -> int:
+        """Get a number and be alive under it before anybody can see it; forget engines that died holding nothing."""
+        number: int = connection.execute(QUERIES["register"], (os.getpid(), socket.gethostname(), now)).get
+        self.hold.take(number)
+        for (other,) in reads.every(connection, QUERIES["unheld_engines"]):
+            if not self.hold.alive(other):
+                connection.execute(QUERIES["unregister"], (other,))
+        self.number = number
+        return number
+
+    def unregister(self, connection: apsw.Connection) -> None:
+        """A clean stop: everything held is free, and no crash is counted."""
+        connection.execute(QUERIES["release_all"], (self.number,))
+        connection.execute(QUERIES["unregister"], (self.number,))
+
+    def describe(self, connection: apsw.Connection, holder: int | None) -> str:
+        """A holder, for a person."""
+        if holder is None:
+            return "nobody"
+        found = reads.describe_engine(connection, holder)
+        if found is None:
+            return f"an engine that is gone (number {holder})"
+        pid, host, since = found
+        return f"process {pid} on {host}, since {to_datetime(since).isoformat(timespec='seconds')}"
+
+    def _known(self, connection: apsw.Connection, session_id: str) -> SessionRow:
+        row = reads.get(connection, session_id, self.hold.alive)
+        if row is None:
+            raise UnknownSession(
+                f"no session has the id {session_id!r} in this store; look at the id and at the store's path,"
+                " or start the session first",
+                session_id=session_id,
+            )
+        return row
+
+    def _again(self, connection: apsw.Connection, row: SessionRow) -> SessionRow:
+        return reads.get_by_key(connection, row.key, self.hold.alive)
+
+
+def _over(row: SessionRow) -> bool:
+    return row.ended in ("completed", "cancelled")
+
+
+def _end(commit: Commit) -> int:
+    return commit.records[-1].seq if commit.records else commit.base_seq

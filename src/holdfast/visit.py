@@ -1,0 +1,308 @@
+"""One visit of a step as it runs: what it remembers, what is in flight, when it may be left.
+
+A visit is left only when nothing is in flight. An operation that may not start (a pause was
+asked for, the budget is used up) *stands still*: it waits for a future that only a
+withdrawn pause will resolve. Once everything that runs stands still, the driver cancels
+the step. So a pause works the same inside `asyncio.gather` and `TaskGroup`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.callee import Callee
+from holdfast.clock import Clock
+from holdfast.codec import Limits, encode, fingerprint
+from holdfast.errors import ContextClosed, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
+from holdfast.model import PauseKind
+from holdfast.replay import Effect, Line, OperationBody
+from holdfast.state import Blobs, stored
+from holdfast.workflow import BoundStep
+
+
+class Host(Protocol):
+    """What a visit asks of the driver of its session."""
+
+    session_id: str
+    clock: Clock
+    limits: Limits
+    line: Line
+    events: frozenset[str]
+
+    @property
+    def wanted(self) -> bool:
+        """Somebody wants the session to stop at its next safe point."""
+
+    @property
+    def stopping(self) -> bool:
+        """The program ends: no new operation may start."""
+
+    def over_budget(self) -> str:
+        """Why no more money may be spent; empty if it may."""
+
+    def leave(self) -> None:
+        """Nothing is in flight and something stands still: leave the step."""
+
+    def demand_pause(self, kind: PauseKind, reason: str) -> None:
+        """Once the step is left, pause the session with this reason."""
+
+    async def remember(self, body: OperationBody, blobs: Blobs) -> None:
+        """Commit an operation."""
+
+    async def fetch(self, value: Any) -> bytes:
+        """The bytes of a remembered value."""
+
+    def show_progress(self, done: int, total: int) -> None:
+        """Seen live; stored with the next record."""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """The identity of an operation: (scope, name, key), or (scope, name, input, n-th among equals)."""
+
+    id: str
+    name: str
+    input: str
+    keyed: bool
+
+
+class Frame:
+    """A piece of a visit that is in flight: an operation, or a map item with operations of its own."""
+
+    __slots__ = ("parent", "scope", "still")
+
+    def __init__(self, scope: str, parent: Frame | None) -> None:
+        self.scope = scope
+        self.parent = parent
+        self.still = 0
+
+
+class Visit:
+    """One attempt at a visit. See the module's text."""
+
+    def __init__(self, host: Host, step: BoundStep, number: int, attempt: int, pending: list[Effect]) -> None:
+        self.host = host
+        self.step = step
+        self.number = number
+        self.attempt = attempt
+        self.pending = pending
+        self.root = Frame("", None)
+        self.seen: dict[str, int] = {}
+        self.active = 0
+        self.standing: set[asyncio.Future[None]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.refused = False
+        self.left = False
+        self.loop = asyncio.get_running_loop()
+        self.unclaimed = set(host.line.operations)
+
+    def close(self) -> None:
+        """The step is over: late calls get an error, late work is cancelled."""
+        self.left = True
+        for task in self.tasks:
+            task.cancel()
+
+    # identity
+
+    def identify(self, scope: str, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any], key: object) -> Operation:
+        """Name an operation so that a replay finds it again."""
+        if key is not None:
+            return Operation(f"{scope}/{callee.name}[{_key(key)}]", callee.name, _input(args, kwargs), True)
+        if callee.name == "<lambda>":
+            raise StepError(f"{self.step.name}: a lambda has no name to be remembered by; pass key=, or a named function")
+        try:
+            print_ = fingerprint(args, kwargs).hex()[:24]
+        except ValueRefused as error:
+            raise StepError(
+                f"{self.step.name}: the arguments of {callee.name!r} cannot be encoded ({error}); pass key= to name the operation"
+            ) from error
+        return Operation(self.nth(f"{scope}/{callee.name}~{print_}"), callee.name, print_, False)
+
+    def nth(self, base: str) -> str:
+        """``base`` with the number of times it was met in this attempt."""
+        count = self.seen[base] = self.seen.get(base, 0) + 1
+        return f"{base}#{count}"
+
+    def idempotency_key(self, scope: str) -> str:
+        """Stable over retries, resumes and crashes; different for every visit, operation and map item."""
+        text = f"{self.host.session_id}|{self.host.line.opened}|{self.step.name}|{scope}"
+        return sha256(text.encode()).hexdigest()[:32]
+
+    # operations
+
+    def remembered(self, operation: Operation) -> OperationBody | None:
+        """What an earlier run of this visit left under that identity."""
+        found = self.host.line.operations.get(operation.id)
+        if found is not None:
+            self.unclaimed.discard(operation.id)
+        return found
+
+    async def admit(self, operation: Operation, frame: Frame, found: OperationBody | None) -> None:
+        """Let an operation start or be reused, or stand still if that must not be."""
+        if found is not None:
+            if operation.keyed and found.input and operation.input and found.input != operation.input:
+                await self.refuse(frame, "mismatch", _mismatch(self.step.name, operation))
+            return
+        if self.host.stopping:
+            await self.stand_still(frame)
+        if reason := self.host.over_budget():
+            await self.refuse(frame, "budget", reason)
+        if self.unclaimed and not operation.keyed:
+            self._note_miss(operation)
+
+    def _note_miss(self, operation: Operation) -> None:
+        prefix = operation.id.split("~")[0]
+        if any(known.startswith(prefix + "~") for known in self.unclaimed):
+            summary = f"{operation.name} was called with other input than before; it runs"
+            self.effect(f"miss:{operation.id}", "operation.missed", summary, {"id": operation.id})
+
+    async def keep(self, operation: Operation, callee: Callee, value: Any, started: float, frame: Frame) -> bytes:
+        """Encode a result and commit it; the encoded form comes back."""
+        try:
+            data = callee.result.encode(value, operation.name, self.host.limits)
+        except OversizedValue as error:
+            await self.refuse(frame, "oversized", f"{self.step.name}: {error}")
+            raise
+        blobs: Blobs = []
+        took = int((self.host.clock.monotonic() - started) * 1e6)
+        body = OperationBody(
+            operation.id, operation.name, stored(data, blobs), operation.input, took=took, effects=self.take_effects()
+        )
+        self.check_open()
+        await self.host.remember(body, blobs)
+        return data
+
+    # effects
+
+    def effect(self, id: str, type: str, summary: str, data: dict[str, Any]) -> None:
+        """Have an event committed with the next record, unless it was already."""
+        if id in self.host.line.effects or any(known.id == id for known in self.pending):
+            return
+        raw = msgspec.Raw(encode(data, f"event {type}", self.host.limits)) if data else msgspec.Raw(b"{}")
+        self.pending.append(Effect(id, self.host.clock.now(), type, self.step.agent, summary, raw))
+
+    def emit(self, scope: str, type: str, summary: str, data: dict[str, Any]) -> None:
+        """An event of the workflow's own."""
+        self.check_open()
+        if type not in self.host.events:
+            raise EventRefused(
+                f"{self.step.name}: the workflow declares no event {type!r}; add it to Workflow(events=[…])"
+                + did_you_mean(type, self.host.events)
+            )
+        self.effect(self.nth(f"{scope}/emit:{type}"), type, summary, data)
+
+    def spend(self, scope: str, usd: float | Decimal, tokens: int) -> None:
+        """Money and tokens that the step has used."""
+        self.check_open()
+        micros = to_micro_usd(usd)
+        if tokens < 0:
+            raise ValueError(f"tokens cannot be negative: {tokens}")
+        id = self.nth(f"{scope}/spend:{micros}:{tokens}")
+        if id in self.host.line.effects or any(known.id == id for known in self.pending):
+            return
+        self.pending.append(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
+
+    def take_effects(self) -> tuple[Effect, ...]:
+        """What is to be committed with the record that is being made."""
+        effects = tuple(self.pending)
+        self.pending.clear()
+        return effects
+
+    # standing still
+
+    def check_open(self) -> None:
+        """Refuse a call after the step has ended."""
+        if self.left:
+            raise ContextClosed(
+                f"{self.step.name}: the step has ended; await every task that uses ctx before returning from it"
+            )
+
+    def enter(self, frame: Frame) -> None:
+        """Something is in flight."""
+        self.check_open()
+        self.active += 1
+
+    def exit(self, frame: Frame) -> None:
+        """It no longer is."""
+        self.active -= 1
+        self.settle()
+
+    async def refuse(self, frame: Frame, kind: PauseKind, reason: str) -> None:
+        """Pause the session as soon as nothing is in flight."""
+        self.refused = True
+        self.host.demand_pause(kind, reason)
+        await self.stand_still(frame)
+
+    async def stand_still(self, frame: Frame) -> None:
+        """Wait here until the step is left, or until nobody wants it to stop any more."""
+        self.check_open()
+        still: asyncio.Future[None] = self.loop.create_future()
+        self.standing.add(still)
+        self._stand(frame, 1)
+        self.settle()
+        try:
+            await still
+        finally:
+            self.standing.discard(still)
+            self._stand(frame, -1)
+
+    def _stand(self, frame: Frame, change: int) -> None:
+        """A frame counts as in flight unless something inside it stands still; the step's own body never counts."""
+        inner: Frame | None = frame
+        while inner is not None and inner.parent is not None:
+            was = inner.still > 0
+            inner.still += change
+            self.active += was - (inner.still > 0)
+            inner = inner.parent
+
+    def settle(self) -> None:
+        """Leave if all that is in flight stands still, or if the program ends and nothing is."""
+        if not self.left and self.active == 0 and (self.standing or self.host.stopping):
+            self.host.leave()
+
+    def reconsider(self) -> None:
+        """The requests from outside changed."""
+        if self.host.wanted or self.refused:
+            self.settle()
+            return
+        for still in self.standing:
+            if not still.done():
+                still.set_result(None)
+
+
+def to_micro_usd(usd: float | Decimal) -> int:
+    """Money as an integer.
+
+    >>> to_micro_usd(0.25), to_micro_usd(Decimal("0.000001"))
+    (250000, 1)
+    """
+    amount = Decimal(str(usd))
+    if not amount.is_finite() or amount < 0:
+        raise ValueError(f"money must be a finite amount of dollars, not negative: {usd!r}")
+    return int((amount * 1_000_000).to_integral_value())
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str | int) or isinstance(key, bool):
+        raise StepError(f"key= must be a string or an integer, not {type(key).__name__}: {key!r}")
+    return msgspec.json.encode(key).decode()
+
+
+def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    try:
+        return fingerprint(args, kwargs).hex()[:24]
+    except ValueRefused:
+        return ""
+
+
+def _mismatch(step: str, operation: Operation) -> str:
+    return (
+        f"{step}: operation {operation.id} was remembered with other input than it is now called with;"
+        " use another key= for other input, rewind the step, or resume once the input is the same again"
+    )
+
+

@@ -1,0 +1,419 @@
+"""The workflow: steps, routes, guards and scopes joined to a state.
+
+A workflow is checked as a whole when it is made. Everything that can be seen to be wrong by
+then is raised as one `DefinitionError`; what remains is prepared, so that running a step
+looks nothing up any more.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from types import FunctionType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin
+
+from holdfast.binding import (
+    Binder,
+    BoundRoute,
+    BoundStep,
+    Check,
+    Function,
+    Inputs,
+    Problems,
+    Read,
+    check_result,
+    resolve,
+    valid_name,
+)
+from holdfast.errors import DefinitionError, did_you_mean
+from holdfast.events import ENGINE_EVENTS
+from holdfast.fields import Place, Shape, shape
+from holdfast.fits import NONE, admits_none, fits, members, show
+from holdfast.steps import Guard, Route, Scope, Step, as_names, covered, guard, route, step
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = [
+    "BoundRoute",
+    "BoundStep",
+    "Check",
+    "Guard",
+    "Read",
+    "Route",
+    "Scope",
+    "Step",
+    "Workflow",
+    "guard",
+    "route",
+    "step",
+]
+
+S = TypeVar("S", bound="BaseModel")
+_MISSING: Any = object()
+
+
+class Workflow(Generic[S]):
+    """A name, a state model, the list of steps, and the routes and guards between them.
+
+    Raises `DefinitionError`, with all that is wrong with it. ``events`` are the types that
+    its steps may emit. The attributes are what an engine works with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        state: type[S],
+        steps: Sequence[Step[..., Any]],
+        routes: Sequence[Route[..., Any]] = (),
+        guards: Sequence[Guard[..., Any]] = (),
+        version: int = 1,
+        events: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.model = state
+        problems = Problems(f"workflow {name!r}")
+        self.events = _checked_events(events, problems)
+        _check_head(name, version, problems)
+        self.shape = _shape_of(state, name, problems)
+        listed = _listed(steps, problems)
+        bound = {each.name: _bound_step(each, self.shape, problems) for each in listed}
+        self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
+        self.steps = tuple(bound.values())
+        self._positions = {each: position for position, each in enumerate(bound)}
+        self.scopes = tuple({id(each.scope): each.scope for each in listed if each.scope}.values())
+        self.routes: Mapping[str, BoundRoute] = MappingProxyType(_bound_routes(routes, bound, self.shape, problems))
+        self.guards: Mapping[str, tuple[Check, ...]] = MappingProxyType(
+            _bound_guards(guards, bound, self.shape, problems)
+        )
+        if not problems.found:
+            self._check_reachable(problems)
+        _raise(name, problems)
+        self.first = self.steps[0].name
+
+    def __repr__(self) -> str:
+        steps = ", ".join(self._steps)
+        return f"Workflow({self.name!r}, version={self.version}, state={self.model.__name__}, steps=[{steps}])"
+
+    def step(self, name: str) -> BoundStep:
+        """The step of that name; `DefinitionError` with the nearest one if there is none."""
+        found = self._steps.get(name)
+        if found is None:
+            raise DefinitionError(
+                f"workflow {self.name!r} has no step {name!r}{did_you_mean(name, self._steps)}", workflow=self.name
+            )
+        return found
+
+    def position(self, name: str) -> int:
+        """Where a step stands in the list. Steps are compared by this, never by their names."""
+        return self._positions[self.step(name).name]
+
+    def following(self, name: str) -> str | None:
+        """The next step in the list; None after the last."""
+        position = self.position(name) + 1
+        return self.steps[position].name if position < len(self.steps) else None
+
+    def targets(self, name: str) -> tuple[str | None, ...]:
+        """All positions that may come after a step; None is the end."""
+        here = self.routes.get(self.step(name).name)
+        return here.targets if here else (self.following(name),)
+
+    def writers(self, field: str) -> tuple[str, ...]:
+        """The steps that write a field, or a part of it, in the order of the list."""
+        return tuple(each.name for each in self.steps if any(_overlap(place.path, field) for place in each.writes))
+
+    def mermaid(self) -> str:
+        """The workflow as a Mermaid flowchart: guards are hexagons, routes diamonds with all their targets."""
+        lines = ["flowchart TD", '    start(["start"]) --> s0']
+        for number, each in enumerate(self.steps):
+            lines += self._drawn(number, each)
+        if any(None in self.targets(each.name) for each in self.steps):
+            lines.append('    done(["end"])')
+        return "\n".join(lines) + "\n"
+
+    def _drawn(self, number: int, each: BoundStep) -> list[str]:
+        """One step and what leads on from it. Nodes are numbered: a step may be called ``end``."""
+        when = f"<br/>when {_label(each.when.name)}" if each.when else ""
+        here, lines = f"s{number}", [f'    s{number}["{each.name}{when}"]']
+        for index, check in enumerate(self.guards.get(each.name, ())):
+            lines.append(f'    {here} --> g{number}_{index}{{{{"guard {_label(check.name)}"}}}}')
+            here = f"g{number}_{index}"
+        chosen = self.routes.get(each.name)
+        if chosen:
+            lines.append(f'    {here} --> r{number}{{"{_label(chosen.check.name)}"}}')
+            here = f"r{number}"
+        ends = [f"s{self._positions[target]}" if target else "done" for target in self.targets(each.name)]
+        return lines + [f"    {here} --> {end}" for end in ends]
+
+    def _check_reachable(self, problems: Problems) -> None:
+        seen, ahead = set[str](), [self.steps[0].name]
+        while ahead:
+            name = ahead.pop()
+            if name not in seen:
+                seen.add(name)
+                ahead += [target for target in self.targets(name) if target]
+        for each in self._steps:
+            if each not in seen:
+                problems.at(f"step {each!r}").add(
+                    "no route leads to it and no step before it goes on to it; name it in a route, or take it out"
+                )
+
+
+def _raise(name: str, problems: Problems) -> None:
+    found = problems.found
+    if len(found) == 1:
+        raise DefinitionError(found[0], workflow=name, problems=tuple(found))
+    if found:
+        lines = "\n".join(f"- {each}" for each in found)
+        message = f"workflow {name!r} has {len(found)} problems:\n{lines}"
+        raise DefinitionError(message, workflow=name, problems=tuple(found))
+
+
+def _check_head(name: str, version: object, problems: Problems) -> None:
+    refused = valid_name(name)
+    if refused:
+        problems.add(refused)
+    if type(version) is not int or version < 1:
+        problems.add(f"version {version!r} is not a whole number from 1 on")
+
+
+def _checked_events(events: str | Sequence[str], problems: Problems) -> frozenset[str]:
+    for event in as_names(events):
+        refused = valid_name(event)
+        if refused:
+            problems.add(f"event {refused}")
+        elif event in ENGINE_EVENTS:
+            problems.add(f"event {event!r} is one of the engine's own types; choose another name")
+    return frozenset(as_names(events))
+
+
+def _shape_of(state: Any, name: str, problems: Problems) -> Shape:
+    """The shape of the state. Without one nothing else can be judged, so its problems are raised at once."""
+    try:
+        return shape(state)
+    except DefinitionError as exc:
+        for each in exc.fields["problems"]:
+            problems.add(each)
+        _raise(name, problems)
+        raise
+
+
+def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
+    """The steps, each checked to be one, each name once."""
+    found: dict[str, Step[..., Any]] = {}
+    if isinstance(steps, Step) or not isinstance(steps, Iterable):
+        problems.add(f"steps must be a list of steps, not {steps!r}")
+        return []
+    for each in steps:
+        if not isinstance(each, Step):
+            what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
+            problems.add(f"{what} in steps is not a step; decorate it with @step")
+        elif found.get(each.name) is each:
+            problems.add(f"step {each.name!r} is listed twice; use a route to visit it again")
+        elif each.name in found:
+            problems.add(f"two steps are called {each.name!r}; rename one with @step(name=...)")
+        else:
+            found[each.name] = each
+    if not found and not problems.found:
+        problems.add("it has no steps; list at least one in steps=[...]")
+    return list(found.values())
+
+
+def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> BoundStep:
+    here = problems.at(f"step {each.name!r}")
+    hints = _hints(each.fn, each.hints, here)
+    inputs, writes = Inputs(), _places(each.declared_writes, state, here)
+    if hints is not None:
+        inputs = Binder(state, here, each.fn, hints, is_step=True).inputs()
+        if len(writes) == len(each.declared_writes):
+            check_result(hints, writes, each.many, here)
+    when = _bound_when(each.when, each.when_hints, state, here.at("when")) if each.when else None
+    if each.scope:
+        _check_scope(each.scope, state, inputs, writes, when, here)
+    return BoundStep(
+        name=each.name,
+        fn=each.fn,
+        is_async=each.is_async,
+        retry=each.retry,
+        timeout=each.timeout,
+        agent=each.agent,
+        context=inputs.context,
+        whole=inputs.whole,
+        session_id=inputs.session_id,
+        reads=inputs.reads,
+        writes=writes,
+        many=each.many,
+        when=when,
+        takes_blocking=inputs.context is not None and not each.is_async,
+    )
+
+
+def _hints(fn: Function, early: dict[str, Any] | None, problems: Problems) -> dict[str, Any] | None:
+    if early is not None:
+        return early
+    try:
+        return resolve(fn)
+    except DefinitionError as exc:
+        problems.add(exc.message)
+        return None
+
+
+def _places(declared: tuple[str, ...], state: Shape, problems: Problems) -> tuple[Place, ...]:
+    """The places that a step writes, each once, none a part of another."""
+    found: list[Place] = []
+    for path in declared:
+        twin = next((other.path for other in found if _overlap(path, other.path)), None)
+        try:
+            place = state.place(path)
+        except DefinitionError as exc:
+            problems.add(f"writes={path!r}: {exc.message}")
+            continue
+        if twin == path:
+            problems.add(f"writes names {path!r} twice")
+        elif twin:
+            problems.add(f"writes names both {twin!r} and {path!r}, and one is a part of the other; name only one")
+        elif place.under_optional:
+            problems.add(f"writes={path!r}: a model on the way may be None; write that one as a whole")
+        elif place.frozen:
+            problems.add(f"writes={path!r}: the field is frozen; take frozen=True from it, or write another")
+        else:
+            found.append(place)
+    return tuple(found)
+
+
+def _bound_check(fn: Function, early: dict[str, Any] | None, state: Shape, problems: Problems) -> Check | None:
+    if inspect.iscoroutinefunction(fn):
+        problems.add("it must be a plain def, not async: it is a pure function of fields")
+        return None
+    hints = _hints(fn, early, problems)
+    if hints is None:
+        return None
+    inputs = Binder(state, problems, fn, hints, is_step=False).inputs()
+    return Check(fn.__name__, fn, inputs.reads, inputs.whole)
+
+
+def _bound_when(fn: Function, early: dict[str, Any] | None, state: Shape, problems: Problems) -> Check | None:
+    check = _bound_check(fn, early, state, problems)
+    if check is None or check.name == "<lambda>":  # which cannot be annotated
+        return check
+    returned = (early or resolve(fn)).get("return", _MISSING)
+    if returned is not bool:
+        shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
+        problems.add(f"{check.name!r} {shown}; write '-> bool'")
+    return check
+
+
+def _check_scope(
+    scope: Scope, state: Shape, inputs: Inputs, writes: tuple[Place, ...], when: Check | None, problems: Problems
+) -> None:
+    here = problems.at(f"scope {scope.name!r}")
+    for path in (*scope.reads, *scope.writes):
+        if path != "*" or path in scope.writes:
+            _check_scope_path(path, state, here)
+    for place in writes:
+        if not scope.may_write(place.path):
+            here.add(f"the step writes {place.path!r}, which the scope does not own{_owned(scope.writes)}")
+    for read in (*inputs.reads, *(when.reads if when else ())):
+        if not scope.may_read(read.place.path):
+            may = _owned((*scope.reads, *scope.writes))
+            here.add(f"parameter {read.param!r} reads {read.place.path!r}, which the scope may not read{may}")
+    whole = inputs.whole or (when.whole if when else None)
+    if whole and "*" not in scope.reads:
+        here.add(f'parameter {whole!r} asks for the whole state; name fields instead, or let the scope read ["*"]')
+
+
+def _check_scope_path(path: str, state: Shape, problems: Problems) -> None:
+    if path == "*":
+        problems.add('writes=["*"] is not possible: a scope names what it owns')
+        return
+    try:
+        state.place(path)
+    except DefinitionError as exc:
+        problem = f"{problems.where}: {exc.message}"
+        if problem not in problems.found:
+            problems.found.append(problem)
+
+
+def _owned(paths: tuple[str, ...]) -> str:
+    return f"; it has {', '.join(paths)}" if paths else "; it has none"
+
+
+def _bound_routes(
+    routes: Sequence[Route[..., Any]], steps: Mapping[str, BoundStep], state: Shape, problems: Problems
+) -> dict[str, BoundRoute]:
+    found: dict[str, BoundRoute] = {}
+    for each in routes:
+        here = _placed(each, "route", steps, problems)
+        if here is None:
+            continue
+        if each.after in found:
+            other = found[each.after].check.name
+            here.add(f"step {each.after!r} has the route {other!r} already; make one route of the two")
+            continue
+        check = _bound_check(each.fn, each.hints, state, here)
+        if check is not None:
+            found[each.after] = BoundRoute(check, _targets(each, steps, here))
+    return found
+
+
+def _bound_guards(
+    guards: Sequence[Guard[..., Any]], steps: Mapping[str, BoundStep], state: Shape, problems: Problems
+) -> dict[str, tuple[Check, ...]]:
+    found: dict[str, tuple[Check, ...]] = {}
+    for each in guards:
+        here = _placed(each, "guard", steps, problems)
+        check = _bound_check(each.fn, each.hints, state, here) if here else None
+        if here is None or check is None:
+            continue
+        returned = (each.hints or resolve(each.fn)).get("return", _MISSING)
+        if returned is _MISSING or set(members(returned)) == {NONE} or not _says_why(returned):
+            shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
+            here.add(f"it {shown}; write '-> str | None': why the step may not be left, or None")
+        found[each.after] = (*found.get(each.after, ()), check)
+    return found
+
+
+def _says_why(returned: Any) -> bool:
+    """Whether a guard of this return type can both refuse and let pass."""
+    return admits_none(returned) and fits(returned, str | None)
+
+
+def _placed(each: Any, role: str, steps: Mapping[str, BoundStep], problems: Problems) -> Problems | None:
+    """Where to report about a route or guard; None if it is none, or stands after no step of this workflow."""
+    if getattr(each, "role", None) != role:
+        what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
+        problems.add(f"{what} in {role}s is not a {role}; decorate it with @{role}(after=...)")
+        return None
+    here = problems.at(f"{role} {each.name!r}")
+    if each.after not in steps:
+        here.add(f"it stands after {each.after!r}, which is no step{did_you_mean(str(each.after), steps)}")
+        return None
+    return here
+
+
+def _targets(each: Route[..., Any], steps: Mapping[str, BoundStep], problems: Problems) -> tuple[str | None, ...]:
+    """Where a route may lead, from its return type."""
+    returned = (each.hints or resolve(each.fn)).get("return", _MISSING)
+    found: list[str | None] = []
+    for one in members(returned):
+        if one is not NONE and get_origin(one) is not Literal:
+            shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
+            problems.add(f'it {shown}; list the steps it may lead to: Literal["name", ...], with None for the end')
+            return ()
+        for target in get_args(one) or (None,):
+            if target is not None and target not in steps:
+                problems.add(f"its return type names {target!r}, which is no step{did_you_mean(str(target), steps)}")
+            elif target not in found:
+                found.append(target)
+    return tuple(found)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two places are the same, or one is a part of the other."""
+    return covered(one, (other,)) or covered(other, (one,))
+
+
+def _label(name: str) -> str:
+    return "lambda" if name == "<lambda>" else name

@@ -1,0 +1,20 @@
+"""What all tests share: the ``covers`` mark and reproducible Hypothesis runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import settings
+
+pytest_plugins = ["tests.covers"]
+
+# The same examples in every run, so that a red build can be repeated. To search for new ones:
+# pytest --hypothesis-profile=explore
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("explore", max_examples=1000, deadline=None)
+settings.load_profile("ci")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Look for doctests in src only: helpers, programs for child processes and typing cases are not to be imported."""
+    return True if collection_path.suffix == ".py" and not collection_path.name.startswith("test_") else None

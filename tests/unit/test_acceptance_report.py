@@ -1,0 +1,170 @@
+"""The list of items, the plugin that records which of them passed, and the report."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tools.acceptance import LIST, Item, Results, main, ranges, read_items, read_results, report, uncovered
+
+pytest_plugins = ["pytester"]
+
+ITEMS = {
+    item.number: item
+    for item in [Item("S1.1", "One", "state"), Item("S1.2", "Two", "pause"), Item("S2.1", "Three", "pause")]
+}
+
+
+def results(*passed: str, failed: tuple[str, ...] = ()) -> Results:
+    return Results(frozenset(passed), frozenset(failed))
+
+
+# the list
+
+
+def test_the_list_has_every_number_of_every_seed_in_order() -> None:
+    sizes = {"S1": 66, "S2": 64, "S3": 102, "S4": 114, "S5": 69}
+    expected = [f"{seed}.{n}" for seed, size in sizes.items() for n in range(1, size + 1)]
+    assert list(read_items()) == expected
+    assert len(expected) == 415
+
+
+def test_no_row_of_the_list_escapes_the_reader() -> None:
+    rows = re.findall(r"^\|\s*S\d", LIST.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == len(read_items())
+
+
+def test_titles_are_short_and_tell_items_apart() -> None:
+    titles = [item.title for item in read_items().values()]
+    assert [title for title in titles if not 3 <= len(title.split()) <= 9] == []
+    assert [title for title, times in Counter(titles).items() if times > 1] == []
+
+
+def test_every_area_is_explained_on_the_page_and_used() -> None:
+    explained = re.findall(r"^\| ([a-z-]+) \| [^|]+ \|$", LIST.read_text("utf-8"), re.MULTILINE)
+    assert set(explained) - {"area", "item"} == {item.area for item in read_items().values()}
+
+
+def test_a_number_with_two_rows_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "acceptance.md"
+    page.write_text("| S1.1 | One thing | state |\n| S1.1 | Another thing | state |\n", "utf-8")
+    with pytest.raises(ValueError, match=r"S1\.1 more than once"):
+        read_items(page)
+
+
+# the plugin
+
+SUITE = """
+    import pytest
+
+    @pytest.mark.covers("S1.1", "S1.2")
+    def test_passes(): pass
+
+    @pytest.mark.covers("S1.3")
+    def test_fails(): assert False
+
+    @pytest.mark.covers("S1.4")
+    @pytest.mark.skip
+    def test_is_skipped(): pass
+
+    @pytest.mark.covers("S1.5")
+    @pytest.mark.xfail(strict=False)
+    def test_passes_by_surprise(): pass
+
+    @pytest.fixture
+    def breaks_afterwards():
+        yield
+        assert False
+
+    @pytest.mark.covers("S1.6")
+    def test_breaks_in_teardown(breaks_afterwards): pass
+
+    @pytest.mark.covers("S2.1")
+    class TestGroup:
+        @pytest.mark.covers("S2.2")
+        def test_in_a_class(self): pass
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
+def test_only_what_really_passed_is_recorded(pytester: pytest.Pytester, workers: list[str]) -> None:
+    pytester.makepyfile(SUITE)
+    pytester.runpytest("-p", "tests.covers", "--acceptance", "out.json", *workers)
+    found = read_results(pytester.path / "out.json")
+    assert found.passed == {"S1.1", "S1.2", "S1.6", "S2.1", "S2.2"}
+    assert found.failed == {"S1.3", "S1.6"}
+    assert found.covered == {"S1.1", "S1.2", "S2.1", "S2.2"}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
+@pytest.mark.parametrize(
+    ("mark", "complaint"),
+    [
+        ('covers("S1.1", "S1.67")', "*covers 'S1.67', which docs/acceptance.md does not list*"),
+        ("covers()", "*covers() takes numbers*"),
+        ('covers(number="S1.1")', "*covers() takes numbers*"),
+    ],
+)
+def test_a_wrong_mark_is_an_error_of_collection(
+    pytester: pytest.Pytester, workers: list[str], mark: str, complaint: str
+) -> None:
+    pytester.makepyfile(f"import pytest\n\n@pytest.mark.{mark}\ndef test_it(): pass\n")
+    outcome = pytester.runpytest("-p", "tests.covers", *workers)
+    outcome.stdout.fnmatch_lines([complaint])
+    outcome.assert_outcomes(errors=1)
+
+
+def test_without_the_option_nothing_is_written(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile('import pytest\n\n@pytest.mark.covers("S1.1")\ndef test_it(): pass\n')
+    pytester.runpytest("-p", "tests.covers").assert_outcomes(passed=1)
+    assert list(pytester.path.glob("*.json")) == []
+
+
+# the report
+
+
+def test_the_report_counts_by_seed_and_area_and_names_what_is_missing() -> None:
+    lines = [" ".join(line.split()) for line in report(ITEMS, results("S1.2")).splitlines()]
+    for line in ["S1 1 of 2", "S2 0 of 1", "pause 1 of 2", "state 0 of 1", "all 1 of 3", "S1: 1", "S2: 1"]:
+        assert line in lines
+
+
+def test_an_item_that_a_failing_test_refutes_is_not_covered() -> None:
+    text = report(ITEMS, results("S1.1", "S1.2", failed=("S1.2",)))
+    assert "all             1 of 3" in text
+    assert text.endswith("Refuted by a failing test:\n  S1.2  Two")
+
+
+def test_a_complete_report_lists_nothing_missing() -> None:
+    assert "Without" not in report(ITEMS, results(*ITEMS))
+
+
+def test_neighbouring_numbers_are_joined() -> None:
+    assert ranges([5, 1, 2, 3, 9]) == "1–3, 5, 9"
+
+
+def test_the_gate_asks_only_for_what_it_names() -> None:
+    assert uncovered(ITEMS, results("S1.1"), "S1.1 and later\nS2.1") == [ITEMS["S2.1"]]
+    assert uncovered(ITEMS, results("S1.1", "S2.1"), "S1.1 S2.1") == []
+
+
+@pytest.mark.parametrize(("demanded", "complaint"), [("S1.99", "not in docs"), ("nothing here", "names no item")])
+def test_a_gate_that_could_not_hold_is_refused(demanded: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        uncovered(ITEMS, results(), demanded)
+
+
+def test_the_report_succeeds_and_the_gate_fails_while_items_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, gate = tmp_path / "found.json", tmp_path / "gate.txt"
+    found.write_text('{"passed": ["S1.21"], "failed": []}', "utf-8")
+    assert main([str(found)]) == 0
+    gate.write_text("S1.20 S1.21", "utf-8")
+    assert main([str(found), "--gate", str(gate)]) == 1
+    assert "S1.20  A pause from outside touches nothing else" in capsys.readouterr().out
+    gate.write_text("S1.21", "utf-8")
+    assert main([str(found), "--gate", str(gate)]) == 0
