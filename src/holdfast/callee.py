@@ -23,7 +23,7 @@ class Callee:
         hints = _hints(plain)
         self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
         self.result: Typed = typed(hints.get("return", Any))
-        self.is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(getattr(plain, "__call__", None))  # noqa: B004 - asks what calling it gives
+        self.is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_called(plain))
         self.context: str | None = next(
             (name for name, hint in hints.items() if getattr(hint, "__holdfast_context__", None)), None
         )
@@ -46,9 +46,13 @@ def _plain(fn: Callable[..., Any]) -> Any:
     return getattr(fn, "fn", fn) if getattr(fn, "__holdfast_step__", False) else fn
 
 
+def _called(fn: Any) -> Any:
+    """What runs when an object of a class of the user's is called."""
+    return type(fn).__call__ if callable(fn) else fn
+
+
 def _hints(fn: Any) -> dict[str, Any]:
-    target = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004 - its hints are wanted
     try:
-        return get_type_hints(target, include_extras=True)
+        return get_type_hints(fn if inspect.isroutine(fn) else _called(fn), include_extras=True)
     except (NameError, TypeError):
         return {}

@@ -28,7 +28,7 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from math import isfinite
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
@@ -52,6 +52,7 @@ from holdfast.tagged import (
     model_fields,
     read,
     refused,
+    survey,
     type_name,
     write,
 )
@@ -138,7 +139,7 @@ class Typed:
         try:
             return self.adapter.validate_python(value, by_name=True)
         except ValidationError as exc:
-            raise StateRefused(_explain(exc, path), field=path) from exc
+            raise StateRefused(str(_complaint(exc, value, path)), field=path) from exc
         except RecursionError:
             raise StateRefused(f"{path}: {type_name(value)} is nested too deep to be validated", field=path) from None
 
@@ -167,9 +168,8 @@ class Typed:
         except DefinitionError:
             raise
         except Exception as exc:
-            raise StateRefused(
-                f"what is stored does not fit {_describe(self.annotation)}: {_explain(exc, path)}", field=path
-            ) from exc
+            why = f"what is stored does not fit {_describe(self.annotation)}: {_complaint(exc, value, path)}"
+            raise StateRefused(why, field=path) from exc
 
     @cached_property
     def adapter(self) -> TypeAdapter[Any]:
@@ -211,8 +211,11 @@ class Typed:
             if quick is None:
                 return None
             walk = Walk(limits)
-            data = encode_json(quick.dump(value, walk))
-            if walk.size < 0 or len(data) > limits.value_bytes:
+            tagged = quick.dump(value, walk)
+            if walk.size < 0:
+                return None
+            data = encode_json(tagged)
+            if len(data) > limits.value_bytes:
                 return None
         except (NotPlain, Refusal, UnicodeEncodeError, RecursionError):
             return None
@@ -227,13 +230,13 @@ class Typed:
 
     def _encode_carefully(self, value: object, path: str, limits: Limits) -> bytes:
         # First our own look: pydantic must not meet a value that contains itself, or has no end.
-        write(OpenWalk(limits, opaque=True), value, path)
+        survey(value, path, limits, opaque=True)
         data = self._dump(value, path, limits)
         try:
             back = self._load(read(data))
         except Exception as exc:
-            why = f"it would not load again ({_explain(exc, path)})"
-            raise refused(path, type_name(value), why, _DECLARE) from exc
+            where, kind, reason, _ = _complaint(exc, value, path)
+            raise refused(where, kind, f"it would not load again ({reason})", _DECLARE) from exc
         lost = _difference(value, back)
         if lost is not None:
             where, was, becomes = lost
@@ -243,13 +246,14 @@ class Typed:
 
     def _dump(self, value: object, path: str, limits: Limits) -> bytes:
         try:
-            dumped = self.adapter.dump_python(value, round_trip=True, by_alias=False, warnings="error")
+            # No warnings: what comes back decides, and knows the path.
+            dumped = self.adapter.dump_python(value, round_trip=True, by_alias=False, warnings="none")
             return write(DumpedWalk(limits), dumped, path)
         except DefinitionError:
             raise
         except Exception as exc:
             # The dump has lost the attributes' names: look for the culprit in the value itself.
-            write(OpenWalk(limits, thorough=True), value, path)
+            survey(value, path, limits)
             if isinstance(exc, ValueRefused):
                 raise
             why = f"it does not fit {_describe(self.annotation)} ({_first_line(exc)})"
@@ -271,17 +275,28 @@ def _first_line(exc: Exception) -> str:
     return (lines[-1] if lines else type(exc).__name__)[:300]
 
 
-def _explain(exc: Exception, path: str) -> str:
-    """The first of pydantic's complaints, with the path to the value and its type."""
+class _Complaint(NamedTuple):
+    """The first thing that an exception complains about."""
+
+    path: str
+    type: str
+    reason: str
+    more: int = 0
+
+    def __str__(self) -> str:
+        more = f"; and {self.more} more" if self.more else ""
+        return f"{self.path}: {self.reason} (got {self.type}){more}"
+
+
+def _complaint(exc: Exception, value: object, path: str) -> _Complaint:
     from pydantic import ValidationError
 
     if not isinstance(exc, ValidationError):
-        return f"{path}: {_first_line(exc)}"
+        return _Complaint(path, type_name(value), _first_line(exc))
     first = exc.errors(include_url=False, include_context=False)[0]
     steps = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
     where = "".join(steps if len(steps) <= 16 else [*steps[:16], "…"])
-    more = f"; and {exc.error_count() - 1} more" if exc.error_count() > 1 else ""
-    return f"{path}{where}: {first['msg']} (got {type_name(first['input'])}){more}"
+    return _Complaint(path + where, type_name(first["input"]), first["msg"], exc.error_count() - 1)
 
 
 _Lost = tuple[str, str, str]

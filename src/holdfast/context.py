@@ -137,18 +137,21 @@ class Context:
 
     @overload
     async def map(
-        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
-        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *,
+        key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
+        on_error: Literal["raise"] = "raise",
     ) -> list[R]: ...  # fmt: skip
     @overload
     async def map(
-        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
-        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *,
+        key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
+        on_error: Literal["collect"],
     ) -> Batch[R]: ...  # fmt: skip
     @overload
     async def map(
-        self, fn: Callable[..., Coroutine[Any, Any, R]], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
-        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+        self, fn: Callable[..., Coroutine[Any, Any, R]], items: Iterable[T], *,
+        key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
+        on_error: Literal["raise"] = "raise",
     ) -> list[R]: ...  # fmt: skip
     @overload
     async def map(
@@ -221,7 +224,9 @@ async def _call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwa
 class _FanOut:
     """One `Context.map`: the expected set is recorded first, then every finished item."""
 
-    def __init__(self, ctx: Context, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None) -> None:
+    def __init__(
+        self, ctx: Context, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None
+    ) -> None:
         self.visit = ctx._visit
         self.ctx = ctx
         self.fn = fn
@@ -235,13 +240,17 @@ class _FanOut:
 
     def _name(self, key: object) -> str:
         if self.what.name == "<lambda>" and key is None:
-            raise StepError(f"{self.visit.step.name}: a lambda has no name to be remembered by; pass key=, or a named function")
+            raise StepError(
+                f"{self.visit.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
+            )
         return self.what.name
 
     def _identify(self, item: Any, key: Callable[[Any], str | int] | None) -> Operation:
         operation = self.visit.identify(self.id, self.what, (item,), {}, None if key is None else key(item))
         if key is not None and self.visit.nth(operation.id) != f"{operation.id}#1":
-            raise StepError(f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}")
+            raise StepError(
+                f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}"
+            )
         return operation
 
     async def run(self, concurrency: int) -> None:
@@ -290,8 +299,8 @@ class _FanOut:
         waits = [getattr(error, "retry_after", None) for error in self.failed.values()]
         failed = {self.operations[index].id: f"{type(error).__name__}: {error}" for index, error in self.failed.items()}
         error = MapFailed(
-            f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed, first {type(first).__name__}: {first};"
-            " the others are kept, resume tries the failed ones again",
+            f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed,"
+            f" first {type(first).__name__}: {first}; the others are kept, resume tries the failed ones again",
             failed=failed,
             retry_after=max((wait for wait in waits if isinstance(wait, int | float)), default=None),
         )
@@ -342,7 +351,9 @@ class BlockingContext:
         context, visit = self._context, self._context._visit
         what = callee(fn)
         if what.is_async:
-            raise StepError(f"{visit.step.name}: {what.name!r} is async; a def step takes plain functions, make the step async def")
+            raise StepError(
+                f"{visit.step.name}: {what.name!r} is async; a def step takes plain functions, make the step async def"
+            )
         operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
         run = self._wait(context._start(operation, what))
         if not isinstance(run, _Run):

@@ -133,11 +133,16 @@ class Session(Generic[S]):
         return cast("Outcome[S]", await self._control.outcome(self.id))
 
     async def pause(self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish") -> Status:
-        """Stop at the next safe point (``finish``), or cancel the step that runs (``abort``; it runs again on resume)."""
+        """Stop at the next safe point (``finish``), or cancel the running step (``abort``: resume runs it again)."""
         return (await self._control.pause(self.id, reason=reason, by=by, mode=mode))[0].status
 
     async def resume(
-        self, *, by: str | None = None, owner: str | None = None, steal: bool = False, budget: float | Decimal | None = None
+        self,
+        *,
+        by: str | None = None,
+        owner: str | None = None,
+        steal: bool = False,
+        budget: float | Decimal | None = None,
     ) -> Session[S]:
         """Go on from exactly there, in this process."""
         await self._control.resume(self.id, by=by, owner=owner, steal=steal, budget=budget)
@@ -212,11 +217,17 @@ class Control:
         return session
 
     def _new_session(
-        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], session_id: SessionId, at: str | None, by: str | None
+        self,
+        workflow: Workflow[Any],
+        given: BaseModel | dict[str, Any],
+        session_id: SessionId,
+        at: str | None,
+        by: str | None,
     ) -> NewSession:
         if isinstance(given, BaseModel) and not isinstance(given, workflow.model):
             raise StateRefused(
-                f"{workflow.name} takes a {workflow.model.__name__}, not a {type(given).__name__}", field=type(given).__name__
+                f"{workflow.name} takes a {workflow.model.__name__}, not a {type(given).__name__}",
+                field=type(given).__name__,
             )
         values = workflow.shape.start(given)
         named = given.model_fields_set if isinstance(given, BaseModel) else given.keys()
@@ -294,7 +305,9 @@ class Control:
         await self._take_over(workflow, row, records, steal)
         return session
 
-    async def _take_over(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool) -> None:
+    async def _take_over(
+        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool
+    ) -> None:
         seq = row.seq
         row = await self.store.claim(row.session_id, steal)
         drive = self._drive(workflow, row)
@@ -312,7 +325,7 @@ class Control:
         owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
         mode: PauseMode = "finish",
     ) -> list[SessionInfo]:  # fmt: skip
-        """Ask sessions to stand still: one, those that match, or everything. Sessions that have ended say so by their status."""
+        """Ask sessions to stand still: one, those that match, or everything. Ended ones say so by their status."""
         self._check_open()
         if mode not in ("finish", "abort"):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}")
@@ -444,7 +457,15 @@ class Control:
                     progress = shown
                     done, total = shown
                     summary = f"{done}/{total}"
-                    yield Event("", session_id, self.clock.now(), row.step or "", "progress", summary, {"done": done, "total": total})
+                    yield Event(
+                        "",
+                        session_id,
+                        self.clock.now(),
+                        row.step or "",
+                        "progress",
+                        summary,
+                        {"done": done, "total": total},
+                    )
                 await news.wait()
 
     async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
@@ -482,7 +503,8 @@ class Control:
         row = await self.store.get(check_session_id(session_id))
         if row is None:
             raise UnknownSession(
-                f"no session {session_id!r} in this store; engine.sessions() lists those that are", session_id=session_id
+                f"no session {session_id!r} in this store; engine.sessions() lists those that are",
+                session_id=session_id,
             )
         return row
 
@@ -491,5 +513,6 @@ class Control:
             SessionId(row.session_id), row.workflow, row.version, row.status, row.step, row.visit, row.owner, row.tags,
             to_datetime(row.created_at), to_datetime(row.updated_at), row.pause_requested, row.cancel_requested,
             self.store.describe_holder(row.holder) if row.live else None, row.failure,
-            row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6, row.progress,
+            row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
+            row.progress,
         )  # fmt: skip

@@ -70,7 +70,8 @@ class Drive:
         self.events = workflow.events
         self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested)
         self.ledger = Ledger(store, row, clock, self._committed)
-        self.lending = Lending(workflow, self.ledger.line.state, store, limits)
+        self.line: Line = self.ledger.line
+        self.lending = Lending(workflow, self.line.state, store, limits)
         self.resumed = False
         self.kept: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
@@ -84,13 +85,9 @@ class Drive:
     def load(self, records: Sequence[Record]) -> None:
         """Take in the log from its last key frame on."""
         self.ledger.load(records)
+        self.line = self.ledger.line
         self.kept = (sum(self.line.visits.values()), self.line.took, self.line.usd)
         self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
-
-    @property
-    def line(self) -> Line:
-        """Where the session stands."""
-        return self.ledger.line
 
     @property
     def broken(self) -> BaseException | None:
@@ -112,7 +109,7 @@ class Drive:
     def notice(self, fence: int, flags: Flags) -> None:
         """Take note of what the watcher saw."""
         if fence != self.row.fence:
-            self.ledger.broken = self.broken or _overtaken(self.session_id)
+            self.ledger.breaks(_overtaken(self.session_id))
             self._interrupt("abort")
             return
         self._take(flags)
@@ -163,13 +160,13 @@ class Drive:
         try:
             await self._run()
         except (StoreError, HoldLost) as error:
-            self.ledger.broken = self.broken or error
+            self.ledger.breaks(error)
         except asyncio.CancelledError:
             await self._let_go("the event loop ended")
             raise
         except BaseException as error:
             await self._let_go(f"{type(error).__name__}: {error}")
-            self.ledger.broken = error
+            self.ledger.breaks(error)
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -217,12 +214,12 @@ class Drive:
         try:
             await self.ledger.note("session.stopped", reason, release=True)
         except (StoreError, HoldLost) as error:
-            self.ledger.broken = self.broken or error
+            self.ledger.breaks(error)
 
     # taking up a session that ran before
 
     async def _take_up(self) -> None:
-        """The first record of a resumed session: what is skipped and which pauses are closed, or why it stays paused."""
+        """The first record of a resumed session: what is skipped, which pauses close, or why it stays paused."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
         if obstacle := self._obstacle(pauses):
             await self.ledger.park(obstacle, pauses)
@@ -406,7 +403,8 @@ class Drive:
     ) -> None:  # fmt: skip
         """One visit is over: commit what it changed together with where the session goes next."""
         number = self.line.visit
-        self.line.state.provide(dict(blobs))
+        if blobs:
+            self.line.state.provide(dict(blobs))
         for change in changes:
             self.line.state.apply(change)
         settled, failure = await self._settle(step.name, attempts)
@@ -434,6 +432,8 @@ class Drive:
             return settle(self.workflow, step, self.lending.evaluate), None
         except StoreError:
             raise
+        except Paused as paused:
+            return Settled(None, paused.reason), None
         except Exception as error:
             return Settled(None), _failure(step, error, attempts)
 
@@ -495,7 +495,8 @@ def _being_cancelled(task: asyncio.Task[None] | None) -> bool:
 
 def _overtaken(session_id: str) -> HoldLost:
     return HoldLost(
-        f"another engine took over session {session_id!r}; nothing of this one's was written since", session_id=session_id
+        f"another engine took over session {session_id!r}; nothing of this one's was written since",
+        session_id=session_id,
     )
 
 

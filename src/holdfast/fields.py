@@ -119,8 +119,8 @@ class Place:
     def check(self, value: object) -> Any:
         """Validate a value that is to be written here, with the constraints and validators of its field.
 
-        Raises `StateRefused`. A field whose validators look at other fields is checked by
-        `Shape.check_whole` only; here its value passes as it is.
+        Raises `StateRefused`. Validators that look at other fields run in `Shape.check_whole`
+        only: without them, the type is checked here; what they prepare passes as it is.
         """
         validate = self._validate
         if validate is None:
@@ -425,15 +425,24 @@ class _Rules:
                 yield not plain.keys() <= {"type", "items_schema", "keys_schema", "values_schema", "metadata", "ref"}
 
     def validator(self, name: str) -> Callable[[object], Any]:
-        """What validates a value of one field alone; for a field that looks at others nothing can."""
-        if name in self.looks_around or not self._complete():
+        """What validates a value of one field alone: all that does not look at others."""
+        schema = _alone(self.fields[name]["schema"]) if self._complete() else None
+        if schema is None:
             return _as_it_is
         from pydantic_core import SchemaValidator
 
-        schema = self.fields[name]["schema"]
         if self.definitions:
             schema = {"type": "definitions", "schema": schema, "definitions": list(self.definitions.values())}
         return partial(SchemaValidator(schema, self.config).validate_python, by_alias=False, by_name=True)
+
+
+def _alone(schema: Any) -> Any:
+    """A field's schema without the validators that run last and look at other fields; None if others remain."""
+    while _asks_for_others(schema):
+        if schema["type"] not in ("default", "function-after"):
+            return None
+        schema = schema["schema"]
+    return schema
 
 
 def _as_it_is(value: object) -> object:

@@ -20,7 +20,7 @@ _SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": 
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """How far a reader has come: all records up to ``seq``, all signals up to ``signal``, and ``index`` events of the next."""
+    """How far a reader is: records up to ``seq``, signals up to ``signal``, ``index`` events of the next."""
 
     seq: int = 0
     signal: int = 0
@@ -36,14 +36,18 @@ class Cursor(msgspec.Struct, frozen=True):
         try:
             seq, signal, index = (int(part) for part in text.split("."))
         except ValueError:
-            raise ValueError(f"{text!r} is not a cursor; use one that an event carried, or '' for the beginning") from None
+            raise ValueError(
+                f"{text!r} is not a cursor; use one that an event carried, or '' for the beginning"
+            ) from None
         return cls(seq, signal, index)
 
     def __str__(self) -> str:
         return f"{self.seq}.{self.signal}.{self.index}"
 
 
-def events(session_id: str, start: Cursor, records: Iterable[Record], signals: Iterable[SignalRecord]) -> Iterator[Event]:
+def events(
+    session_id: str, start: Cursor, records: Iterable[Record], signals: Iterable[SignalRecord]
+) -> Iterator[Event]:
     """The events after ``start``, in order. ``records`` begin after its seq, ``signals`` after its signal."""
     entries: list[tuple[int, int, Record | SignalRecord]] = [(record.seq, 0, record) for record in records]
     entries += [(signal.after, signal.n, signal) for signal in signals]
@@ -105,14 +109,26 @@ def _of_effect(effect: Effect) -> Parts:
 
 def _of_operation(record: Record, body: OperationBody) -> Parts:
     if body.total:
-        return record.at, record.step, "map.started", f"{body.name}: {body.total} items", {"id": body.id, "total": body.total}
+        return (
+            record.at,
+            record.step,
+            "map.started",
+            f"{body.name}: {body.total} items",
+            {"id": body.id, "total": body.total},
+        )
     return record.at, record.step, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
 
 
 def _of_checkpoint(record: Record, body: CheckpointBody) -> Iterator[Parts]:
     agent = body.agent or record.step
     visit = f"{record.step}#{record.visit}"
-    data = {"step": record.step, "visit": record.visit, "took": body.took / 1e6, "attempts": body.attempts, "next": body.next}
+    data = {
+        "step": record.step,
+        "visit": record.visit,
+        "took": body.took / 1e6,
+        "attempts": body.attempts,
+        "next": body.next,
+    }
     if body.skipped:
         yield record.at, agent, "step.skipped", f"{visit} skipped: {body.skipped}", data
     else:

@@ -24,10 +24,10 @@ def check_session_id(text: object) -> SessionId:
 
     >>> check_session_id("student-7")
     'student-7'
-    >>> check_session_id("../x")
+    >>> check_session_id("../x")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    holdfast.errors.InvalidSessionId: '../x' cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -, starting with a letter or digit, without '..'
+    holdfast.errors.InvalidSessionId: '../x' cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -, ...
     """
     if not isinstance(text, str) or not _LEGAL.fullmatch(text) or ".." in text:
         raise InvalidSessionId(

@@ -47,6 +47,11 @@ class Ledger:
         """Fold the log from its last key frame on."""
         self.line = fold(records)
 
+    def breaks(self, error: BaseException) -> None:
+        """From now on nothing more can be written; the first reason counts."""
+        if self.broken is None:
+            self.broken = error
+
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
         pending: list[Effect] | None = None, agent: str = "", **facts: Any,
@@ -110,7 +115,7 @@ class Ledger:
         try:
             flags = await self.store.commit(commit)
         except (StoreError, HoldLost) as error:
-            self.broken = self.broken or error
+            self.breaks(error)
             raise
         if flags is None:
             self.seq, self.digest = base, digest

@@ -6,7 +6,8 @@ back as it was; what is written is validated and encoded before anything is comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -74,18 +75,25 @@ class Lending:
         return lent
 
     def _lend_one(self, step: BoundStep, read: Read, lent: Lent) -> None:
-        value = self.read(read.place)
-        if value is None and read.required:
-            writers = [name for name in self.workflow.writers(read.place.field) if name != step.name]
-            source = f"{' or '.join(writers)} should have written it" if writers else "no step writes it: give it at the start"
-            raise Paused("missing", f"{step.name} needs {read.place.path!r}, which is None; {source}")
-        lent.values[read.param] = value
+        value = lent.values[read.param] = self._required(step.name, read)
         if not read.place.typed.immutable and read.place not in step.writes:
             lent.mutable.append((read.place, value))
 
+    def _required(self, reader: str, read: Read) -> Any:
+        value = self.read(read.place)
+        if value is None and read.required:
+            writers = [name for name in self.workflow.writers(read.place.field) if name != reader]
+            source = f"{' or '.join(writers)} should have written it" if writers else "give it at the start"
+            raise Paused("missing", f"{reader} needs {read.place.path!r}, which is None; {source}")
+        return value
+
     def read(self, place: Place) -> Any:
         """A fresh copy of the value at a place."""
-        data = self.state.read(place.path)
+        try:
+            data = self.state.read(place.path)
+        except KeyError:  # the part is younger than the stored value: its default comes from the model around it
+            whole = self.read(self.shape.fields[place.field])
+            return functools.reduce(getattr, place.parts[1:], whole)
         assert data is not None, place.path
         return place.typed.decode(data, place.path)
 
@@ -95,6 +103,8 @@ class Lending:
 
     async def prefetch(self, reads: Iterable[Read], whole: object = None) -> None:
         """Get the large values that are about to be read."""
+        if not self.state.deep:
+            return
         paths = [read.place.path for read in reads] if whole is None else list(self.shape.fields)
         if needed := self.state.needs(paths):
             self.state.provide(await self.store.blobs(needed))
@@ -106,7 +116,7 @@ class Lending:
 
     def evaluate(self, check: Check) -> Any:
         """Ask a guard, a route or a ``when``. Its values must have been prefetched."""
-        values = {read.param: self.read(read.place) for read in check.reads}
+        values = {read.param: self._required(check.name, read) for read in check.reads}
         if check.whole is not None:
             values[check.whole] = self.build()
         return check(**values)
@@ -128,18 +138,21 @@ class Lending:
         try:
             now = place.typed.encode(value, place.path, self.limits)
             # Equal values may be written in two ways (the order of a set): then compare like with like.
-            same = now == data or now == place.typed.encode(place.typed.decode(data, place.path), place.path, self.limits)
+            same = now == data or now == place.typed.encode(
+                place.typed.decode(data, place.path), place.path, self.limits
+            )
         except (ValueRefused, StateRefused):
             same = False
         if not same:
             raise LentValueChanged(
-                f"{step.name} changed {place.path!r} in place, but does not write it; add it to writes=, or work on a copy",
+                f"{step.name} changed {place.path!r} in place, but does not write it;"
+                " add it to writes=, or work on a copy",
                 field=place.path,
             )
 
     async def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
         """What the step wrote, validated and encoded. Large values go to ``blobs``."""
-        changes = tuple(self._change(place, part, blobs) for place, part in _written(step, value))
+        changes = tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
         if self.shape.needs_whole and changes:
             return await self._accept_whole(changes, blobs)
         return changes
@@ -167,23 +180,25 @@ class Lending:
         return (*changes, *extra)
 
 
-def _written(step: BoundStep, value: object) -> Iterator[tuple[Place, object]]:
+def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
     """Which place gets which part of a return value."""
     if not step.writes:
         if value is not None:
             raise StateRefused(
                 f"{step.name} returned {type(value).__name__}, but writes nothing; name the field in writes=", field=""
             )
-        return
+        return []
     if not step.many:
-        yield step.writes[0], value
-        return
+        return [(step.writes[0], value)]
     if not isinstance(value, Mapping):
-        raise StateRefused(f"{step.name} writes several fields and must return a mapping, not {type(value).__name__}", field="")
+        raise StateRefused(
+            f"{step.name} writes several fields and must return a mapping, not {type(value).__name__}", field=""
+        )
     places = {place.path: place for place in step.writes}
-    for path, part in value.items():
+    for path in value:
         if path not in places:
             raise WriteRefused(
-                f"{step.agent} may not write {path!r} in step {step.name!r}" + did_you_mean(str(path), places), field=str(path)
+                f"{step.agent} may not write {path!r} in step {step.name!r}{did_you_mean(str(path), places)}",
+                field=str(path),
             )
-        yield places[path], part
+    return [(places[path], part) for path, part in value.items()]

@@ -64,7 +64,9 @@ def chained(previous: bytes, head: str, body: bytes) -> bytes:
     return sha256(b"%b%b%b" % (previous, body, head.encode())).digest()
 
 
-def seal(previous: bytes, seq: int, parent: int, kind: RecordKind, step: str, visit: int, at: int, payload: bytes) -> Record:
+def seal(
+    previous: bytes, seq: int, parent: int, kind: RecordKind, step: str, visit: int, at: int, payload: bytes
+) -> Record:
     """Make a record and chain it to the one whose digest is ``previous``."""
     salt = os.urandom(16)
     body = sha256(salt + payload).digest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from enum import Enum, Flag
 from math import isfinite
 from operator import methodcaller
@@ -103,7 +104,7 @@ _BARE: dict[Any, tuple[Any, ...]] = {list: (Any,), dict: (Any, Any), tuple: (Any
 
 def _of_class(kind: type, depth: int, within: tuple[Any, ...]) -> Plan | None:
     if kind in LEAVES:
-        return Plan(_exactly(frozenset({kind})), True)
+        return Plan(_exactly(frozenset({kind})), kind is not Decimal)  # pydantic refuses one that is not finite
     if issubclass(kind, Enum):
         return _enum(kind)
     if is_model(kind) and kind not in within:

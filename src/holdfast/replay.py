@@ -97,9 +97,7 @@ def body_of(record: Record) -> Any:
     try:
         return _bodies[record.kind].decode(record.payload)
     except msgspec.MsgspecError as error:
-        raise DamagedRecord(
-            f"record {record.seq} ({record.kind}) cannot be read: {error}", seq=record.seq
-        ) from error
+        raise DamagedRecord(f"record {record.seq} ({record.kind}) cannot be read: {error}", seq=record.seq) from error
 
 
 class Line:

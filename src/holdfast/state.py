@@ -98,6 +98,8 @@ class State:
     def __init__(self, slots: dict[str, Slot] | None = None) -> None:
         self.slots: dict[str, Slot] = slots if slots is not None else {}
         self.loaded: dict[str, bytes] = {}
+        # Fields that may have to be fetched before they can be read; most steps touch none of them.
+        self.deep = {name for name, slot in self.slots.items() if type(slot) is not Inline}
 
     def copy(self) -> State:
         """A state that can be tried out without touching this one."""
@@ -109,8 +111,13 @@ class State:
         """Fold one change in."""
         field, *rest = change.path.split(".")
         if not rest:
-            self.slots[field] = _changed(self.slots.get(field), change)
+            slot = self.slots[field] = _changed(self.slots.get(field), change)
+            if type(slot) is Inline:
+                self.deep.discard(field)
+            else:
+                self.deep.add(field)
             return
+        self.deep.add(field)
         level = self.slots
         slot = level[field]
         for name in rest[:-1]:
@@ -123,7 +130,7 @@ class State:
         wanted: set[str] = set()
         for path in paths:
             field, *rest = path.split(".")
-            if field in self.slots:
+            if field in self.deep:
                 wanted.update(_blobs(_at(self.slots[field], rest)))
         return {bytes.fromhex(key) for key in wanted if key not in self.loaded}
 
@@ -134,12 +141,13 @@ class State:
 
     def read(self, path: str) -> bytes | None:
         """The encoded value at a path; None if the field was never written."""
+        slot = self.slots.get(path)
+        if type(slot) is Inline:
+            return bytes(slot.data)
         field, *rest = path.split(".")
         slot = self.slots.get(field)
         if slot is None:
             return None
-        if type(slot) is Inline and not rest:
-            return bytes(slot.data)
         target = _at(slot, rest)
         data = self._joined(target)
         if type(target) is Grown and target.act == "merge" and len(data) * 2 < _weight(target):
@@ -153,7 +161,8 @@ class State:
         if type(slot) is Blob:
             return self.loaded[slot.hash]
         if type(slot) is Part:
-            return bytes(_raw_dict.decode(self._joined(slot.of))[slot.name])
+            around = self._joined(slot.of)
+            return around if around == b"null" else bytes(_raw_dict.decode(around)[slot.name])
         if type(slot) is Parts:
             whole = {name: bytes(raw) for name, raw in _raw_dict.decode(self._joined(slot.base)).items()}
             whole.update((name, self._joined(part)) for name, part in slot.over.items())

@@ -105,4 +105,3 @@ class Store(Protocol):
 
     def describe_holder(self, holder: int | None) -> str:
         """Who that is, for a person: host, process id, since when."""
-

@@ -12,7 +12,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
@@ -170,12 +170,20 @@ def model_fields(model: Any) -> dict[str, Any]:
 
 def _moment(value: datetime | time) -> Any:
     zone = value.tzinfo
-    if zone is None or zone.utcoffset(None) is not None:
+    key = getattr(zone, "key", None) if type(zone).__module__.startswith("zoneinfo") else None
+    if key is not None:
+        return [value.replace(tzinfo=None, fold=0).isoformat(), key, value.fold]
+    if zone is None or _is_fixed(zone):
         return [value.isoformat(), None, 1] if value.fold else value.isoformat()
-    key = getattr(zone, "key", None) if type(zone).__module__ in ("zoneinfo", "zoneinfo._zoneinfo") else None
-    if key is None:
-        raise Refusal(value, f"its time zone is a {type_name(zone)}", "use zoneinfo.ZoneInfo or a fixed offset")
-    return [value.replace(tzinfo=None, fold=0).isoformat(), key, value.fold]
+    raise Refusal(value, f"its time zone is a {type_name(zone)}", "use zoneinfo.ZoneInfo or a fixed offset")
+
+
+def _is_fixed(zone: tzinfo) -> bool:
+    # A zone that can name its offset without a moment has but one.
+    try:
+        return zone.utcoffset(None) is not None
+    except Exception:
+        return False
 
 
 def _from_moment(kind: type[datetime] | type[time], stored: Any) -> Any:
@@ -480,9 +488,25 @@ def write(walk: Walk, data: object, path: str, to_json: Callable[[Any], bytes] =
             raise
         return write(type(walk)(walk.limits, thorough=True), data, path, to_json)
     except RecursionError:
-        hint = "store it from a place that is less deep in calls"
-        raise oversized(path, type_name(data), "leaves no room on the call stack", hint) from None
+        raise _no_room(data, path) from None
     return text
+
+
+def _no_room(value: object, path: str) -> OversizedValue:
+    hint = "store it from a place that is less deep in calls"
+    return oversized(path, type_name(value), "leaves no room on the call stack", hint)
+
+
+def survey(value: object, path: str, limits: Limits, opaque: bool = False) -> None:
+    """Look for what cannot be stored, with the names of attributes in the path."""
+    walk = OpenWalk(limits, thorough=True, opaque=opaque)
+    try:
+        walk.tag(value, 0)
+        walk.check()
+    except Refusal as refusal:
+        raise refusal.error(value, path) from None
+    except RecursionError:
+        raise _no_room(value, path) from None
 
 
 def read(data: bytes) -> Any:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Run ``fn`` in a thread of its own. If the waiting task is cancelled, the thread goes on and its result is dropped."""
+    """Run ``fn`` in a thread of its own. If the waiting task is cancelled, the result is dropped."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()

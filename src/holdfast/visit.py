@@ -108,17 +108,22 @@ class Visit:
 
     # identity
 
-    def identify(self, scope: str, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any], key: object) -> Operation:
+    def identify(
+        self, scope: str, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any], key: object
+    ) -> Operation:
         """Name an operation so that a replay finds it again."""
         if key is not None:
             return Operation(f"{scope}/{callee.name}[{_key(key)}]", callee.name, _input(args, kwargs), True)
         if callee.name == "<lambda>":
-            raise StepError(f"{self.step.name}: a lambda has no name to be remembered by; pass key=, or a named function")
+            raise StepError(
+                f"{self.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
+            )
         try:
             print_ = fingerprint(args, kwargs).hex()[:24]
         except ValueRefused as error:
             raise StepError(
-                f"{self.step.name}: the arguments of {callee.name!r} cannot be encoded ({error}); pass key= to name the operation"
+                f"{self.step.name}: the arguments of {callee.name!r} cannot be encoded ({error});"
+                " pass key= to name the operation"
             ) from error
         return Operation(self.nth(f"{scope}/{callee.name}~{print_}"), callee.name, print_, False)
 
@@ -304,5 +309,3 @@ def _mismatch(step: str, operation: Operation) -> str:
         f"{step}: operation {operation.id} was remembered with other input than it is now called with;"
         " use another key= for other input, rewind the step, or resume once the input is the same again"
     )
-
-

@@ -84,6 +84,8 @@ class Workflow(Generic[S]):
         self.steps = tuple(bound.values())
         self._positions = {each: position for position, each in enumerate(bound)}
         self.scopes = tuple({id(each.scope): each.scope for each in listed if each.scope}.values())
+        for scope in self.scopes:
+            _check_table(scope, self.shape, problems.at(f"scope {scope.name!r}"))
         self.routes: Mapping[str, BoundRoute] = MappingProxyType(_bound_routes(routes, bound, self.shape, problems))
         self.guards: Mapping[str, tuple[Check, ...]] = MappingProxyType(
             _bound_guards(guards, bound, self.shape, problems)
@@ -231,7 +233,7 @@ def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> Bound
             check_result(hints, writes, each.many, here)
     when = _bound_when(each.when, each.when_hints, state, here.at("when")) if each.when else None
     if each.scope:
-        _check_scope(each.scope, state, inputs, writes, when, here)
+        _check_scope(each.scope, inputs, writes, when, here)
     return BoundStep(
         name=each.name,
         fn=each.fn,
@@ -306,12 +308,10 @@ def _bound_when(fn: Function, early: dict[str, Any] | None, state: Shape, proble
 
 
 def _check_scope(
-    scope: Scope, state: Shape, inputs: Inputs, writes: tuple[Place, ...], when: Check | None, problems: Problems
+    scope: Scope, inputs: Inputs, writes: tuple[Place, ...], when: Check | None, problems: Problems
 ) -> None:
+    """Whether a step keeps within what its scope may read and write."""
     here = problems.at(f"scope {scope.name!r}")
-    for path in (*scope.reads, *scope.writes):
-        if path != "*" or path in scope.writes:
-            _check_scope_path(path, state, here)
     for place in writes:
         if not scope.may_write(place.path):
             here.add(f"the step writes {place.path!r}, which the scope does not own{_owned(scope.writes)}")
@@ -324,16 +324,17 @@ def _check_scope(
         here.add(f'parameter {whole!r} asks for the whole state; name fields instead, or let the scope read ["*"]')
 
 
-def _check_scope_path(path: str, state: Shape, problems: Problems) -> None:
-    if path == "*":
-        problems.add('writes=["*"] is not possible: a scope names what it owns')
-        return
-    try:
-        state.place(path)
-    except DefinitionError as exc:
-        problem = f"{problems.where}: {exc.message}"
-        if problem not in problems.found:
-            problems.found.append(problem)
+def _check_table(scope: Scope, state: Shape, problems: Problems) -> None:
+    """Whether a scope names places that exist."""
+    for path in dict.fromkeys((*scope.reads, *scope.writes)):
+        if path == "*":
+            if path in scope.writes:
+                problems.add('writes=["*"] is not possible: a scope names what it owns')
+            continue
+        try:
+            state.place(path)
+        except DefinitionError as exc:
+            problems.add(exc.message)
 
 
 def _owned(paths: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -37,6 +37,7 @@ from pydantic import (
     field_serializer,
     field_validator,
 )
+from typing_extensions import TypedDict
 
 from holdfast.codec import DEFAULT_LIMITS, Limits, decode, encode, fingerprint, typed
 from holdfast.errors import DamagedRecord, DefinitionError, HoldfastError, OversizedValue, StateRefused, ValueRefused
@@ -207,7 +208,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, Decimal):
         return a.as_tuple() == b.as_tuple()
     if isinstance(a, datetime | time):
-        zones = a.tzinfo == b.tzinfo or a.tzinfo is None or a.utcoffset() == b.utcoffset()
+        zones = getattr(a.tzinfo, "key", a.utcoffset()) == getattr(b.tzinfo, "key", b.utcoffset())
         return a.replace(tzinfo=None) == b.replace(tzinfo=None) and a.fold == b.fold and zones
     if isinstance(a, list | tuple | deque):
         return len(a) == len(b) and all(map(same, a, b))
@@ -218,7 +219,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, BaseModel):
         return same(dict(a), dict(b))
     if hasattr(a, "__dataclass_fields__"):
-        return same(vars(a), vars(b))
+        return all(same(getattr(a, name), getattr(b, name)) for name in a.__dataclass_fields__)
     return bool(a == b)
 
 
@@ -228,7 +229,7 @@ UNTYPED: list[Any] = [
     "", "plain", "$datetime", "é\u2028\0🙂", '"$', "\\", b"", b"\0\xff", 
     datetime(2024, 2, 29, 12, 0, 0, 1), datetime(2024, 10, 27, 2, 30, fold=1), datetime.min, datetime.max,
     datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=-3, minutes=-7, seconds=5))),
-    datetime(2024, 7, 1, tzinfo=BERLIN), datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
+    datetime(2024, 7, 1, tzinfo=BERLIN), datetime(2024, 7, 1, tzinfo=ZoneInfo("UTC")), datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
     datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN), date.min, date(2024, 2, 29), time(1, 2, 3, 4), time(1, fold=1),
     time(1, tzinfo=UTC), time(1, tzinfo=BERLIN), timedelta.min, timedelta.max, timedelta(microseconds=-1),
     UUID(int=5), Decimal("1.10"), Decimal("-0"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal("1E+400"),
@@ -261,10 +262,10 @@ TYPED: list[tuple[Any, Any]] = [
     (datetime | date, date(2024, 1, 1)), (datetime | date, datetime(2024, 1, 1)), (str | UUID, str(UUID(int=1))),
     (str | bytes, b"x"), (str | Path, Path("x")), (list[int] | tuple[int, ...], (1,)), (list[int] | set[int], {1}),
     (Colour, Colour.BLUE), (Level, Level.HIGH), (Mood, Mood.CALM), (Access, Access.READ | Access.WRITE),
-    (Mixed, Mixed.ONE), (Mixed, Mixed.TEXT), (Mixed, Mixed.PAIR), (Colour | str, Colour.RED), (Literal[1, "1"], "1"),
-    (Literal["a", "b"], "b"), (Literal[Colour.RED], Colour.RED), (dict[Colour, int], {Colour.RED: 1}),
+    (Mixed, Mixed.ONE), (Mixed, Mixed.TEXT), (Mixed, Mixed.PAIR), (Literal[1, "1"], "1"),
+    (Literal["a", "b"], "b"), (dict[Colour, int], {Colour.RED: 1}),
     (datetime, datetime(2024, 7, 1, tzinfo=BERLIN)), (time, time(1, tzinfo=UTC)), (Decimal, Decimal("1.10")),
-    (bytes, b"\xff"), (Path, Path("a")), (PurePosixPath, PurePosixPath("a/b")), (ipaddress.IPv4Address, ipaddress.IPv4Address("1.2.3.4")),
+    (bytes, b"\xff"), (Path, Path("a")), (Path, Path()), (PurePosixPath, PurePosixPath("a/b")), (ipaddress.IPv4Address, ipaddress.IPv4Address("1.2.3.4")),
     (HttpUrl, HttpUrl("https://example.org/x")), (list[str], []), (list[str], ["$a", '"$b']), (list[int], [2**64, 1]),
     (list[float], [1.0, float("inf")]), (list[bool], [True]), (list[str | None], [None, "a"]), (list[Any], [1, {2}, b"3"]),
     (list, [1, (2,)]), (dict, {1: {"$a": b"x"}}), (tuple, (1, [2])), (set, {1}), (dict[str, int], {"$set": 1}),
@@ -452,7 +453,7 @@ def test_one_large_text_many_times_is_refused_before_it_is_written_out() -> None
     large = "x" * 2**20
     for annotation in (Any, list[str], list[Any]):
         with pytest.raises(OversizedValue, match="is larger than 33,554,432 bytes"):
-            typed(annotation).encode([large] * 100_000, "x")
+            typed(annotation).encode([large] * 10_000, "x")
     with pytest.raises(OversizedValue, match=r"^x: dict is larger"):
         typed(dict[str, Fact]).encode({str(n): Fact(text=large) for n in range(40)}, "x")
 
@@ -540,11 +541,14 @@ LOST: list[tuple[Any, Any, str, str]] = [
     (defaultdict[str, int], defaultdict(lambda: 7, a=1), "x", "defaultdict"),
     (dict[str, int], OrderedDict(a=1), "x", "OrderedDict"),
     (str, Mood.CALM, "x", "Mood"),
+    (Colour | str, Colour.RED, "x", "Colour"),
+    (Literal[Colour.RED], Colour.RED, "x", "Colour"),
     (int, True, "x", "bool"),
     (int, Level.LOW, "x", "Level"),
     (float, 1, "x", "int"),
     (Checked, changed(Checked(name="a"), name=" a "), "x.name", "str"),
     (set[Fact], [1], "x", "list"),
+    (list[Decimal], [Decimal(1), Decimal("NaN")], "x[1]", "Decimal"),
     (bytes, "text", "x", "str"),
     (SecretStr, SecretStr("a"), "x", "SecretStr"),
     (re.Pattern[str], re.compile("a"), "x", "Pattern"),
@@ -561,18 +565,19 @@ def test_what_would_not_come_back_the_same_is_refused_with_its_path(annotation: 
 
 @pytest.mark.covers("S1.13")
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("value", "path", "reason"),
     [
-        (changed(Checked(name="a"), share=float("nan")), r"x\.share: Input should be a finite number \(got float\)"),
-        (changed(Checked(name="a"), name="too long"), r"x\.name: String should have at most 5 characters \(got str\)"),
-        (changed(Checked(name="a"), name=7), r"x"),
+        (changed(Checked(name="a"), share=float("nan")), ".share", "float .* (Input should be a finite number)"),
+        (changed(Checked(name="a"), name="too long"), ".name", "str .* (String should have at most 5 characters)"),
+        (changed(Checked(name="a"), name=7), ".name", "int .* (Input should be a valid string)"),
     ],
 )
-def test_what_the_model_forbids_is_refused_when_it_is_stored(value: Any, reason: str) -> None:
-    with pytest.raises(ValueRefused, match=reason):
-        typed(Checked).encode(value, "x")
-    with pytest.raises(ValueRefused, match=reason.replace("x", r"x\[0\]", 1)):
-        typed(list[Checked]).encode([value], "x")
+def test_what_the_model_forbids_is_refused_when_it_is_stored(value: Any, path: str, reason: str) -> None:
+    pattern = reason.replace("(", r"\(").replace(")", r"\)")
+    for annotation, whole, start in ((Checked, value, "x"), (list[Checked], [Checked(name="b"), value], "x[1]")):
+        with pytest.raises(ValueRefused, match=f"^{re.escape(start + path)}: {pattern}; ") as refused:
+            typed(annotation).encode(whole, "x")
+        assert refused.value.path == start + path
 
 
 @pytest.mark.covers("S1.13")
@@ -632,9 +637,9 @@ def test_a_validator_that_breaks_on_stored_data_is_a_refusal_too() -> None:
             return {1: 1}[value]
 
     assert typed(Brittle).decode(b'{"n":1}', "x").n == 1
-    with pytest.raises(StateRefused, match=r"does not fit Brittle: x: 2"):
+    with pytest.raises(StateRefused, match=r"does not fit .*Brittle: x: 2"):
         typed(Brittle).decode(b'{"n":2}', "x")
-    with pytest.raises(ValueRefused, match=r"it would not load again \(x: 2\)"):
+    with pytest.raises(ValueRefused, match=r"it would not load again \(2\)"):
         typed(Brittle).encode(Brittle.model_construct(n=2), "x")
 
 
@@ -764,7 +769,7 @@ SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.uuids() | st.dates()
     | st.datetimes(timezones=ZONES) | st.times() | st.timedeltas() | st.decimals() | st.text("ab/.").map(Path)
 )  # fmt: skip
-KEYS = SCALARS.filter(lambda v: v == v and not (isinstance(v, Decimal) and v.is_snan()))
+KEYS = SCALARS.filter(lambda v: not (isinstance(v, Decimal) and v.is_nan()) and v == v)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=4)
@@ -825,8 +830,8 @@ def test_any_value_of_a_generated_annotation_survives(data: st.DataObject) -> No
     try:
         stored = kind.encode(value, "x")
     except ValueRefused as refusal:
-        # Hypothesis makes texts with lone surrogates and times in zones without a name: rightly refused.
-        assert refusal.fields["type"] in ("str", "datetime", "time")
+        # Texts with lone surrogates, and decimals that pydantic does not take for a number.
+        assert refusal.fields["type"] in ("str", "Decimal")
         return
     assert same(kind.decode(stored, "x"), value)
 

@@ -113,7 +113,7 @@ def test_the_same_place_is_made_once(paper: Shape) -> None:
     ],
 )
 def test_a_path_that_leads_nowhere_is_refused_with_the_nearest_right_one(paper: Shape, path: str, hint: str) -> None:
-    with pytest.raises(DefinitionError, match="Paper|no place") as caught:
+    with pytest.raises(DefinitionError, match=r"Paper|no place") as caught:
         paper.place(path)
     assert hint in str(caught.value)
 
@@ -318,11 +318,27 @@ class Ranges(BaseModel):
 def test_a_validator_that_looks_at_other_fields_runs_on_the_whole_only() -> None:
     ranges = shape(Range)
     assert ranges.needs_whole
-    assert ranges.place("high").check(-5) == -5
+    assert ranges.place("high").check("-5") == -5
+    with pytest.raises(StateRefused, match="high: Input should be a valid integer"):
+        ranges.place("high").check("many")
     with pytest.raises(StateRefused, match="high lies below low") as caught:
         ranges.check_whole({"low": 3, "high": 1})
     assert caught.value.field == "high"
     assert ranges.check_whole({"low": 3, "high": 4}) == {"low": 3, "high": 4}
+
+
+def test_a_value_that_another_validator_has_to_prepare_waits_for_the_whole_check() -> None:
+    class Prepared(BaseModel):
+        words: list[str] = []
+
+        @field_validator("words", mode="before")
+        @classmethod
+        def split(cls, value: Any, info: ValidationInfo) -> Any:
+            return value.split() if isinstance(value, str) else value
+
+    assert shape(Prepared).needs_whole
+    assert shape(Prepared).place("words").check("a b") == "a b"
+    assert shape(Prepared).check_whole({"words": "a b"}) == {"words": ["a", "b"]}
 
 
 def test_the_whole_check_validates_nested_models_again() -> None:
@@ -371,14 +387,14 @@ def test_start_names_the_field_that_is_missing_or_wrong(paper: Shape) -> None:
     with pytest.raises(StateRefused, match="topic: a value is required") as missing:
         paper.start({})
     assert missing.value.field == "topic"
-    with pytest.raises(StateRefused, match="count: .*; facts: ") as wrong:
+    with pytest.raises(StateRefused, match=r"count: .*; facts: ") as wrong:
         paper.start({"topic": "a", "count": "x", "facts": 3})
     assert wrong.value.field == "count"
 
 
 def test_start_knows_fields_by_name_not_by_alias() -> None:
     assert shape(Ranges).start({"name": "a"})["name"] == "a"
-    with pytest.raises(StateRefused, match="^name: ") as caught:
+    with pytest.raises(StateRefused, match=r"^name: ") as caught:
         shape(Ranges).start({"name": 3})
     assert caught.value.field == "name"
     with pytest.raises(StateRefused, match="no field 'Name'"):

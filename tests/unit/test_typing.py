@@ -1,0 +1,35 @@
+"""What type checkers infer of the public API is part of it. The files in tests/typing say what that is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def mypy(path: str | Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "--cache-dir", str(cache), str(path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
+
+
+def test_mypy_infers_the_types_that_the_typing_tests_state(cache: Path) -> None:
+    checked = mypy("tests/typing", cache)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_regressed_type_would_be_noticed(tmp_path: Path, cache: Path) -> None:
+    text = (ROOT / "tests/typing/definitions.py").read_text()
+    broken = tmp_path / "broken.py"
+    broken.write_text(text.replace('assert_type(plain("a"), None)', 'assert_type(plain("a"), int)'))
+    checked = mypy(broken, cache)
+    assert checked.returncode == 1
+    assert "assert-type" in checked.stdout
