@@ -235,7 +235,7 @@ class Typed:
         try:
             back = self._load(read(data))
         except Exception as exc:
-            where, kind, reason, _ = _complaint(exc, value, path)
+            where, kind, reason, _ = _complaint(exc, value, path, inside=value)
             raise refused(where, kind, f"it would not load again ({reason})", _DECLARE) from exc
         lost = _difference(value, back)
         if lost is not None:
@@ -288,15 +288,32 @@ class _Complaint(NamedTuple):
         return f"{self.path}: {self.reason} (got {self.type}){more}"
 
 
-def _complaint(exc: Exception, value: object, path: str) -> _Complaint:
+def _complaint(exc: Exception, value: object, path: str, inside: object = None) -> _Complaint:
+    """``inside``: the value whose stored form was refused; what is there has the better name."""
     from pydantic import ValidationError
 
     if not isinstance(exc, ValidationError):
         return _Complaint(path, type_name(value), _first_line(exc))
     first = exc.errors(include_url=False, include_context=False)[0]
+    found = None if inside is None else _followed(inside, first["loc"])
+    if found is not None:
+        return _Complaint(path + found[0], type_name(found[1]), first["msg"])
     steps = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
     where = "".join(steps if len(steps) <= 16 else [*steps[:16], "…"])
     return _Complaint(path + where, type_name(first["input"]), first["msg"], exc.error_count() - 1)
+
+
+def _followed(value: Any, location: tuple[int | str, ...]) -> tuple[str, Any] | None:
+    """The path and the value at a location of pydantic's; None where it names no place, such as a union's member."""
+    path = ""
+    for part in location:
+        indexed = isinstance(value, list | tuple | dict) and not hasattr(value, "_fields")
+        try:
+            value = value[part] if indexed else getattr(value, str(part))
+        except (LookupError, TypeError, AttributeError):
+            return None
+        path += key_segment(part) if indexed else f".{part}"
+    return path, value
 
 
 _Lost = tuple[str, str, str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError as FutureCancelled
@@ -14,7 +15,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from holdfast.callee import Callee, callee
 from holdfast.codec import encode, fingerprint
-from holdfast.errors import MapFailed, StepError, StepLeft
+from holdfast.errors import ContextClosed, MapFailed, StepError, StepLeft
 from holdfast.ids import SessionId
 from holdfast.replay import OperationBody
 from holdfast.state import Blobs, stored
@@ -272,7 +273,9 @@ class _FanOut:
         await self.visit.admit(header, self.ctx._frame, None)
         blobs: Blobs = []
         value = stored(encode(ids, self.id), blobs)
-        body = OperationBody(self.id, self.what.name, value, print_, total=len(ids), effects=self.visit.take_effects())
+        body = OperationBody(
+            self.id, self.what.name, value, print_, total=len(ids), effects=self.visit.host.ledger.take_effects()
+        )
         await self.visit.host.remember(body, blobs)
 
     async def _work(self) -> None:
@@ -291,7 +294,7 @@ class _FanOut:
     def _note_failure(self, index: int, operation: Operation, error: Exception) -> None:
         self.failed[index] = error
         summary = f"{operation.name}, item {index}: {type(error).__name__}: {error}"
-        self.visit.effect(f"failed:{operation.id}:{self.visit.attempt}", "item.failed", summary, {"id": operation.id})
+        self.visit.effect(f"failed:{operation.id}:{self.visit.run}", "item.failed", summary, {"id": operation.id})
 
     def error(self) -> MapFailed:
         """All failures as one error; it asks for the longest wait that any of them asks for."""
@@ -391,12 +394,15 @@ class BlockingContext:
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the engine's loop and wait for it in this thread."""
         visit = self._context._visit
+        if threading.get_ident() == visit.thread:
+            work.close()
+            raise StepError(f"{visit.step.name}: a BlockingContext cannot be used on the event loop's own thread")
         if visit.left:
             work.close()
             raise StepLeft(f"{visit.step.name} was left; its result would be discarded")
         try:
             return asyncio.run_coroutine_threadsafe(_tracked(visit, work), visit.loop).result()
-        except (FutureCancelled, asyncio.CancelledError):
+        except (FutureCancelled, asyncio.CancelledError, ContextClosed):
             raise StepLeft(f"{visit.step.name} was left; its result would be discarded") from None
 
 

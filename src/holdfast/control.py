@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from holdfast import history
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import Limits
-from holdfast.drivers.local import LocalDriver
+from holdfast.drivers.local import LocalDriver, Run
 from holdfast.engine import Drive
 from holdfast.errors import (
     AlreadyRunning,
@@ -109,8 +109,9 @@ class Outcome(Generic[S]):
 class Session(Generic[S]):
     """A handle on one session: an id and an engine, nothing else."""
 
-    def __init__(self, control: Control, session_id: SessionId) -> None:
+    def __init__(self, control: Control, session_id: SessionId, run: Run | None = None) -> None:
         self._control = control
+        self._run = run
         self.id = session_id
 
     def __repr__(self) -> str:
@@ -130,7 +131,7 @@ class Session(Generic[S]):
 
     async def outcome(self) -> Outcome[S]:
         """Wait until the session stops running: completed, failed, cancelled, paused, or left ready by a shutdown."""
-        return cast("Outcome[S]", await self._control.outcome(self.id))
+        return cast("Outcome[S]", await self._control.outcome(self.id, self._run))
 
     async def pause(self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish") -> Status:
         """Stop at the next safe point (``finish``), or cancel the running step (``abort``: resume runs it again)."""
@@ -145,7 +146,8 @@ class Session(Generic[S]):
         budget: float | Decimal | None = None,
     ) -> Session[S]:
         """Go on from exactly there, in this process."""
-        await self._control.resume(self.id, by=by, owner=owner, steal=steal, budget=budget)
+        resumed = await self._control.resume(self.id, by=by, owner=owner, steal=steal, budget=budget)
+        self._run = resumed._run or self._run
         return self
 
     async def cancel(self, reason: str = "", *, by: str | None = None) -> Status:
@@ -209,12 +211,8 @@ class Control:
                 break
             if known is not None:
                 return await self._go_on(workflow, new)
-        session = Session[S](self, SessionId(row.session_id))
-        if pause is None:
-            drive = self._drive(workflow, row)
-            drive.load(new.records)
-            self.driver.begin(drive)
-        return session
+        run = None if pause is not None else self._begin(workflow, row, new.records)
+        return Session(self, SessionId(row.session_id), run)
 
     def _new_session(
         self,
@@ -302,21 +300,23 @@ class Control:
         if before is Status.PAUSING and row.live and not steal:
             self.driver.on_change()
             return session
-        await self._take_over(workflow, row, records, steal)
+        session._run = await self._take_over(workflow, row, records, steal)
         return session
 
     async def _take_over(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool
-    ) -> None:
+    ) -> Run:
         seq = row.seq
         row = await self.store.claim(row.session_id, steal)
-        drive = self._drive(workflow, row)
-        drive.resumed = True
-        drive.load(records if row.seq == seq == records[-1].seq else await self.store.records(row.key, row.key_frame))
-        self.driver.begin(drive)
+        if not row.seq == seq == records[-1].seq:
+            records = await self.store.records(row.key, row.key_frame)
+        return self._begin(workflow, row, records, resumed=True)
 
-    def _drive(self, workflow: Workflow[Any], row: SessionRow) -> Drive:
-        return Drive(self.store, workflow, row, self.clock, self.limits, self.driver.changed)
+    def _begin(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], resumed: bool = False) -> Run:
+        drive = Drive(self.store, workflow, row, self.clock, self.limits, self.driver.changed)
+        drive.resumed = resumed
+        drive.load(records)
+        return self.driver.begin(drive)
 
     # stopping
 
@@ -334,7 +334,7 @@ class Control:
             raise ValueError("name a session, a workflow, a tag or an owner; or everything=True alone")
         if session_id is not None:
             await self._row(session_id)
-        query = Filter(session_id=session_id, workflow=workflow, tag=tag, owner=owner)
+        query = Filter(session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None)
         rows = await self.store.pause(query, self._operator_pause(reason, by, mode))
         self.driver.on_change()
         return [self._info(row) for row in rows]
@@ -398,14 +398,16 @@ class Control:
         await lending.prefetch((), whole=True)
         return cast(BaseModel, lending.build())
 
-    async def outcome(self, session_id: str) -> Outcome[Any]:
+    async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
         """Wait until nobody drives the session any more, then say how it stands."""
         self._check_open()
-        drive = await self.driver.finished(session_id)
-        if drive is not None and drive.broken is not None:
-            raise drive.broken
+        run = self.driver.runs.get(session_id, run)
+        if run is not None:
+            await run.finished()
+            if run.broken is not None:
+                raise run.broken
         row = await self._unheld(session_id)
-        visits, took, usd = drive.kept if drive is not None else (0, 0, 0)
+        visits, took, usd = run.kept if run is not None else (0, 0, 0)
         return Outcome(
             SessionId(row.session_id), row.status, await self._state(self._workflow_of(row), row),
             tuple(await self.store.pauses(row.key)), row.failure,
@@ -451,7 +453,7 @@ class Control:
                     yield event
                 if not follow or row.ended is not None:
                     return
-                drive = self.driver.drives.get(session_id)
+                drive = self.driver.drive(session_id)
                 shown = drive.ledger.progress if drive is not None else row.progress
                 if shown is not None and shown != progress:
                     progress = shown

@@ -32,7 +32,7 @@ from holdfast.ids import SessionId
 from holdfast.ledger import Ledger
 from holdfast.lending import Lending, Lent, Paused
 from holdfast.model import Ended, Failure, Flags, Pause, PauseKind, Record, SessionRow
-from holdfast.replay import CheckpointBody, Effect, EventBody, Line, OperationBody, Settled, settle
+from holdfast.replay import CheckpointBody, EventBody, Line, OperationBody, Settled, settle
 from holdfast.state import Blob, Blobs, Change, Inline
 from holdfast.store import Store
 from holdfast.threads import in_thread
@@ -68,6 +68,7 @@ class Drive:
         self.limits = limits
         self.changed = changed
         self.events = workflow.events
+        self.fence = row.fence
         self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested)
         self.ledger = Ledger(store, row, clock, self._committed)
         self.line: Line = self.ledger.line
@@ -267,36 +268,35 @@ class Drive:
 
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = 1
-        pending: list[Effect] = []
         while True:
             try:
                 if step.when is not None and not await self.lending.holds(step.when):
-                    await self._checkpoint(step, (), [], pending, skipped=f"{step.when.name} said no")
+                    await self._checkpoint(step, (), [], skipped=f"{step.when.name} said no")
                     return
                 started = self.clock.monotonic()
                 blobs: Blobs = []
-                changes = await self._attempt(step, attempt, pending, blobs)
+                changes = await self._attempt(step, attempt, blobs)
             except _Left:
                 return
             except Paused as paused:
-                await self.ledger.park(paused, pending=pending)
+                await self.ledger.park(paused)
                 return
             except (StoreError, HoldLost):
                 raise
             except Exception as error:
-                if self.broken is not None or not await self._retry(step, attempt, error, pending):
+                if self.broken is not None or not await self._retry(step, attempt, error):
                     return
                 attempt += 1
                 continue
             took = int((self.clock.monotonic() - started) * 1e6)
-            await self._checkpoint(step, changes, blobs, pending, took=took, attempts=attempt)
+            await self._checkpoint(step, changes, blobs, took=took, attempts=attempt)
             return
 
-    async def _attempt(self, step: BoundStep, attempt: int, pending: list[Effect], blobs: Blobs) -> tuple[Change, ...]:
+    async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
         if reason := self.over_budget():
             raise Paused("budget", reason)
         lent = await self._lend(step)
-        self.visit = visit = Visit(self, step, self.line.visit, attempt, pending)
+        self.visit = visit = Visit(self, step, self.line.visit, attempt)
         try:
             value = await self._call(step, self._arguments(step, lent, visit))
         finally:
@@ -308,7 +308,7 @@ class Drive:
         except OversizedValue as error:
             raise Paused("oversized", f"{step.name}: {error}") from error
         except WriteRefused as error:
-            visit.effect(f"refused:{attempt}", "write.refused", str(error), {"field": error.field})
+            visit.effect(f"refused:{visit.run}", "write.refused", str(error), {"field": error.field})
             raise
 
     async def _lend(self, step: BoundStep) -> Lent:
@@ -361,8 +361,8 @@ class Drive:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             unseen = True
-        while _being_cancelled(self.task) and self.task is not None:
-            self.task.uncancel()
+        if self.task is not None and self.task.uncancel():
+            raise asyncio.CancelledError  # somebody else wants this task to end as well
         return why, unseen
 
     def _left(self, step: BoundStep, why: Interrupt) -> Exception:
@@ -371,15 +371,15 @@ class Drive:
         demand, self.demand = self.demand, None
         return _Left() if demand is None or why == "abort" else demand
 
-    async def _retry(self, step: BoundStep, attempt: int, error: Exception, pending: list[Effect]) -> bool:
+    async def _retry(self, step: BoundStep, attempt: int, error: Exception) -> bool:
         """Wait before the next attempt, or fail the session. False if there is no next attempt in this run."""
         delay = step.retry.delay(attempt, _judged(error), random.random, to_datetime(self.clock.now()))
         if delay is None or isinstance(error, WriteRefused | LentValueChanged):
-            await self.ledger.fail(_failure(step.name, error, attempt), pending)
+            await self.ledger.fail(_failure(step.name, error, attempt))
             return False
         summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {error}; again in {delay:.1f} s"
         data = {"attempt": attempt, "delay": delay, "error": str(error)}
-        await self.ledger.note("step.retried", summary, data, pending=pending, agent=step.agent)
+        await self.ledger.note("step.retried", summary, data, agent=step.agent)
         await self._rest(delay)
         return not self.wanted
 
@@ -398,7 +398,7 @@ class Drive:
     # leaving a step
 
     async def _checkpoint(
-        self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs, pending: list[Effect],
+        self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs,
         *, skipped: str = "", took: int = 0, attempts: int = 1,
     ) -> None:  # fmt: skip
         """One visit is over: commit what it changed together with where the session goes next."""
@@ -410,9 +410,8 @@ class Drive:
         settled, failure = await self._settle(step.name, attempts)
         body = CheckpointBody(
             settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
-            "" if step.agent == step.name else step.agent, tuple(pending),
+            "" if step.agent == step.name else step.agent, self.ledger.take_effects(),
         )  # fmt: skip
-        pending.clear()
         ended: Ended | None = "failed" if failure else "completed" if not body.leaving and body.next is None else None
         pauses = (self.ledger.new_pause("guard", settled.refused),) if settled.refused else ()
         self.ledger.progress = None
@@ -462,7 +461,7 @@ class Drive:
         budget = self.row.budget_usd
         if budget is None:
             return ""
-        spent = self.ledger.spent_usd + (sum(effect.usd for effect in self.visit.pending) if self.visit else 0)
+        spent = self.ledger.spent_usd + sum(effect.usd for effect in self.ledger.pending)
         if spent < budget:
             return ""
         return f"${spent / 1e6:.4f} of a budget of ${budget / 1e6:.4f} are spent; resume with a higher budget"

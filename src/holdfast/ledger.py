@@ -40,6 +40,7 @@ class Ledger:
         self.frame_weight = 0
         self.spent_usd = row.spent_usd
         self.progress: tuple[int, int] | None = None
+        self.pending: list[Effect] = []
         self.parked = False
         self.broken: BaseException | None = None
 
@@ -54,36 +55,37 @@ class Ledger:
 
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
-        pending: list[Effect] | None = None, agent: str = "", **facts: Any,
+        agent: str = "", **facts: Any,
     ) -> bool:  # fmt: skip
         """Commit an event. False, with nothing written, if ``only_if_paused`` no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else msgspec.Raw(b"{}")
-        effects = tuple(pending or ())
-        if pending:
-            pending.clear()
-        body = EventBody(type, summary, agent or self.line.step or "", raw, effects=effects)
+        body = EventBody(type, summary, agent or self.line.step or "", raw, effects=self.take_effects())
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
-    async def park(self, paused: Paused, known: Iterable[Pause] = (), pending: list[Effect] | None = None) -> None:
+    async def park(self, paused: Paused, known: Iterable[Pause] = ()) -> None:
         """Park with a reason. A pause of the same kind and reason that is open already is not opened twice."""
         alike = [pause for pause in known if pause.kind == paused.kind]
         same = any(pause.reason == paused.reason for pause in alike)
         await self.note(
-            "session.paused", paused.reason, {"kind": paused.kind}, pending=pending, release=True,
+            "session.paused", paused.reason, {"kind": paused.kind}, release=True,
             open_pauses=() if same else (self.new_pause(paused.kind, paused.reason),),
             close_pauses=tuple(pause.id for pause in alike if pause.reason != paused.reason),
         )  # fmt: skip
+
+    def take_effects(self) -> tuple[Effect, ...]:
+        """What the step emitted and spent since the last record, to be committed with the one that is being made."""
+        effects = tuple(self.pending)
+        self.pending.clear()
+        return effects
 
     def new_pause(self, kind: PauseKind, reason: str) -> Pause:
         """A pause record of the engine's own."""
         return Pause(str(uuid4()), kind, reason, None, self.clock.now(), self.line.step or "")
 
-    async def fail(self, failure: Failure, pending: list[Effect] | None = None) -> None:
+    async def fail(self, failure: Failure) -> None:
         """End in ``failed``, resumable at this very step."""
         data = {"type": failure.type, "attempts": failure.attempts}
-        await self.note(
-            "session.failed", failure.message, data, pending=pending, ended="failed", failure=failure, release=True
-        )
+        await self.note("session.failed", failure.message, data, ended="failed", failure=failure, release=True)
 
     async def commit(
         self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None, *,

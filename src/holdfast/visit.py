@@ -9,6 +9,7 @@ the step. So a pause works the same inside `asyncio.gather` and `TaskGroup`.
 from __future__ import annotations
 
 import asyncio
+import threading
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from holdfast.callee import Callee
 from holdfast.clock import Clock
 from holdfast.codec import Limits, encode, fingerprint
 from holdfast.errors import ContextClosed, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
+from holdfast.ledger import Ledger
 from holdfast.model import PauseKind
 from holdfast.replay import Effect, Line, OperationBody
 from holdfast.state import Blobs, stored
@@ -32,7 +34,9 @@ class Host(Protocol):
     clock: Clock
     limits: Limits
     line: Line
+    ledger: Ledger
     events: frozenset[str]
+    fence: int
 
     @property
     def wanted(self) -> bool:
@@ -84,12 +88,13 @@ class Frame:
 class Visit:
     """One attempt at a visit. See the module's text."""
 
-    def __init__(self, host: Host, step: BoundStep, number: int, attempt: int, pending: list[Effect]) -> None:
+    def __init__(self, host: Host, step: BoundStep, number: int, attempt: int) -> None:
         self.host = host
         self.step = step
         self.number = number
         self.attempt = attempt
-        self.pending = pending
+        self.run = f"{host.fence}.{attempt}"
+        self.pending = host.ledger.pending
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
         self.active = 0
@@ -98,6 +103,7 @@ class Visit:
         self.refused = False
         self.left = False
         self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
 
     def close(self) -> None:
@@ -175,7 +181,12 @@ class Visit:
         blobs: Blobs = []
         took = int((self.host.clock.monotonic() - started) * 1e6)
         body = OperationBody(
-            operation.id, operation.name, stored(data, blobs), operation.input, took=took, effects=self.take_effects()
+            operation.id,
+            operation.name,
+            stored(data, blobs),
+            operation.input,
+            took=took,
+            effects=self.host.ledger.take_effects(),
         )
         self.check_open()
         await self.host.remember(body, blobs)
@@ -210,12 +221,6 @@ class Visit:
         if id in self.host.line.effects or any(known.id == id for known in self.pending):
             return
         self.pending.append(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
-
-    def take_effects(self) -> tuple[Effect, ...]:
-        """What is to be committed with the record that is being made."""
-        effects = tuple(self.pending)
-        self.pending.clear()
-        return effects
 
     # standing still
 

@@ -33,7 +33,9 @@ def on_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 
 @asynccontextmanager
-async def opened(path: str | Path, on_change: Callable[[], None] = lambda: None, **options: Any) -> AsyncIterator[SqliteStore]:
+async def opened(
+    path: str | Path, on_change: Callable[[], None] = lambda: None, **options: Any
+) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path, **options)
     await store.open(on_change)
     try:
@@ -124,6 +126,15 @@ class Process:
     def line(self) -> str:
         return _pipe(self.child.stdout).readline().strip()
 
+    def ask(self, line: str) -> str:
+        self.send(line)
+        return self.line()
+
+    def finish(self) -> int:
+        """Let it come to its end."""
+        _pipe(self.child.stdin).close()
+        return self.child.wait()
+
     def kill(self) -> int:
         self.child.kill()
         return self.child.wait()
@@ -154,15 +165,32 @@ def process(program: str, *args: str | Path) -> Iterator[Process]:
             child.kill()
 
 
-# Claims the session named by the second argument in the store named by the first, then waits for a line.
-HOLDER = """
+# An engine of its own: opens the store named by its argument and does what its lines say, with one
+# line of answer each. At the end of its input it closes the store; "exit" leaves without.
+ENGINE = """
 import asyncio, sys
-from tests.stores.kit import opened
+from holdfast.stores.sqlite import SqliteStore
+from tests.stores.kit import Driver
+
 async def main():
-    async with opened(sys.argv[1]) as store:
-        await store.claim(sys.argv[2])
-        print("ready", flush=True)
-        sys.stdin.readline()
+    store = SqliteStore(sys.argv[1])
+    await store.open(lambda: None)
+    print("ready", flush=True)
+    driver = None
+    for line in sys.stdin:
+        verb, _, session_id = line.strip().partition(" ")
+        try:
+            if verb == "claim":
+                driver = Driver(store, await store.claim(session_id))
+            elif verb == "commit":
+                await driver.commit(b"by another process")
+            else:
+                return
+            print("done", flush=True)
+        except Exception as exc:
+            print(type(exc).__name__, flush=True)
+    await store.close()
+
 asyncio.run(main())
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import ipaddress
 import json
 import re
@@ -11,222 +10,61 @@ import socket
 import subprocess
 import sys
 from collections import OrderedDict, defaultdict, deque
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path, PurePosixPath
-from types import ModuleType
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypeVar
+from typing import Annotated, Any, Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    HttpUrl,
-    JsonValue,
-    PrivateAttr,
-    RootModel,
-    SecretStr,
-    computed_field,
-    field_serializer,
-    field_validator,
-)
-from typing_extensions import TypedDict
+from pydantic import BaseModel, Field, HttpUrl, JsonValue, SecretStr, field_validator
 
 from holdfast.codec import DEFAULT_LIMITS, Limits, decode, encode, fingerprint, typed
-from holdfast.errors import DamagedRecord, DefinitionError, HoldfastError, OversizedValue, StateRefused, ValueRefused
-
-
-class Colour(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
-class Mood(enum.StrEnum):
-    CALM = "calm"
-
-
-class Access(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-
-class Mixed(enum.Enum):
-    ONE = 1
-    TEXT = "1"
-    PAIR = (1, 2)
-
-
-class Fact(BaseModel):
-    text: str
-    source: str | None = None
-
-
-class Cited(Fact):
-    page: int = 0
-
-
-class Rich(BaseModel):
-    colour: Colour = Colour.RED
-    level: Level = Level.LOW
-    born: date | None = None
-    at: datetime | None = None
-    grid: list[list[int]] = []
-    facts: list[Fact] = []
-    by_name: dict[str, Fact] = {}
-    pair: tuple[int, str] = (1, "a")
-    tags: set[str] = set()
-    any: Any = None
-    either: str | datetime = ""
-    number: int | float | bool = 0
-
-
-class Checked(BaseModel):
-    model_config = ConfigDict(validate_assignment=False, extra="forbid")
-    name: str = Field(max_length=5)
-    share: float = Field(0.0, allow_inf_nan=False)
-    when: datetime | None = Field(None, alias="whenItWas")
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def shout(self) -> str:
-        return self.name.upper()
-
-    @field_validator("name")
-    @classmethod
-    def _stripped(cls, value: str) -> str:
-        return value.strip()
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(strict=True)
-    colour: Colour
-    fact: Fact
-    n: int
-
-
-class Node(BaseModel):
-    kids: list[Node] = []
-
-
-class Open(BaseModel):
-    model_config = ConfigDict(extra="allow")
-    n: int = 0
-
-
-class Secretive(BaseModel):
-    n: int = 0
-    _cache: dict[str, int] = PrivateAttr(default_factory=dict)
-
-
-class Leaky(BaseModel):
-    shown: int = 0
-    hidden: int = Field(0, exclude=True)
-
-
-class Lossy(BaseModel):
-    n: int = 0
-
-    @field_serializer("n")
-    def _rounded(self, value: int) -> int:
-        return value // 10 * 10
-
-
-class Cached(BaseModel):
-    n: int = 2
-
-    @cached_property
-    def square(self) -> int:
-        return self.n**2
-
-
-class Cat(BaseModel):
-    kind: Literal["cat"] = "cat"
-    lives: int = 9
-
-
-class Dog(BaseModel):
-    kind: Literal["dog"] = "dog"
-    name: str = ""
-
-
-T = TypeVar("T")
-
-
-class Box(BaseModel, Generic[T]):
-    content: T
-
-
-class Names(RootModel[list[str]]):
-    pass
-
-
-class Point(NamedTuple):
-    x: int
-    y: float = 0.0
-
-
-class Movie(TypedDict, total=False):
-    title: str
-    year: int
-
-
-@dataclass
-class Part:
-    name: str
-    sizes: list[int] = field(default_factory=list)
-
-
-@dataclass
-class Whole:
-    parts: list[Part]
-    total: int = field(default=0, init=False)
-
-
-Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
-UserId = NewType("UserId", int)
-BERLIN = ZoneInfo("Europe/Berlin")
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal and of one type, all the way down; one nan is like another. Written apart from the codec's own proof."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return repr(a) == repr(b)
-    if isinstance(a, Decimal):
-        return a.as_tuple() == b.as_tuple()
-    if isinstance(a, datetime | time):
-        zones = getattr(a.tzinfo, "key", a.utcoffset()) == getattr(b.tzinfo, "key", b.utcoffset())
-        return a.replace(tzinfo=None) == b.replace(tzinfo=None) and a.fold == b.fold and zones
-    if isinstance(a, list | tuple | deque):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return len(a) == len(b) and all(map(same, a.keys(), b.keys())) and all(map(same, a.values(), b.values()))
-    if isinstance(a, set | frozenset):
-        return sorted(map(repr, a)) == sorted(map(repr, b))
-    if isinstance(a, BaseModel):
-        return same(dict(a), dict(b))
-    if hasattr(a, "__dataclass_fields__"):
-        return all(same(getattr(a, name), getattr(b, name)) for name in a.__dataclass_fields__)
-    return bool(a == b)
-
+from holdfast.errors import DamagedRecord, DefinitionError, OversizedValue, StateRefused, ValueRefused
+from tests.unit.codec_cases import (
+    BERLIN,
+    Access,
+    Box,
+    Cached,
+    Cat,
+    Checked,
+    Cited,
+    Colour,
+    Dog,
+    Fact,
+    Leaky,
+    Level,
+    Lossy,
+    Mixed,
+    Mood,
+    Movie,
+    Names,
+    Node,
+    Open,
+    Part,
+    Pet,
+    Point,
+    Rich,
+    Secretive,
+    Strict,
+    UserId,
+    Whole,
+    bomb,
+    changed,
+    cyclic,
+    deep,
+    deep_node,
+    node_loop,
+    same,
+    with_cache,
+    with_total,
+)
 
 UNTYPED: list[Any] = [
     None, True, 0, 1, -1, 2**63, -(2**63), 2**64 - 1, 2**64, -(2**63) - 1, 10**5000, -(10**5000),
     0.0, -0.0, 1.0, 1e16, 1e300, 5e-324, float("nan"), float("inf"), float("-inf"),
-    "", "plain", "$datetime", "é\u2028\0🙂", '"$', "\\", b"", b"\0\xff", 
+    "", "plain", "$datetime", "é\u2028\0🙂", '"$', "\\", b"", b"\0\xff",
     datetime(2024, 2, 29, 12, 0, 0, 1), datetime(2024, 10, 27, 2, 30, fold=1), datetime.min, datetime.max,
     datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=-3, minutes=-7, seconds=5))),
     datetime(2024, 7, 1, tzinfo=BERLIN), datetime(2024, 7, 1, tzinfo=ZoneInfo("UTC")), datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
@@ -240,7 +78,9 @@ UNTYPED: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", UNTYPED, ids=lambda v: f"{type(v).__name__}-{repr(v)[:30] if not isinstance(v, int) else ''}")
+@pytest.mark.parametrize(
+    "value", UNTYPED, ids=lambda v: f"{type(v).__name__}-{repr(v)[:30] if not isinstance(v, int) else ''}"
+)
 @pytest.mark.parametrize("annotation", [None, Any], ids=["encode", "Typed[Any]"])
 def test_every_stored_type_comes_back_equal_and_of_the_same_type(value: Any, annotation: Any) -> None:
     data = encode(value, "x") if annotation is None else typed(Any).encode(value, "x")
@@ -300,40 +140,6 @@ def test_a_cached_property_is_no_content() -> None:
     value = Cached()
     assert value.square == 4
     assert typed(Cached).decode(typed(Cached).encode(value, "x"), "x") == Cached()
-
-
-def cyclic() -> list[Any]:
-    loop: list[Any] = [1]
-    loop.append({"again": [loop]})
-    return loop
-
-
-def deep(levels: int) -> list[Any]:
-    nested: list[Any] = []
-    for _ in range(levels):
-        nested = [nested]
-    return nested
-
-
-def node_loop() -> Node:
-    node = Node()
-    node.kids.append(node)
-    return node
-
-
-def deep_node(levels: int) -> Node:
-    node = Node()
-    for _ in range(levels):
-        node = Node.model_construct(kids=[node])
-    return node
-
-
-def bomb() -> list[Any]:
-    """Small in memory, endless when written out."""
-    level: list[Any] = ["x"] * 10
-    for _ in range(40):
-        level = [level] * 10
-    return level
 
 
 class Odd(tzinfo):
@@ -505,23 +311,6 @@ def _frames() -> list[Any]:
     return found
 
 
-def changed(model: BaseModel, **fields: Any) -> BaseModel:
-    """A model changed in place, as a step may do it: nothing validates."""
-    for name, value in fields.items():
-        object.__setattr__(model, "__dict__", {**model.__dict__, name: value})
-    return model
-
-
-def with_cache(model: Secretive) -> Secretive:
-    model._cache["a"] = 1
-    return model
-
-
-def with_total(whole: Whole) -> Whole:
-    whole.total = 3
-    return whole
-
-
 LOST: list[tuple[Any, Any, str, str]] = [
     (list[Fact], [Fact(text="a"), Cited(text="b", page=3)], "x[1]", "Cited"),
     (Fact, Cited(text="b"), "x", "Cited"),
@@ -547,7 +336,9 @@ LOST: list[tuple[Any, Any, str, str]] = [
     (int, Level.LOW, "x", "Level"),
     (float, 1, "x", "int"),
     (Checked, changed(Checked(name="a"), name=" a "), "x.name", "str"),
-    (set[Fact], [1], "x", "list"),
+    (set[Fact], [1], "x[0]", "int"),
+    (dict[str, list[Decimal]], {"a": [Decimal("Infinity")]}, "x['a'][0]", "Decimal"),
+    (dict[str, Checked | int], {"a": changed(Checked(name="a"), name=7)}, "x.a.Checked.name", "int"),
     (list[Decimal], [Decimal(1), Decimal("NaN")], "x[1]", "Decimal"),
     (bytes, "text", "x", "str"),
     (SecretStr, SecretStr("a"), "x", "SecretStr"),
@@ -556,8 +347,12 @@ LOST: list[tuple[Any, Any, str, str]] = [
 
 
 @pytest.mark.covers("S1.13")
-@pytest.mark.parametrize(("annotation", "value", "path", "kind"), LOST, ids=[f"{a}-{p}-{k}"[:60] for a, _, p, k in LOST])
-def test_what_would_not_come_back_the_same_is_refused_with_its_path(annotation: Any, value: Any, path: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("annotation", "value", "path", "kind"), LOST, ids=[f"{a}-{p}-{k}"[:60] for a, _, p, k in LOST]
+)
+def test_what_would_not_come_back_the_same_is_refused_with_its_path(
+    annotation: Any, value: Any, path: str, kind: str
+) -> None:
     with pytest.raises(ValueRefused, match=re.escape(f"{path}: {kind} cannot be stored: ")) as refused:
         typed(annotation).encode(value, "x")
     assert (refused.value.path, refused.value.fields["type"]) == (path, kind)
@@ -582,7 +377,9 @@ def test_what_the_model_forbids_is_refused_when_it_is_stored(value: Any, path: s
 
 @pytest.mark.covers("S1.13")
 def test_validation_names_the_path_the_reason_and_the_type() -> None:
-    with pytest.raises(StateRefused, match=r"^facts\[1\]\.source: Input should be a valid string \(got int\)$") as refused:
+    with pytest.raises(
+        StateRefused, match=r"^facts\[1\]\.source: Input should be a valid string \(got int\)$"
+    ) as refused:
         typed(list[Fact]).validate([{"text": "a"}, {"text": "b", "source": 3}], "facts")
     assert refused.value.field == "facts"
     with pytest.raises(StateRefused, match=r"^x\.share: Input should be a finite number \(got float\)$"):
@@ -668,7 +465,7 @@ def test_no_stored_name_is_ever_imported() -> None:
         "before = set(sys.modules)\n"
         "for tag in ('$import', '$model', '$enum', '$:Fact', '$pickle', 'py/object', '$class', '$module'):\n"
         "    try:\n"
-        "        decode(b'{\"%b\":\"antigravity.fly\"}' % tag.encode())\n"
+        '        decode(b\'{"%b":"antigravity.fly"}\' % tag.encode())\n'
         "    except DamagedRecord:\n"
         "        pass\n"
         "print(sorted(set(sys.modules) - before))\n"
@@ -722,7 +519,7 @@ def test_typed_is_made_once_per_annotation_and_order_matters() -> None:
 def test_sets_are_stored_in_one_order() -> None:
     words = [f"w{n}" for n in range(50)]
     for kind in (typed(Any), typed(set[str]), typed(set[Any])):
-        assert kind.encode(set(words), "x") == kind.encode(set(reversed(words)), "x")
+        assert kind.encode(set(words), "x") == kind.encode(set(words[::-1]), "x")
 
 
 PRINTS: list[Any] = [
@@ -746,7 +543,9 @@ def test_fingerprints_do_not_depend_on_order_or_process() -> None:
     script = f"from holdfast.codec import fingerprint; print(fingerprint({value}, None).hex())"
     for seed in ("1", "2"):
         environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+        )
         assert done.stdout.strip() == fingerprint(turned, None).hex()
 
 
@@ -762,144 +561,6 @@ def test_a_fingerprint_of_code_or_of_something_endless_is_refused_with_its_path(
     for endless in (deep(100_000), bomb()):
         with pytest.raises(OversizedValue):
             fingerprint(endless)
-
-
-ZONES = st.none() | st.timezones() | st.just(UTC) | st.integers(-1439, 1439).map(lambda m: timezone(timedelta(minutes=m)))
-SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.uuids() | st.dates()
-    | st.datetimes(timezones=ZONES) | st.times() | st.timedeltas() | st.decimals() | st.text("ab/.").map(Path)
-)  # fmt: skip
-KEYS = SCALARS.filter(lambda v: not (isinstance(v, Decimal) and v.is_nan()) and v == v)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=4)
-    | st.lists(inner, max_size=4).map(tuple)
-    | st.dictionaries(st.text(max_size=3) | st.just("$set"), inner, max_size=4)
-    | st.dictionaries(KEYS, inner, max_size=3)
-    | st.sets(KEYS, max_size=3)
-    | st.frozensets(KEYS, max_size=3),
-    max_leaves=12,
-)
-quick = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@quick
-@given(VALUES)
-def test_any_value_of_stored_types_survives(value: Any) -> None:
-    data = encode(value, "x")
-    assert same(decode(data), value)
-    assert encode(decode(data), "x") == data
-    assert fingerprint(value) == fingerprint(decode(data))
-
-
-@quick
-@given(st.data())
-def test_any_model_survives(data: st.DataObject) -> None:
-    facts = st.builds(Fact, text=st.text(), source=st.none() | st.text())
-    value = data.draw(
-        st.builds(
-            Rich, colour=st.sampled_from(Colour), level=st.sampled_from(Level), born=st.none() | st.dates(),
-            at=st.none() | st.datetimes(timezones=ZONES), grid=st.lists(st.lists(st.integers())), facts=st.lists(facts),
-            by_name=st.dictionaries(st.text(), facts), pair=st.tuples(st.integers(), st.text()), tags=st.sets(st.text()),
-            any=VALUES, either=st.text() | st.datetimes(), number=st.integers() | st.floats() | st.booleans(),
-        )
-    )  # fmt: skip
-    kind = typed(Rich)
-    assert same(kind.decode(kind.encode(value, "x"), "x"), value)
-
-
-PLAIN = [str, int, float, bool, type(None), bytes, datetime, date, time, timedelta, UUID, Decimal, Colour, Level]
-ANNOTATIONS = st.recursive(
-    st.sampled_from(PLAIN),
-    lambda inner: inner.map(lambda t: list[t])  # type: ignore[valid-type]
-    | inner.map(lambda t: dict[str, t])  # type: ignore[valid-type]
-    | inner.map(lambda t: tuple[t, ...])  # type: ignore[valid-type]
-    | st.tuples(inner, inner).map(lambda p: tuple[p])  # type: ignore[valid-type]
-    | inner.map(lambda t: t | None)
-    | inner.map(lambda t: Annotated[t, "a note"]),
-    max_leaves=4,
-)
-
-
-@quick
-@given(st.data())
-def test_any_value_of_a_generated_annotation_survives(data: st.DataObject) -> None:
-    annotation = data.draw(ANNOTATIONS)
-    value = data.draw(st.from_type(annotation))
-    kind = typed(annotation)
-    try:
-        stored = kind.encode(value, "x")
-    except ValueRefused as refusal:
-        # Texts with lone surrogates, and decimals that pydantic does not take for a number.
-        assert refusal.fields["type"] in ("str", "Decimal")
-        return
-    assert same(kind.decode(stored, "x"), value)
-
-
-class Junk:
-    __slots__ = ()
-
-
-GARBAGE_LEAVES = SCALARS | st.sampled_from(
-    [Junk(), Junk, print, ..., NotImplemented, sys, 1j, range(2), bytearray(b"a"), Colour.RED, Level.LOW, Mood.CALM,
-     Fact(text="a"), Part("a"), Point(1), "\ud800", "ok\udfff", memoryview(b"a"), OrderedDict(a=1), ValueError("a")]
-)  # fmt: skip
-GARBAGE = st.recursive(
-    GARBAGE_LEAVES,
-    lambda inner: st.lists(inner, max_size=4)
-    | st.lists(inner, max_size=3).map(tuple)
-    | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=4)
-    | st.sets(st.sampled_from([1, "a", print, Colour.RED, (1, Junk()), "\udfff"]), max_size=2),
-    max_leaves=15,
-)
-
-
-def follow(root: Any, path: str) -> Any:
-    """The value that a refusal's path leads to."""
-    return eval(f"root{path.removeprefix('x')}", {"root": root})
-
-
-@settings(quick, max_examples=400)
-@given(GARBAGE)
-def test_garbage_is_stored_faithfully_or_refused_with_a_path_that_leads_to_it(value: Any) -> None:
-    for store in (lambda: encode(value, "x"), lambda: typed(Any).encode(value, "x"), lambda: typed(Any | None).encode(value, "x")):
-        try:
-            data = store()
-        except ValueRefused as refusal:
-            culprit = follow(value, refusal.path)
-            kind = refusal.fields["type"]
-            inside = isinstance(culprit, set | dict) and f" of the {type(culprit).__qualname__}: " in refusal.message
-            assert inside or type(culprit).__qualname__ == kind
-            assert refusal.message.startswith(f"{refusal.path}: {kind} ")
-        else:
-            assert same(decode(data), value)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["a", "$x", "$set", "$map", "$tuple", "$datetime", "$int", "$path"]), inner, max_size=2),
-    max_leaves=10,
-)
-
-
-@settings(quick, max_examples=300)
-@given(JSON)
-def test_whatever_is_stored_is_read_as_data_or_called_damaged(value: Any) -> None:
-    try:
-        found = decode(json.dumps(value, ensure_ascii=False).encode())
-    except HoldfastError as error:
-        assert isinstance(error, DamagedRecord)
-    else:
-        assert not isinstance(found, ModuleType) and not callable(found)
-
-
-@given(st.binary(max_size=40))
-def test_random_bytes_never_break_the_reader(data: bytes) -> None:
-    try:
-        decode(data)
-    except HoldfastError as error:
-        assert isinstance(error, DamagedRecord)
 
 
 def test_the_documented_limits_are_the_real_ones() -> None:

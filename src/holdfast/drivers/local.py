@@ -10,44 +10,69 @@ from holdfast.engine import Drive
 from holdfast.store import Store
 
 
+class Run:
+    """One drive of a session in this process: what remains to be known of it once it has ended."""
+
+    __slots__ = ("broken", "drive", "kept", "task")
+
+    def __init__(self, drive: Drive, task: asyncio.Task[None]) -> None:
+        self.drive: Drive | None = drive
+        self.task = task
+        self.kept = drive.kept
+        self.broken: BaseException | None = None
+
+    async def finished(self) -> None:
+        """Wait for the end of the drive."""
+        await asyncio.wait([self.task])
+
+
 class LocalDriver:
-    """Runs a `Drive` per session as a task of this event loop."""
+    """Runs a `Drive` per session as a task of this event loop. A parked session leaves nothing behind here."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.drives: dict[str, Drive] = {}
-        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.runs: dict[str, Run] = {}
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
+        self.ending = ""
 
-    def begin(self, drive: Drive) -> None:
+    def begin(self, drive: Drive) -> Run:
         """Drive a session in the background."""
-        session_id = drive.session_id
-        self.drives[session_id] = drive
-        task = asyncio.get_running_loop().create_task(drive.run(), name=f"holdfast {session_id}")
-        self.tasks[session_id] = task
-        task.add_done_callback(lambda done: self._ended(session_id, done))
+        task = asyncio.get_running_loop().create_task(drive.run(), name=f"holdfast {drive.session_id}")
+        run = self.runs[drive.session_id] = Run(drive, task)
+        task.add_done_callback(lambda done: self._ended(run, drive))
+        if self.ending:
+            drive.stop(self.ending)
+        return run
 
-    def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
-        if self.tasks.get(session_id) is task:
-            del self.tasks[session_id]
-        if not task.cancelled():
-            task.exception()  # kept in the drive; looked at here so that asyncio does not complain
+    def _ended(self, run: Run, drive: Drive) -> None:
+        if self.runs.get(drive.session_id) is run:
+            del self.runs[drive.session_id]
+        run.broken, run.drive = drive.broken, None
+        if not run.task.cancelled():
+            run.task.exception()  # kept as ``broken``; looked at here so that asyncio does not complain
+        self.changed(drive.session_id)
 
-    async def finished(self, session_id: str) -> Drive | None:
-        """Wait until this process no longer drives the session; the last drive of it here, if any."""
-        while (task := self.tasks.get(session_id)) is not None:
-            await asyncio.wait([task])
+    def drive(self, session_id: str) -> Drive | None:
+        """The drive of a session that runs here."""
+        run = self.runs.get(session_id)
+        return None if run is None else run.drive
+
+    async def stop(self, reason: str) -> None:
+        """End every drive after its current operation."""
+        self.ending = reason
+        for run in list(self.runs.values()):
+            if run.drive is not None:
+                run.drive.stop(reason)
+        while self.runs:
+            await asyncio.wait([run.task for run in self.runs.values()])
             await asyncio.sleep(0)
-        return self.drives.get(session_id)
 
-    async def stop(self, reason: str, now: bool = False) -> None:
-        """End every drive after its current operation, or at once."""
-        for session_id in list(self.tasks):
-            self.drives[session_id].stop(reason, now)
-        while self.tasks:
-            await asyncio.wait(list(self.tasks.values()))
-            await asyncio.sleep(0)
+    def abort(self, reason: str) -> None:
+        """End every drive at once."""
+        for run in list(self.runs.values()):
+            if run.drive is not None:
+                run.drive.stop(reason, now=True)
 
     # news
 
@@ -61,11 +86,11 @@ class LocalDriver:
         for listeners in self.listeners.values():
             for listener in listeners:
                 listener.set()
-        if self.tasks and (self.refreshing is None or self.refreshing.done()):
+        if self.runs and (self.refreshing is None or self.refreshing.done()):
             self.refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="holdfast refresh")
 
     async def _refresh(self) -> None:
-        driven = {self.drives[session_id].row.key: self.drives[session_id] for session_id in self.tasks}
+        driven = {run.drive.row.key: run.drive for run in self.runs.values() if run.drive is not None}
         for key, (fence, flags) in (await self.store.flags(list(driven))).items():
             driven[key].notice(fence, flags)
 

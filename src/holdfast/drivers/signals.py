@@ -1,6 +1,6 @@
 """SIGINT and SIGTERM: end the program after the current operation and leave its sessions ready.
 
-The first signal lets every operation that is in flight finish, the second Ctrl+C aborts at
+The first signal lets every operation that is in flight finish, a second one aborts at
 once. Then the program that entered the engine ends as it would have without us: with
 `KeyboardInterrupt`, or with exit code 143.
 """
@@ -46,11 +46,10 @@ class SignalWatch:
         again = self.received is not None
         self.received = self.received or number
         loop = asyncio.get_running_loop()
-        if not again:
+        if again:
+            self.driver.abort(f"{number.name} received twice")
+        else:
             self.ending = loop.create_task(self._end(number), name="holdfast ending")
-        elif number == signal.SIGINT:
-            for session_id in list(self.driver.tasks):
-                self.driver.drives[session_id].stop("a second SIGINT", now=True)
 
     async def _end(self, number: signal.Signals) -> None:
         await self.driver.stop(f"{number.name} received")

@@ -119,7 +119,7 @@ SELECT pause_requested, pause_mode, updated_at FROM sessions WHERE key = ?
 -- name: register
 INSERT INTO engines (pid, host, started_at) VALUES (?, ?, ?) RETURNING id
 
--- name: unregister
+-- name: forget_engine
 DELETE FROM engines WHERE id = ?
 
 -- name: unheld_engines

@@ -198,8 +198,7 @@ def signal_digest(previous: bytes, signal: SignalRecord) -> bytes:
 
 def _damaged_signal(session_id: str, n: int) -> DamagedRecord:
     return DamagedRecord(
-        f"session {session_id}: signal {n} is missing or does not match its digest;"
-        " restore the database from a backup",
+        f"session {session_id}: signal {n} is missing or does not match its digest; restore the database from a backup",
         session_id=session_id,
         n=n,
     )

@@ -26,6 +26,7 @@ APPLICATION_ID = 0x486F6C64  # "Hold"
 VERSION = 1
 PAGE_SIZE = 4096
 WAL_PAGES = 400  # a checkpoint is due when the WAL has so many; syncing one that still grows is slow, so not many
+PATIENCE = 10_000  # milliseconds
 _WAL_BYTES_KEPT = 16 * 2**20
 
 _NETWORK = re.compile(
@@ -69,9 +70,11 @@ def _prepare_file(place: Place) -> None:
 
 
 def connect(place: Place) -> apsw.Connection:
-    """A connection with the store's settings. It waits for nobody until told otherwise."""
+    """A connection with the store's settings."""
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if place.in_memory else 0)
     connection = apsw.Connection(place.path, flags=flags, vfs=place.vfs)
+    # Whoever was last to leave keeps the database to itself for a moment.
+    connection.set_busy_timeout(PATIENCE)
     # Closing must not checkpoint unless `disconnect` says so: an interpreter that ends in a
     # forked child also closes, and would write to a file that is no longer its own.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -154,7 +157,6 @@ def _version_of_ours(connection: apsw.Connection, path: Path) -> int:
 def _bring_up(place: Place) -> None:
     connection = connect(place)
     try:
-        connection.set_busy_timeout(10_000)
         connection.pragma("page_size", PAGE_SIZE)
         connection.pragma("journal_mode", "wal")
         create(connection)
@@ -176,9 +178,9 @@ def _run(connection: apsw.Connection, script: str) -> None:
     connection.execute(script).fetchall()
 
 
-def _patiently(act: Callable[[], T], patience: float = 10.0) -> T:
+def _patiently(act: Callable[[], T]) -> T:
     """Two processes may create one store at once, and not all of SQLite's locks wait for their turn."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + PATIENCE / 1000
     while True:
         try:
             return act()

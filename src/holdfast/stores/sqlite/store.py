@@ -24,7 +24,6 @@ from holdfast.stores.sqlite.writes import Writes
 T = TypeVar("T")
 
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
-_READ_PATIENCE = 10_000  # milliseconds; readers wait only while a crashed WAL is recovered
 
 
 class SqliteStore:
@@ -67,8 +66,10 @@ class SqliteStore:
         self._writer = Writer(self._place, self._writes, self._held)
         self._writer.start()
         try:
-            with edge(self.path):
+            if self._place.in_memory:
                 self._connect()
+            else:
+                await asyncio.to_thread(self._connect)
             await self._writer.do(lambda connection: self._writes.register(connection, self._clock.now()))
         except BaseException:
             await self._disconnect()
@@ -78,12 +79,11 @@ class SqliteStore:
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def _connect(self) -> None:
-        if self._place.in_memory:
-            self._read = self._writer.inline.connection
-            schema.create(self._read)
-        else:
-            self._read = schema.connect(self._place)
-            self._read.set_busy_timeout(_READ_PATIENCE)
+        with edge(self.path):
+            inline = self._writer.inline.connection
+            if self._place.in_memory:
+                schema.create(inline)
+            self._read = inline if self._place.in_memory else schema.connect(self._place)
 
     async def close(self) -> None:
         if self._state == "new":
@@ -97,7 +97,7 @@ class SqliteStore:
         if self._watcher is not None:
             self._watcher.cancel()
         try:
-            await self._writer.do(self._writes.unregister)
+            await self._writer.do(self._writes.leave)
         finally:
             await self._disconnect()
             self._state = "closed"

@@ -364,6 +364,7 @@ class Writer:
         self._cost += (seconds - self._cost) * 0.1
 
     def _tune_inline(self, connection: apsw.Connection) -> None:
+        connection.set_busy_timeout(0)  # who would have to wait goes to the thread
         connection.set_wal_hook(self._note_wal)  # takes the place of automatic checkpoints
 
     def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:

@@ -218,14 +218,13 @@ class Writes:
         self.hold.take(number)
         for (other,) in reads.every(connection, QUERIES["unheld_engines"]):
             if not self.hold.alive(other):
-                connection.execute(QUERIES["unregister"], (other,))
+                connection.execute(QUERIES["forget_engine"], (other,))
         self.number = number
         return number
 
-    def unregister(self, connection: apsw.Connection) -> None:
-        """A clean stop: everything held is free, and no crash is counted."""
+    def leave(self, connection: apsw.Connection) -> None:
+        """A clean stop: everything held is free, and no crash is counted. The next engine forgets this one."""
         connection.execute(QUERIES["release_all"], (self.number,))
-        connection.execute(QUERIES["unregister"], (self.number,))
 
     def describe(self, connection: apsw.Connection, holder: int | None) -> str:
         """A holder, for a person."""

@@ -1,0 +1,262 @@
+"""Opening: what is created, what is refused, and that refusing changes no byte."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast.errors import NewerSchema, StoreError, StoreUnavailable
+from holdfast.stores.sqlite import SqliteStore, schema, sql
+from tests.stores.kit import on_loop, opened, outside, started, stored
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def shape(connection: apsw.Connection) -> set[tuple[object, ...]]:
+    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall())
+
+
+def test_the_migrations_lead_to_todays_schema() -> None:
+    road, today = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    schema.migrate(road, sql.migrations())
+    schema.create(today)
+    assert shape(road) == shape(today)
+    assert road.pragma("user_version") == today.pragma("user_version") == schema.VERSION
+    assert road.pragma("application_id") == schema.APPLICATION_ID
+
+
+def test_migrations_are_numbered_without_gaps_up_to_todays_version() -> None:
+    assert [step.number for step in sql.migrations()] == list(range(1, schema.VERSION + 1))
+
+
+def test_a_migration_and_its_number_are_one_transaction() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    before = shape(connection)
+    good = sql.Migration(schema.VERSION + 1, "good", "CREATE TABLE good (a)")
+    bad = sql.Migration(schema.VERSION + 2, "bad", "CREATE TABLE half (a); CREATE TABLE sessions (a)")
+    with pytest.raises(apsw.SQLError, match="already exists"):
+        schema.migrate(connection, [good, bad])
+    assert {name for _, name, _, _ in shape(connection) - before} == {"good"}
+    assert connection.pragma("user_version") == schema.VERSION + 1
+    assert not connection.in_transaction
+    schema.migrate(connection, [good])  # already behind us: nothing happens
+
+
+@on_loop
+async def test_a_new_store_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "deep" / "store.db"
+    async with opened(path) as store:
+        await started(store)
+        files = sorted(path.parent.iterdir())
+        assert [file.name for file in files] == ["store.db", "store.db-holds", "store.db-shm", "store.db-wal"]
+        assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+        assert {folder.stat().st_mode & 0o777 for folder in (path.parent, path.parent.parent)} == {0o700}
+    assert [file.name for file in sorted(path.parent.iterdir())] == ["store.db", "store.db-holds"]
+
+
+@on_loop
+async def test_the_settings_are_the_durable_ones(path: Path) -> None:
+    async with opened(path) as store:
+        for connection in (store._read, store._writer.inline.connection, store._writer.threaded.connection):
+            assert connection.pragma("journal_mode") == "wal"
+            assert connection.pragma("synchronous") == 2
+            assert connection.pragma("page_size") == schema.PAGE_SIZE
+
+
+@pytest.mark.covers("S1.18", "S3.8")
+@on_loop
+async def test_a_store_is_found_again_as_it_was_left(path: Path) -> None:
+    async with opened(path) as store:
+        driver = await started(store)
+        await driver.commit(b"kept", release=True)
+        before = await stored(store)
+    async with opened(str(path)) as again:
+        assert await stored(again) == before
+        assert [record.payload for record in await again.records(before.key, 1)] == [b"{}", b"kept"]
+
+
+@on_loop
+async def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()
+    async with opened(path) as store:
+        await started(store)
+
+
+def digests(path: Path) -> dict[str, str]:
+    return {file.name: sha256(file.read_bytes()).hexdigest() for file in sorted(path.parent.iterdir())}
+
+
+def in_process(path: Path, program: str) -> None:
+    command = [sys.executable, "-c", "import os, sqlite3, sys\n" + program, str(path)]
+    subprocess.run(command, check=True)
+
+
+@on_loop
+async def test_a_newer_schema_is_refused_with_no_byte_changed(path: Path) -> None:
+    async with opened(path) as store:
+        await started(store)
+    in_process(path, "sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')")
+    before = digests(path)
+    with pytest.raises(NewerSchema, match=r"newer Holdfast \(schema 99; this one knows 1\).*Upgrade"):
+        await SqliteStore(path).open(lambda: None)
+    assert digests(path) == before
+
+
+@on_loop
+async def test_a_newer_schema_that_is_only_in_the_wal_is_refused_with_no_byte_changed(path: Path) -> None:
+    async with opened(path) as store:
+        await started(store)
+    in_process(
+        path,
+        "connection = sqlite3.connect(sys.argv[1])\n"
+        "connection.execute('PRAGMA user_version = 99')\n"
+        "os._exit(0)",  # no checkpoint: the new number stays in the WAL
+    )
+    wal = Path(f"{path}-wal")
+    assert wal.stat().st_size
+    before = digests(path)
+    with pytest.raises(NewerSchema):
+        await SqliteStore(path).open(lambda: None)
+    after = digests(path)
+    assert {name: after[name] for name in (path.name, wal.name)} == {
+        name: before[name] for name in (path.name, wal.name)
+    }
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "sqlite3.connect(sys.argv[1]).executescript('CREATE TABLE theirs (a)')",
+        "sqlite3.connect(sys.argv[1]).executescript('PRAGMA application_id = 7; PRAGMA user_version = 1')",
+        "open(sys.argv[1], 'w').write('dear diary, ' * 1000)",
+    ],
+)
+@on_loop
+async def test_a_file_of_somebody_else_is_refused_and_left_alone(path: Path, program: str) -> None:
+    in_process(path, program)
+    before = digests(path)
+    with pytest.raises(StoreUnavailable, match=r"store\.db is (a database of another program|not a database)"):
+        await SqliteStore(path).open(lambda: None)
+    assert digests(path) == before
+
+
+@on_loop
+async def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"is a folder; name a file in it"):
+        await SqliteStore(tmp_path).open(lambda: None)
+
+
+@on_loop
+async def test_a_folder_that_cannot_be_written_is_refused() -> None:
+    with pytest.raises(StoreError, match="/proc/holdfast"):
+        await SqliteStore("/proc/holdfast.db").open(lambda: None)
+
+
+@on_loop
+async def test_a_store_that_could_not_open_leaves_nothing_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(path):
+        pass
+    outside(path, "DROP TABLE engines")
+    store = SqliteStore(path)
+    with pytest.raises(StoreUnavailable, match="no such table: engines"):
+        await store.open(lambda: None)
+    await store.close()
+    shutil.rmtree(path.parent)
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /mnt/team\\040share rw,relatime - nfs4 server:/team rw
+31 22 0:41 / /mnt/team\\040share/local rw - xfs /dev/sdb1 rw
+32 22 0:42 / /home rw - ext4 /dev/sdc1 rw
+33 22 0:43 / /home rw - fuse.sshfs me@there:/ rw
+a line of another kind
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/srv/store", "ext4"),
+        ("/mnt/team share", "nfs4"),
+        ("/mnt/team share/x/y", "nfs4"),
+        ("/mnt/team share/local/x", "xfs"),
+        ("/mnt/team sharedness", "ext4"),
+        ("/home/me", "fuse.sshfs"),
+    ],
+)
+def test_the_mount_table_tells_the_file_system(path: str, kind: str) -> None:
+    assert schema.file_system(path, MOUNTS) == kind
+
+
+@pytest.mark.parametrize(
+    "kind", ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "vboxsf", "fuse.sshfs", "ceph", "lustre"]
+)
+def test_a_network_file_system_is_refused(kind: str) -> None:
+    with pytest.raises(StoreUnavailable, match=rf"network file system \({kind}\).*local disk"):
+        schema.refuse_network(Path("/srv"), f"22 1 8:1 / / rw - {kind} somewhere rw")
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "fuse.ext4"])
+def test_a_local_file_system_is_accepted(kind: str) -> None:
+    schema.refuse_network(Path("/srv"), f"22 1 8:1 / / rw - {kind} /dev/sda rw")
+
+
+@pytest.mark.parametrize("version", ["3.7.0", "3.40.1", "3.44.5", "3.45.0", "3.50.6", "3.51.0", "3.51.2"])
+def test_a_sqlite_that_can_lose_pages_is_refused(version: str) -> None:
+    with pytest.raises(StoreUnavailable, match=rf"SQLite {version}.*upgrade apsw"):
+        schema.refuse_affected_sqlite(version)
+
+
+@pytest.mark.parametrize("version", ["3.44.6", "3.50.7", "3.51.3", "3.52.0", "3.54.1", "4.0.0"])
+def test_a_repaired_sqlite_is_accepted(version: str) -> None:
+    schema.refuse_affected_sqlite(version)
+
+
+def test_two_processes_can_create_one_store_at_once(path: Path) -> None:
+    program = (
+        "import asyncio, sys; sys.path[:0] = sys.argv[2:]\n"
+        "from tests.stores.kit import opened\n"
+        "async def main():\n"
+        "    async with opened(sys.argv[1]): pass\n"
+        "asyncio.run(main())"
+    )
+    command = [sys.executable, "-c", program, str(path), str(Path(schema.__file__).parents[3]), str(Path.cwd())]
+    children = [subprocess.Popen(command) for _ in range(4)]
+    assert [child.wait() for child in children] == [0] * 4
+    assert outside(path, "PRAGMA user_version") == [[schema.VERSION]]
+
+
+def test_every_named_query_can_be_prepared() -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    for name, query in sql.QUERIES.items():
+        assert connection.execute(f"EXPLAIN {query}", [None] * query.count("?")).fetchall(), name
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ("signals", "sqlite_autoindex_signals_1"),
+        ("records", "sqlite_autoindex_log_1"),
+        ("pauses", "pauses_session"),
+        ("operator_pauses", "pauses_open"),
+        ("release_all", "sessions_held"),
+    ],
+)
+def test_queries_keep_their_index(query: str, index: str) -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    text = sql.QUERIES[query]
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", [None] * text.count("?")).fetchall()
+    assert any(index in str(line[3]) for line in plan), plan

@@ -1,0 +1,104 @@
+"""Other processes: programs that talk over their standard streams, and SQL as somebody else would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import holdfast
+
+ROOT = Path(__file__).parents[2]
+_SOURCE = Path(holdfast.__file__).parents[1]
+
+_PRELUDE = """
+import asyncio, os, sys
+from holdfast import *
+from tests.support.pipeline import Doc, Pipeline
+def say(*words): print(*words, flush=True)
+async def heard(): return (await asyncio.to_thread(sys.stdin.readline)).strip()
+"""
+
+_SQL = """
+import json, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)
+connection.row_factory = sqlite3.Row
+for statement in sys.argv[2:]:
+    rows = [dict(row) for row in connection.execute(statement)]
+print(json.dumps(rows, default=bytes.hex))
+"""
+
+
+class Child:
+    """A running Python program."""
+
+    def __init__(self, popen: subprocess.Popen[str]) -> None:
+        self.popen = popen
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def tell(self, line: str = "go") -> None:
+        _pipe(self.popen.stdin).write(line + "\n")
+        _pipe(self.popen.stdin).flush()
+
+    def line(self) -> str:
+        return _pipe(self.popen.stdout).readline().strip()
+
+    def expect(self, line: str) -> None:
+        """Wait for a line; anything else is the child's own failure."""
+        heard = self.line()
+        assert heard == line, f"the child said {heard!r}, not {line!r}"
+
+    def signal(self, number: int) -> None:
+        self.popen.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait for its end; the exit code."""
+        return self.popen.wait(20)
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join((str(_SOURCE), str(ROOT)))}
+
+
+@contextmanager
+def child(program: str, *args: object) -> Iterator[Child]:
+    """Start the body of an ``async def main(args)``, beside the public names of Holdfast and `Pipeline`."""
+    text = _PRELUDE + "async def main(args):\n" + textwrap.indent(textwrap.dedent(program), "    ")
+    text += "\nasyncio.run(main(sys.argv[1:]))\n"
+    command = [sys.executable, "-c", text, *map(str, args)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as popen:
+        try:
+            yield Child(popen)
+        finally:
+            popen.kill()
+
+
+def run_child(program: str, *args: object) -> str:
+    """Run such a program to its end; what it printed."""
+    with child(program, *args) as running:
+        printed, _ = running.popen.communicate(timeout=20)
+        assert running.popen.returncode == 0, f"the child ended with {running.popen.returncode}: {printed}"
+        return printed.strip()
+
+
+def outside_sql(path: Path, *statements: str) -> list[dict[str, Any]]:
+    """Run SQL in another process with Python's own sqlite3. The rows of the last statement come back."""
+    command = [sys.executable, "-I", "-c", _SQL, str(path), *statements]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
