@@ -140,8 +140,6 @@ class Typed:
             return self.adapter.validate_python(value, by_name=True)
         except ValidationError as exc:
             raise StateRefused(str(_complaint(exc, value, path)), field=path) from exc
-        except RecursionError:
-            raise StateRefused(f"{path}: {type_name(value)} is nested too deep to be validated", field=path) from None
 
     def encode(self, value: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
         """The stored form; `ValueRefused` for what would not come back equal and of the same type."""

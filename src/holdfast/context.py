@@ -174,6 +174,12 @@ class Context:
         next item. Failed items are tried again by the next attempt or resume.
         ``on_error="raise"``: `MapFailed` after the rest has finished; ``"collect"``: a `Batch`.
         """
+        return await self._map(fn, items, key, concurrency, on_error)
+
+    async def _map(
+        self, fn: Callable[..., Any], items: Iterable[Any], key: Callable[[Any], str | int] | None,
+        concurrency: int, on_error: str,
+    ) -> Any:  # fmt: skip
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         if on_error not in ("raise", "collect"):
@@ -276,6 +282,7 @@ class _FanOut:
         body = OperationBody(
             self.id, self.what.name, value, print_, total=len(ids), effects=self.visit.host.ledger.take_effects()
         )
+        self.visit.check_open()
         await self.visit.host.remember(body, blobs)
 
     async def _work(self) -> None:
@@ -294,7 +301,8 @@ class _FanOut:
     def _note_failure(self, index: int, operation: Operation, error: Exception) -> None:
         self.failed[index] = error
         summary = f"{operation.name}, item {index}: {type(error).__name__}: {error}"
-        self.visit.effect(f"failed:{operation.id}:{self.visit.run}", "item.failed", summary, {"id": operation.id})
+        visit, data = self.visit, {"id": operation.id}
+        visit.host.ledger.effect(f"failed:{operation.id}:{visit.run}", "item.failed", summary, data, visit.step.agent)
 
     def error(self) -> MapFailed:
         """All failures as one error; it asks for the longest wait that any of them asks for."""
@@ -368,12 +376,22 @@ class BlockingContext:
             with suppress(RuntimeError):  # the loop is gone: so is whoever counted
                 visit.loop.call_soon_threadsafe(visit.exit, run.frame)
 
+    @overload
     def map(
         self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+    ) -> Batch[R]: ...  # fmt: skip
+    def map(
+        self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
     ) -> Any:  # fmt: skip
         """See `Context.map`. Every item runs in a thread of its own."""
-        return self._wait(self._context.map(fn, items, key=key, concurrency=concurrency, on_error=on_error))
+        return self._wait(self._context._map(fn, items, key, concurrency, on_error))
 
     def safe_point(self) -> None:
         """See `Context.safe_point`."""

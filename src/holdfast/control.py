@@ -303,9 +303,7 @@ class Control:
         session._run = await self._take_over(workflow, row, records, steal)
         return session
 
-    async def _take_over(
-        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool
-    ) -> Run:
+    async def _take_over(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool) -> Run:
         seq = row.seq
         row = await self.store.claim(row.session_id, steal)
         if not row.seq == seq == records[-1].seq:

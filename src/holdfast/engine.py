@@ -137,6 +137,8 @@ class Drive:
             self._interrupt("abort")
         elif self.visit is not None:
             self.visit.settle()
+        else:
+            self._interrupt("leave")
 
     def leave(self) -> None:
         """Nothing is in flight and something stands still."""
@@ -296,34 +298,39 @@ class Drive:
         if reason := self.over_budget():
             raise Paused("budget", reason)
         lent = await self._lend(step)
-        self.visit = visit = Visit(self, step, self.line.visit, attempt)
-        try:
-            value = await self._call(step, self._arguments(step, lent, visit))
-        finally:
-            visit.close()
-            self.visit = None
+        values = lent.values
+        if step.session_id is not None:
+            values[step.session_id] = SessionId(self.session_id)
+        if step.context is None:
+            value = await self._call(step, values)
+        else:
+            value = await self._call_with_context(step, attempt, values, step.context)
         self.lending.check_unchanged(step, lent)
         try:
             return await self.lending.accept(step, value, blobs)
         except OversizedValue as error:
             raise Paused("oversized", f"{step.name}: {error}") from error
         except WriteRefused as error:
-            visit.effect(f"refused:{visit.run}", "write.refused", str(error), {"field": error.field})
+            id = f"refused:{self.fence}.{attempt}"
+            self.ledger.effect(id, "write.refused", str(error), {"field": error.field}, step.agent)
             raise
 
     async def _lend(self, step: BoundStep) -> Lent:
         try:
-            return await self.lending.lend(step)
+            if self.line.state.deep:
+                await self.lending.prefetch(step.reads, step.whole)
+            return self.lending.lend(step)
         except StateRefused as error:
             raise Paused("definition", f"{step.name} cannot read the stored state: {error}") from error
 
-    def _arguments(self, step: BoundStep, lent: Lent, visit: Visit) -> dict[str, Any]:
-        values = lent.values
-        if step.context is not None:
-            values[step.context] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
-        if step.session_id is not None:
-            values[step.session_id] = SessionId(self.session_id)
-        return values
+    async def _call_with_context(self, step: BoundStep, attempt: int, values: dict[str, Any], parameter: str) -> Any:
+        self.visit = visit = Visit(self, step, self.line.visit, attempt)
+        values[parameter] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
+        try:
+            return await self._call(step, values)
+        finally:
+            visit.close()
+            self.visit = None
 
     async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
         """Run the step's code. Raises what `_left` says if it was interrupted before it had ended."""
@@ -407,7 +414,7 @@ class Drive:
             self.line.state.provide(dict(blobs))
         for change in changes:
             self.line.state.apply(change)
-        settled, failure = await self._settle(step.name, attempts)
+        settled, failure = self._straight(step.name) or await self._settle(step.name, attempts)
         body = CheckpointBody(
             settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
             "" if step.agent == step.name else step.agent, self.ledger.take_effects(),
@@ -420,11 +427,15 @@ class Drive:
             ended=ended, failure=failure, open_pauses=pauses, release=bool(ended or pauses),
         )  # fmt: skip
 
+    def _straight(self, step: str) -> tuple[Settled, None] | None:
+        """Most steps have neither guard nor route behind them."""
+        if step in self.workflow.routes or step in self.workflow.guards:
+            return None
+        return Settled(self.workflow.following(step)), None
+
     async def _settle(self, step: str, attempts: int = 1) -> tuple[Settled, Failure | None]:
         route = self.workflow.routes.get(step)
         guards = self.workflow.guards.get(step, ())
-        if route is None and not guards:
-            return Settled(self.workflow.following(step)), None
         try:
             for check in (*guards, *([route.check] if route is not None else ())):
                 await self.lending.prefetch(check.reads, check.whole)

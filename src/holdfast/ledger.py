@@ -18,6 +18,7 @@ from holdfast.state import Blobs
 from holdfast.store import Store
 
 KEY_FRAME_EVERY = 256
+_NOTHING = msgspec.Raw(b"{}")
 
 
 class Ledger:
@@ -58,7 +59,7 @@ class Ledger:
         agent: str = "", **facts: Any,
     ) -> bool:  # fmt: skip
         """Commit an event. False, with nothing written, if ``only_if_paused`` no longer holds."""
-        raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else msgspec.Raw(b"{}")
+        raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
         body = EventBody(type, summary, agent or self.line.step or "", raw, effects=self.take_effects())
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
@@ -72,8 +73,20 @@ class Ledger:
             close_pauses=tuple(pause.id for pause in alike if pause.reason != paused.reason),
         )  # fmt: skip
 
+    def effect(self, id: str, type: str, summary: str, data: Mapping[str, Any], agent: str) -> None:
+        """Have an event committed with the next record, unless it was already."""
+        if not self.knows_effect(id):
+            raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
+            self.pending.append(Effect(id, self.clock.now(), type, agent, summary, raw))
+
+    def knows_effect(self, id: str) -> bool:
+        """Whether this visit has emitted or spent that before."""
+        return id in self.line.effects or any(effect.id == id for effect in self.pending)
+
     def take_effects(self) -> tuple[Effect, ...]:
         """What the step emitted and spent since the last record, to be committed with the one that is being made."""
+        if not self.pending:
+            return ()
         effects = tuple(self.pending)
         self.pending.clear()
         return effects

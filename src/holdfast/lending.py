@@ -64,10 +64,9 @@ class Lending:
 
     # reading
 
-    async def lend(self, step: BoundStep) -> Lent:
-        """The arguments of one attempt."""
+    def lend(self, step: BoundStep) -> Lent:
+        """The arguments of one attempt. Its values must have been prefetched."""
         lent = Lent()
-        await self.prefetch(step.reads, step.whole)
         for read in step.reads:
             self._lend_one(step, read, lent)
         if step.whole is not None:

@@ -338,11 +338,6 @@ class Walk:
         except Refusal as refusal:
             refusal.inside_of(value, "an element")
             raise
-        except UnicodeEncodeError:
-            if self.thorough:
-                raise
-            self.thorough = True
-            return self.elements(value, depth)
 
     def mapping(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         self.enter(value, depth)
@@ -454,6 +449,8 @@ def _plain_leaf(base: type, value: Any) -> Any:
         return time(value.hour, value.minute, value.second, value.microsecond, value.tzinfo, fold=value.fold)
     if base is timedelta:
         return timedelta(value.days, value.seconds, value.microseconds)
+    if base is UUID:
+        return UUID(int=value.int)
     if base is str:
         return str.__str__(value)
     return base(value) if base is not int else int.__int__(value)

@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.callee import Callee
 from holdfast.clock import Clock
-from holdfast.codec import Limits, encode, fingerprint
+from holdfast.codec import Limits, fingerprint
 from holdfast.errors import ContextClosed, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
 from holdfast.ledger import Ledger
 from holdfast.model import PauseKind
@@ -94,7 +94,6 @@ class Visit:
         self.number = number
         self.attempt = attempt
         self.run = f"{host.fence}.{attempt}"
-        self.pending = host.ledger.pending
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
         self.active = 0
@@ -169,7 +168,8 @@ class Visit:
         prefix = operation.id.split("~")[0]
         if any(known.startswith(prefix + "~") for known in self.unclaimed):
             summary = f"{operation.name} was called with other input than before; it runs"
-            self.effect(f"miss:{operation.id}", "operation.missed", summary, {"id": operation.id})
+            data = {"id": operation.id}
+            self.host.ledger.effect(f"miss:{operation.id}", "operation.missed", summary, data, self.step.agent)
 
     async def keep(self, operation: Operation, callee: Callee, value: Any, started: float, frame: Frame) -> bytes:
         """Encode a result and commit it; the encoded form comes back."""
@@ -194,13 +194,6 @@ class Visit:
 
     # effects
 
-    def effect(self, id: str, type: str, summary: str, data: dict[str, Any]) -> None:
-        """Have an event committed with the next record, unless it was already."""
-        if id in self.host.line.effects or any(known.id == id for known in self.pending):
-            return
-        raw = msgspec.Raw(encode(data, f"event {type}", self.host.limits)) if data else msgspec.Raw(b"{}")
-        self.pending.append(Effect(id, self.host.clock.now(), type, self.step.agent, summary, raw))
-
     def emit(self, scope: str, type: str, summary: str, data: dict[str, Any]) -> None:
         """An event of the workflow's own."""
         self.check_open()
@@ -209,7 +202,7 @@ class Visit:
                 f"{self.step.name}: the workflow declares no event {type!r}; add it to Workflow(events=[…])"
                 + did_you_mean(type, self.host.events)
             )
-        self.effect(self.nth(f"{scope}/emit:{type}"), type, summary, data)
+        self.host.ledger.effect(self.nth(f"{scope}/emit:{type}"), type, summary, data, self.step.agent)
 
     def spend(self, scope: str, usd: float | Decimal, tokens: int) -> None:
         """Money and tokens that the step has used."""
@@ -218,9 +211,11 @@ class Visit:
         if tokens < 0:
             raise ValueError(f"tokens cannot be negative: {tokens}")
         id = self.nth(f"{scope}/spend:{micros}:{tokens}")
-        if id in self.host.line.effects or any(known.id == id for known in self.pending):
-            return
-        self.pending.append(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
+        ledger = self.host.ledger
+        if not ledger.knows_effect(id):
+            ledger.pending.append(
+                Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens)
+            )
 
     # standing still
 

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.errors import HoldLost, StoreUnavailable
+from holdfast.errors import DamagedRecord, HoldLost, StoreUnavailable
 from holdfast.model import Filter, Flags
 from holdfast.stores.sqlite import SqliteStore, schema, writer
 from tests.stores.kit import (
@@ -55,7 +55,8 @@ class Counts:
 
 
 @on_loop
-async def test_a_lone_session_commits_inline(path: Path) -> None:
+async def test_a_lone_session_commits_inline(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "CHEAP", 10.0)  # however slow this disk is
     async with opened(path) as store:
         driver, counts = await started(store), Counts(store)
         for _ in range(10):
@@ -134,7 +135,10 @@ async def test_a_slow_disk_moves_commits_to_the_thread_and_a_quick_one_brings_th
 
 
 @on_loop
-async def test_the_log_that_sqlite_writes_ahead_does_not_grow_without_end(path: Path) -> None:
+async def test_the_log_that_sqlite_writes_ahead_does_not_grow_without_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "CHEAP", 10.0)
     async with opened(path, synchronous="OFF") as store:
         driver, folds = await started(store), 0
         for _ in range(2000):
@@ -313,21 +317,22 @@ class FailingDisk(apsw.VFS):
     def __init__(self) -> None:
         self.name = "failing-disk"
         self.error: type[apsw.Error] | None = None
-        self.at = ""
+        self.at: tuple[str, ...] = ()
         self.fired = 0
         super().__init__(self.name, "")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        self.passing("open")
         return _File(self, name, flags)
 
-    def fail(self, at: str, error: type[apsw.Error]) -> None:
+    def fail(self, error: type[apsw.Error], *at: str) -> None:
         self.at, self.error = at, error
 
     def heal(self) -> None:
         self.error = None
 
     def passing(self, at: str) -> None:
-        if self.error is not None and at == self.at:
+        if self.error is not None and at in self.at:
             self.fired += 1
             raise self.error(f"simulated at {at}")
 
@@ -370,7 +375,7 @@ async def test_a_failing_disk_is_reported_and_nothing_is_written(
     async with opened(path, vfs=disk.name) as store:
         drivers = [await started(store, f"s{n}") for n in range(sessions)]
         used = {store._writer.inline.connection, store._writer.threaded.connection}
-        disk.fail(at, error)
+        disk.fail(error, at)
         results = await asyncio.gather(*(driver.commit(b"lost") for driver in drivers), return_exceptions=True)
         assert disk.fired
         assert [type(result) for result in results] == [StoreUnavailable] * sessions
@@ -392,10 +397,42 @@ async def test_a_failing_disk_is_reported_and_nothing_is_written(
 async def test_verbs_on_a_failing_disk_are_reported(path: Path, disk: FailingDisk) -> None:
     async with opened(path, vfs=disk.name) as store:
         await started(store)
-        disk.fail("sync", apsw.IOError)
+        disk.fail(apsw.IOError, "sync")
         with pytest.raises(StoreUnavailable, match="the disk reported an error"):
             await store.pause(Filter(), operator())
         assert not (await stored(store)).pause_requested
         disk.heal()
         [row] = await store.pause(Filter(), operator())
         assert row.pause_requested
+
+
+@pytest.mark.parametrize("sessions", [1, 3])
+@on_loop
+async def test_a_commit_whose_fate_cannot_be_read_is_not_tried_again(
+    path: Path, disk: FailingDisk, sessions: int
+) -> None:
+    async with opened(path, vfs=disk.name) as store:
+        drivers = [await started(store, f"s{n}") for n in range(sessions)]
+        complain_after_commit(store)  # it took effect, SQLite says it did not, and nothing can be opened to look
+        disk.fail(apsw.CantOpenError, "open")
+        results = await asyncio.gather(*(driver.commit(b"once") for driver in drivers), return_exceptions=True)
+        assert [type(result) for result in results] == [StoreUnavailable] * sessions
+        assert "whether it was written shows when it can be" in str(results[0])
+        disk.heal()
+        for driver in drivers:
+            assert await payloads(store, driver.key) == [b"{}", b"once"]
+        await asyncio.gather(*(driver.commit() for driver in drivers))
+
+
+@on_loop
+async def test_a_damaged_file_is_reported_as_such(path: Path) -> None:
+    async with opened(path) as store:
+        driver = await started(store)
+        for _ in range(50):
+            await driver.commit(b"x" * 2000)
+    data = bytearray(path.read_bytes())
+    data[schema.PAGE_SIZE :] = b"\x5a" * (len(data) - schema.PAGE_SIZE)  # all but the schema
+    path.write_bytes(data)
+    with pytest.raises(DamagedRecord, match="restore it from a backup"):
+        async with opened(path) as store:
+            await store.get("s0")

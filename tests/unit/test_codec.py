@@ -67,13 +67,17 @@ UNTYPED: list[Any] = [
     "", "plain", "$datetime", "é\u2028\0🙂", '"$', "\\", b"", b"\0\xff",
     datetime(2024, 2, 29, 12, 0, 0, 1), datetime(2024, 10, 27, 2, 30, fold=1), datetime.min, datetime.max,
     datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=-3, minutes=-7, seconds=5))),
-    datetime(2024, 7, 1, tzinfo=BERLIN), datetime(2024, 7, 1, tzinfo=ZoneInfo("UTC")), datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
+    datetime(2024, 7, 1, tzinfo=BERLIN), datetime(2024, 7, 1, tzinfo=ZoneInfo("UTC")),
+    datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN, fold=1),
     datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN), date.min, date(2024, 2, 29), time(1, 2, 3, 4), time(1, fold=1),
     time(1, tzinfo=UTC), time(1, tzinfo=BERLIN), timedelta.min, timedelta.max, timedelta(microseconds=-1),
-    UUID(int=5), Decimal("1.10"), Decimal("-0"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal("1E+400"),
+    UUID(int=5), Decimal("1.10"), Decimal("-0"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"),
+    Decimal("1E+400"),
     Path("a/b"), Path("/"), Path(),
-    [], [[]], {}, {"": None}, {"$set": [1]}, {"$x": 1, "b": 2}, {"a": {"$map": []}}, {1: "a", True.__class__.__name__: 2},
-    {1.5: 1, None: 2, (1, "a"): 3, date(2024, 1, 1): 4, b"k": 5, frozenset({1}): 6}, (), (1,), ((),), set(), {1, 2.5, "x"},
+    [], [[]], {}, {"": None}, {"$set": [1]}, {"$x": 1, "b": 2}, {"a": {"$map": []}},
+    {1: "a", True.__class__.__name__: 2},
+    {1.5: 1, None: 2, (1, "a"): 3, date(2024, 1, 1): 4, b"k": 5, frozenset({1}): 6}, (), (1,), ((),), set(),
+    {1, 2.5, "x"},
     frozenset({"a", None}), {(1, frozenset({2}))}, [1, 1.0, True, "1"], {"a": (1, [2, {3}])},
 ]  # fmt: skip
 
@@ -98,27 +102,34 @@ def test_a_zone_keeps_its_name_so_that_arithmetic_goes_on_as_before() -> None:
 TYPED: list[tuple[Any, Any]] = [
     (str, "x"), (int, 2**70), (float, -0.0), (float, float("nan")), (bool, False), (None, None), (type(None), None),
     (UserId, UserId(5)), (str | None, None), (int | str, "1"), (str | int, 1), (int | float, 1), (int | float, 1.0),
-    (bool | int, 1), (int | bool, True), (str | datetime, "2024-01-01T00:00:00"), (str | datetime, datetime(2024, 1, 1)),
+    (bool | int, 1), (int | bool, True), (str | datetime, "2024-01-01T00:00:00"),
+    (str | datetime, datetime(2024, 1, 1)),
     (datetime | date, date(2024, 1, 1)), (datetime | date, datetime(2024, 1, 1)), (str | UUID, str(UUID(int=1))),
     (str | bytes, b"x"), (str | Path, Path("x")), (list[int] | tuple[int, ...], (1,)), (list[int] | set[int], {1}),
     (Colour, Colour.BLUE), (Level, Level.HIGH), (Mood, Mood.CALM), (Access, Access.READ | Access.WRITE),
     (Mixed, Mixed.ONE), (Mixed, Mixed.TEXT), (Mixed, Mixed.PAIR), (Literal[1, "1"], "1"),
     (Literal["a", "b"], "b"), (dict[Colour, int], {Colour.RED: 1}),
     (datetime, datetime(2024, 7, 1, tzinfo=BERLIN)), (time, time(1, tzinfo=UTC)), (Decimal, Decimal("1.10")),
-    (bytes, b"\xff"), (Path, Path("a")), (Path, Path()), (PurePosixPath, PurePosixPath("a/b")), (ipaddress.IPv4Address, ipaddress.IPv4Address("1.2.3.4")),
+    (bytes, b"\xff"), (Path, Path("a")), (Path, Path()), (PurePosixPath, PurePosixPath("a/b")),
+    (ipaddress.IPv4Address, ipaddress.IPv4Address("1.2.3.4")),
     (HttpUrl, HttpUrl("https://example.org/x")), (list[str], []), (list[str], ["$a", '"$b']), (list[int], [2**64, 1]),
-    (list[float], [1.0, float("inf")]), (list[bool], [True]), (list[str | None], [None, "a"]), (list[Any], [1, {2}, b"3"]),
+    (list[float], [1.0, float("inf")]), (list[bool], [True]), (list[str | None], [None, "a"]),
+    (list[Any], [1, {2}, b"3"]),
     (list, [1, (2,)]), (dict, {1: {"$a": b"x"}}), (tuple, (1, [2])), (set, {1}), (dict[str, int], {"$set": 1}),
     (dict[str, Any], {"a": {"$b": 1}}), (dict[int, str], {1: "a"}), (dict[str, list[int]], {"map": [1]}),
     (dict[str, dict[str, float]], {"a": {"b": 0.5}}), (tuple[int, str], (1, "a")), (tuple[int, ...], (1, 2)),
     (tuple[()], ()), (set[str], {"b", "a"}), (frozenset[int], frozenset({2, 1})), (set[float], {float("nan"), 1.0}),
     (deque[int], deque([1, 2])), (OrderedDict[str, int], OrderedDict(b=1, a=2)), (JsonValue, {"a": [1, None]}),
     (Fact, Fact(text="a")), (Fact | None, None), (list[Fact], [Fact(text="a"), Fact(text="b", source="c")]),
-    (Cited | Fact, Cited(text="a", page=2)), (Fact | Cited, Cited(text="a", page=2)), (Pet, Dog(name="Rex")), (list[Pet], [Cat(), Dog()]),
+    (Cited | Fact, Cited(text="a", page=2)), (Fact | Cited, Cited(text="a", page=2)), (Pet, Dog(name="Rex")),
+    (list[Pet], [Cat(), Dog()]),
     (Box[int], Box[int](content=1)), (Box[Box[date]], Box[Box[date]](content=Box[date](content=date(2024, 1, 1)))),
-    (Checked, Checked(name="ab", whenItWas=datetime(2024, 1, 1))), (Strict, Strict(colour=Colour.RED, fact=Fact(text="a"), n=1)),
-    (Node, Node(kids=[Node(), Node(kids=[Node()])])), (Open, Open(n=1, extra={"a": date(2024, 1, 1)})), (Secretive, Secretive(n=3)),
-    (Leaky, Leaky(shown=1)), (Lossy, Lossy(n=20)), (Names, Names(["a"])), (Point, Point(1, 2.0)), (Movie, Movie(year=1)), (Movie, {}),
+    (Checked, Checked(name="ab", whenItWas=datetime(2024, 1, 1))),
+    (Strict, Strict(colour=Colour.RED, fact=Fact(text="a"), n=1)),
+    (Node, Node(kids=[Node(), Node(kids=[Node()])])), (Open, Open(n=1, extra={"a": date(2024, 1, 1)})),
+    (Secretive, Secretive(n=3)),
+    (Leaky, Leaky(shown=1)), (Lossy, Lossy(n=20)), (Names, Names(["a"])), (Point, Point(1, 2.0)),
+    (Movie, Movie(year=1)), (Movie, {}),
     (Part, Part("a", [1])), (Whole, Whole([Part("a"), Part("b", [2])])), (list[Part | Point], [Part("a"), Point(1)]),
     (Rich, Rich(colour=Colour.BLUE, born=date(2024, 1, 1), at=datetime(2024, 1, 1, tzinfo=UTC), grid=[[1], []],
                 facts=[Fact(text="a")], by_name={"$a": Fact(text="b")}, tags={"x"}, any={"when": date(2024, 1, 1)},
@@ -319,7 +330,8 @@ LOST: list[tuple[Any, Any, str, str]] = [
     (Rich, Rich(any=Fact(text="a")), "x.any", "Fact"),
     (Rich, Rich(any=[Colour.RED]), "x.any[0]", "Colour"),
     (Rich, Rich(any={"p": Point(1)}), "x.any['p']", "Point"),
-    (Rich, changed(Rich(), facts=[Fact(text="a"), changed(Fact(text="b"), source=print)]), "x.facts[1].source", "builtin_function_or_method"),
+    (Rich, changed(Rich(), facts=[Fact(text="a"), changed(Fact(text="b"), source=print)]), "x.facts[1].source",
+    "builtin_function_or_method"),
     (Rich, changed(Rich(), facts=[changed(Fact(text="b"), source="\ud800")]), "x.facts[0].source", "str"),
     (Secretive, with_cache(Secretive()), "x._cache", "dict"),
     (list[Secretive], [Secretive(), with_cache(Secretive())], "x[1]._cache", "dict"),
@@ -341,6 +353,13 @@ LOST: list[tuple[Any, Any, str, str]] = [
     (dict[str, Checked | int], {"a": changed(Checked(name="a"), name=7)}, "x.a.Checked.name", "int"),
     (list[Decimal], [Decimal(1), Decimal("NaN")], "x[1]", "Decimal"),
     (bytes, "text", "x", "str"),
+    (Literal["a"], "b", "x", "str"),
+    (Colour, "red", "x", "str"),
+    (Colour, Level.LOW, "x", "Level"),
+    (tuple[int, str], (1,), "x[1]", "tuple"),
+    (dict[int, str], {"1": "a"}, "x", "str"),
+    (list[int], ["1"], "x[0]", "str"),
+    (dict[str, set[int]], {"a": {True}}, "x['a']", "bool"),
     (SecretStr, SecretStr("a"), "x", "SecretStr"),
     (re.Pattern[str], re.compile("a"), "x", "Pattern"),
 ]  # fmt: skip
@@ -390,6 +409,7 @@ def test_validation_names_the_path_the_reason_and_the_type() -> None:
 
 def test_validation_converts_as_pydantic_does_and_knows_names_and_aliases() -> None:
     assert typed(int).validate("5", "x") == 5
+    assert typed(int).validate(5, "x") == 5
     assert typed(float).validate(1, "x") == 1.0
     assert typed(Fact).validate({"text": "a"}, "x") == Fact(text="a")
     when = datetime(2024, 1, 1)
@@ -441,11 +461,15 @@ def test_a_validator_that_breaks_on_stored_data_is_a_refusal_too() -> None:
 
 
 DAMAGED = [
-    b"", b"{", b"[1", b"nul", b"\xff", b'"\xff"', b"[" * 100_000, b"1 2", b'{"$unknown":1}', b'[{"$":1}]', b'{"$datetime":5}',
-    b'{"$datetime":"soon"}', b'{"$datetime":["2024-01-01","Nowhere/Land",0]}', b'{"$datetime":["2024-01-01","../../etc/passwd",0]}',
+    b"", b"{", b"[1", b"nul", b"\xff", b'"\xff"', b"[" * 100_000, b"1 2", b'{"$unknown":1}', b'[{"$":1}]',
+    b'{"$datetime":5}',
+    b'{"$datetime":"soon"}', b'{"$datetime":["2024-01-01","Nowhere/Land",0]}',
+    b'{"$datetime":["2024-01-01","../../etc/passwd",0]}',
     b'{"$date":null}', b'{"$time":"x"}', b'{"$timedelta":["a"]}', b'{"$timedelta":5}', b'{"$uuid":"x"}', b'{"$uuid":1}',
-    b'{"$decimal":"x"}', b'{"$decimal":1.5}', b'{"$bytes":"*"}', b'{"$bytes":1}', b'{"$path":1}', b'{"$float":"1"}', b'{"$float":[]}',
-    b'{"$int":"x"}', b'{"$int":5}', b'{"$tuple":5}', b'{"$tuple":"ab"}', b'{"$set":[[]]}', b'{"$set":[1,1]}', b'{"$frozenset":{"a":1}}',
+    b'{"$decimal":"x"}', b'{"$decimal":1.5}', b'{"$bytes":"*"}', b'{"$bytes":1}', b'{"$path":1}', b'{"$float":"1"}',
+    b'{"$float":[]}',
+    b'{"$int":"x"}', b'{"$int":5}', b'{"$tuple":5}', b'{"$tuple":"ab"}', b'{"$set":[[]]}', b'{"$set":[1,1]}',
+    b'{"$frozenset":{"a":1}}',
     b'{"$map":[[1]]}', b'{"$map":[[[],1]]}', b'{"$map":[[1,1],[1,2]]}', b'{"$map":{"a":1}}', b'{"$map":5}',
 ]  # fmt: skip
 
@@ -518,15 +542,19 @@ def test_typed_is_made_once_per_annotation_and_order_matters() -> None:
 
 def test_sets_are_stored_in_one_order() -> None:
     words = [f"w{n}" for n in range(50)]
+    turned = words[::-1]
     for kind in (typed(Any), typed(set[str]), typed(set[Any])):
-        assert kind.encode(set(words), "x") == kind.encode(set(words[::-1]), "x")
+        assert kind.encode(set(words), "x") == kind.encode(set(turned), "x")
 
 
 PRINTS: list[Any] = [
-    None, 0, 0.0, -0.0, False, "", "0", b"", [], (), {}, set(), frozenset(), [0], (0,), {0}, {"a": 0}, {0: "a"}, [[], []], [[[]]],
+    None, 0, 0.0, -0.0, False, "", "0", b"", [], (), {}, set(), frozenset(), [0], (0,), {0}, {"a": 0}, {0: "a"},
+    [[], []], [[[]]],
     date(2024, 1, 1), datetime(2024, 1, 1), datetime(2024, 1, 1, tzinfo=UTC), Decimal("1.0"), Decimal("1.00"),
-    Colour.RED, Colour.BLUE, Level.LOW, Fact(text="a"), Fact(text="b"), Cited(text="a"), Part("a"), Part("a", [1]), Point(0),
-    {"$set": [0]}, {"text": "a", "source": None}, Path("a"), "a", 2**64, float("nan"), float("inf"), HttpUrl("https://a.b/"),
+    Colour.RED, Colour.BLUE, Level.LOW, Fact(text="a"), Fact(text="b"), Cited(text="a"), Part("a"), Part("a", [1]),
+    Point(0),
+    {"$set": [0]}, {"text": "a", "source": None}, Path("a"), "a", 2**64, float("nan"), float("inf"),
+    HttpUrl("https://a.b/"),
 ]  # fmt: skip
 
 
@@ -535,6 +563,24 @@ def test_fingerprints_of_different_values_differ() -> None:
     assert len(set(prints)) == len(PRINTS)
     assert fingerprint() != fingerprint(None)
     assert fingerprint("a", "b") != fingerprint(["a", "b"])
+
+
+SUBCLASSED: list[tuple[Any, ...]] = [
+    (datetime, 2024, 10, 27, 2, 30), (date, 2024, 1, 1), (time, 1, 2, 3), (timedelta, 1, 2, 3), (UUID, str(UUID(int=3))),
+    (Decimal, "1.10"), (str, "a"), (int, 5), (float, 1.5), (bytes, b"a"), (list, [1]), (dict, {"a": 1}), (tuple, (1, 2)),
+    (set, {1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", SUBCLASSED, ids=lambda made: made[0].__name__)
+def test_a_value_of_a_subclass_has_the_fingerprint_of_its_base(made: tuple[Any, ...]) -> None:
+    base, *arguments = made
+    value = type(f"My{base.__name__}", (base,), {})(*arguments)
+    assert fingerprint([value]) == fingerprint([base(*arguments)])
+
+
+def test_a_struct_has_a_fingerprint_by_its_content() -> None:
+    assert fingerprint(Limits(depth=3)) == fingerprint(Limits(depth=3)) != fingerprint(Limits(depth=4))
 
 
 def test_fingerprints_do_not_depend_on_order_or_process() -> None:

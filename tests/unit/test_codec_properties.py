@@ -60,7 +60,8 @@ def test_any_model_survives(data: st.DataObject) -> None:
         st.builds(
             Rich, colour=st.sampled_from(Colour), level=st.sampled_from(Level), born=st.none() | st.dates(),
             at=st.none() | st.datetimes(timezones=ZONES), grid=st.lists(st.lists(st.integers())), facts=st.lists(facts),
-            by_name=st.dictionaries(st.text(), facts), pair=st.tuples(st.integers(), st.text()), tags=st.sets(st.text()),
+            by_name=st.dictionaries(st.text(), facts), pair=st.tuples(st.integers(), st.text()),
+            tags=st.sets(st.text()),
             any=VALUES, either=st.text() | st.datetimes(), number=st.integers() | st.floats() | st.booleans(),
         )
     )  # fmt: skip

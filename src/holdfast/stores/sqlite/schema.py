@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -85,9 +85,13 @@ def connect(place: Place) -> apsw.Connection:
 
 
 def disconnect(connection: apsw.Connection) -> None:
-    """Close in order: the last to leave folds the WAL into the database."""
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-    connection.close()
+    """Close in order: the last to leave folds the WAL into the database.
+
+    If that fails nothing is lost: what was acknowledged is in the WAL, and the next to open finds it there.
+    """
+    with suppress(apsw.Error):
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        connection.close()
 
 
 def create(connection: apsw.Connection) -> None:

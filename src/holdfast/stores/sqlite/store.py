@@ -37,7 +37,7 @@ class SqliteStore:
         self,
         path: str | Path,
         *,
-        clock: Clock | None = None,
+        clock: Clock = SystemClock(),
         vfs: str | None = None,
         synchronous: str = "FULL",
         poll: float = 0.05,
@@ -46,11 +46,12 @@ class SqliteStore:
             raise ValueError(f"synchronous={synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
         self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)
         self._place = schema.Place(self.path, vfs, synchronous)
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._poll = poll
         self._held: set[int] = set()
         self._state = "new"
         self._pid = os.getpid()
+        self._read: apsw.Connection | None = None
 
     # life
 
@@ -99,16 +100,19 @@ class SqliteStore:
         try:
             await self._writer.do(self._writes.leave)
         finally:
-            await self._disconnect()
-            self._state = "closed"
-            self._closed.set_result(None)
+            try:
+                await self._disconnect()
+            finally:
+                self._state = "closed"
+                self._closed.set_result(None)
 
     async def _disconnect(self) -> None:
-        await self._writer.stop()
-        read = getattr(self, "_read", None)
-        if read is not None and not self._place.in_memory:
-            schema.disconnect(read)
-        self._hold.drop()
+        try:
+            await self._writer.stop()
+            if self._read is not None and not self._place.in_memory:
+                schema.disconnect(self._read)
+        finally:
+            self._hold.drop()
 
     async def _watch(self, on_change: Callable[[], None]) -> None:
         seen = self._data_version()
@@ -121,7 +125,7 @@ class SqliteStore:
 
     def _data_version(self) -> int | None:
         try:
-            version: int = self._read.execute(QUERIES["data_version"]).get
+            version: int | None = None if self._read is None else self._read.execute(QUERIES["data_version"]).get
         except apsw.Error:
             return None  # whoever reads next is told; becoming readable again counts as a change
         return version
@@ -213,6 +217,7 @@ class SqliteStore:
     @contextmanager
     def _reading(self) -> Iterator[apsw.Connection]:
         self._check()
+        assert self._read is not None  # the store is open
         with edge(self.path):
             yield self._read
 

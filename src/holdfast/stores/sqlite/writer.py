@@ -84,9 +84,9 @@ class Transactions:
         return self._connection
 
     def close(self) -> None:
-        if self._connection is not None:
-            schema.disconnect(self._connection)
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            schema.disconnect(connection)
 
     def run(self, batch: Sequence[Work]) -> None:
         """Do all of it in one transaction; afterwards each work has its answer or its error.
@@ -99,7 +99,8 @@ class Transactions:
         except apsw.BusyError:
             raise
         except Exception as exc:
-            if len(batch) > 1 and not isinstance(exc, BROKEN):
+            # Not again after a broken disk, nor (StoreUnavailable) if nobody knows whether it was done.
+            if len(batch) > 1 and not isinstance(exc, (*BROKEN, StoreUnavailable)):
                 self._one_by_one(batch)
             else:
                 self.fail(batch, exc)
@@ -381,8 +382,10 @@ class Writer:
             else:
                 self._fold_wal()
             self._tell(self._done, batch, time.perf_counter() - start)
-        self.threaded.close()
-        self._tell(self._finish)
+        try:
+            self.threaded.close()
+        finally:
+            self._tell(self._finish)
 
     def _run_threaded(self, batch: list[Work]) -> None:
         try:

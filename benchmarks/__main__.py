@@ -1,0 +1,93 @@
+"""``python -m benchmarks``: measure, show a table (or JSON), and with --check fail if a limit is missed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import platform
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from benchmarks import fresh, steps
+from benchmarks.results import Figure, to_json, to_table
+from benchmarks.steps import QUICK, Scale
+
+FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
+    "lone": steps.lone,
+    "crowd": steps.crowd,
+    "growth": steps.growth,
+    "ballast": steps.ballast,
+    "resume": fresh.resume,
+    "import": fresh.imports,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the figures asked for. The exit code is 1 only with --check."""
+    options = _parser().parse_args(arguments)
+    scale = QUICK if options.quick else Scale()
+    if options.rounds:
+        scale = dataclasses.replace(scale, rounds=options.rounds, processes=max(options.rounds, scale.processes))
+    figures: list[Figure] = []
+    with ExitStack() as stack:
+        folder = _folder(stack, options.dir)
+        for name in options.only or FIGURES:
+            _say(f"measuring {name} …", options.json)
+            figures += FIGURES[name](folder, scale)
+        _say("", options.json)
+    facts = _facts(options.quick)
+    print(to_json(figures, facts) if options.json else to_table(figures, facts))
+    return 1 if options.check and any(figure.passed is False for figure in figures) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs, in units of plain SQLite.")
+    parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the current folder's disk)")
+    parser.add_argument("--quick", action="store_true", help="a tiny sample: shows that everything runs, its numbers mean nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a figure misses its limit")
+    parser.add_argument("--rounds", type=_positive, help="how often each figure is measured")
+    parser.add_argument("--only", action="append", choices=FIGURES, help="measure this one; may be given several times")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _folder(stack: ExitStack, parent: Path | None) -> Path:
+    """A folder of our own on the disk in question, removed afterwards."""
+    parent = parent or Path.cwd()
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".bench-", dir=parent)))
+
+
+def _facts(quick: bool) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "sqlite": f"{apsw.sqlite_lib_version()} (the unit: {sqlite3.sqlite_version})",
+        "cores": os.cpu_count(),
+    }
+    if quick:
+        facts["sample"] = "quick: too small for its numbers to mean anything"
+    return facts
+
+
+def _say(text: str, quiet: bool) -> None:
+    """Progress, for a person at a terminal only."""
+    if not quiet and sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

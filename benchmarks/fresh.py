@@ -1,0 +1,102 @@
+"""The figures that need fresh processes: resuming a long session, and the import."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from benchmarks import workloads
+from benchmarks.results import Figure
+from benchmarks.steps import Scale
+from holdfast import Engine
+
+SESSION = "long"
+
+# resuming
+
+
+def resume(folder: Path, scale: Scale) -> list[Figure]:
+    """From the call that opens the engine to the state in hand, in a process that has imported everything."""
+    path = folder / "resume.db"
+    asyncio.run(_make_long(path, scale.checkpoints))
+    command = [sys.executable, "-m", "benchmarks.fresh", str(path), str(scale.checkpoints)]
+    _output(command)  # not counted: it compiles what was never imported
+    runs = [json.loads(_output(command)) for _ in range(scale.processes)]
+    notes = {f"{name} ms": median(run[name] for run in runs) for name in ("open", "load", "cpu", "running")}
+    what = f"resume with {scale.checkpoints:,} checkpoints: state ready after import"
+    return [Figure("resume", what, "ms", 20.0, tuple(run["ready"] for run in runs), notes)]
+
+
+async def _make_long(path: Path, checkpoints: int) -> None:
+    """A session that was left in the step after its last checkpoint."""
+    workloads.reached = asyncio.Event()
+    async with Engine(path, signals=False) as engine:
+        session = await engine.start(workloads.standing, session_id=SESSION, target=checkpoints)
+        await workloads.reached.wait()
+        assert len(await session.visits()) == checkpoints
+
+
+async def _resume_here(path: Path, checkpoints: int) -> dict[str, float]:
+    """``ready`` counts open and load; ``running`` is how much later the resumed step's code runs."""
+    workloads.reached = asyncio.Event()
+    cpu, begin = time.process_time(), time.perf_counter()
+    async with Engine(path, workflows=[workloads.standing]) as engine:
+        opened = time.perf_counter()
+        session = await engine.session(SESSION)
+        state: workloads.Stand = await session.state()
+        ready, used = time.perf_counter(), time.process_time() - cpu
+        assert state.n == checkpoints
+        await session.resume()
+        await workloads.reached.wait()
+        running = time.perf_counter()
+    seconds = {
+        "open": opened - begin, "load": ready - opened, "ready": ready - begin, "cpu": used, "running": running - ready,
+    }  # fmt: skip
+    return {name: value * 1e3 for name, value in seconds.items()}
+
+
+# importing
+
+_MODEL = "\nclass Model(BaseModel):\n    name: str\n    items: list[int] = []\n"
+_PROGRAMS = {
+    "pydantic": "from pydantic import BaseModel" + _MODEL,
+    "holdfast": "import holdfast",
+    "names": "from holdfast import Context, Engine, Workflow, step",
+    "names and model": "from holdfast import Context, Engine, Workflow, step\nfrom pydantic import BaseModel" + _MODEL,
+}
+
+
+def imports(folder: Path, scale: Scale) -> list[Figure]:
+    """Processor time of an import in a new interpreter, as a ratio to Pydantic and one model class."""
+    for program in _PROGRAMS.values():
+        _import_seconds(program)
+    rounds = [{name: _import_seconds(text) for name, text in _PROGRAMS.items()} for _ in range(scale.processes)]
+    base = median(found["pydantic"] for found in rounds)
+    notes = {f"{name} ms": median(found[name] for found in rounds) * 1e3 for name in _PROGRAMS}
+
+    def figure(name: str, key: str, what: str, limit: float | None, notes: dict[str, float]) -> Figure:
+        return Figure(name, what, "×", limit, tuple(found[key] / base for found in rounds), notes)
+
+    return [
+        figure("import", "holdfast", "import holdfast, to pydantic and one model", 1.3, notes),
+        figure("import-names", "names and model", "its main names and one model, to the same", None, {}),
+    ]
+
+
+def _import_seconds(program: str) -> float:
+    """Without the start of the interpreter, which is the same for all and would flatter the ratio."""
+    text = f"import time\nbegin = time.process_time()\n{program}\nprint(time.process_time() - begin)"
+    return float(_output([sys.executable, "-c", text]))
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_resume_here(Path(sys.argv[1]), int(sys.argv[2])))))

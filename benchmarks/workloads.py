@@ -1,0 +1,116 @@
+"""The workflows that are measured. Each loops by a route until its state says that it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel
+
+from holdfast import Append, Workflow, route, step
+
+marks: list[float] = []
+"""When each step of a `growing` or `beside` session began; the benchmark empties it."""
+
+
+class Count(BaseModel):
+    """A session that only counts."""
+
+    target: int
+    n: int = 0
+
+
+@step(writes="n")
+async def count(n: int) -> int:
+    """The smallest step that changes something."""
+    return n + 1
+
+
+@route(after="count")
+def count_on(n: int, target: int) -> Literal["count", None]:
+    """Once more, or the end."""
+    return "count" if n < target else None
+
+
+counting = Workflow("counting", state=Count, steps=[count], routes=[count_on])
+
+
+class Growth(BaseModel):
+    """A list that grows by one item of 1 KiB with every step."""
+
+    target: int
+    n: int = 0
+    items: Annotated[list[str], Append] = []
+
+
+@step(writes=["n", "items"])
+async def grow(n: int) -> Mapping[str, object]:
+    """Adds an item; does not read the list."""
+    marks.append(time.perf_counter())
+    return {"n": n + 1, "items": [f"{n:08}" * 128]}
+
+
+@route(after="grow")
+def grow_on(n: int, target: int) -> Literal["grow", None]:
+    """Once more, or the end."""
+    return "grow" if n < target else None
+
+
+growing = Workflow("growing", state=Growth, steps=[grow], routes=[grow_on])
+
+
+class Ballast(BaseModel):
+    """A large field that nobody touches, and a small one that changes."""
+
+    target: int
+    ballast: str
+    n: int = 0
+    note: str = ""
+
+
+@step(writes=["n", "note"])
+async def change(n: int) -> Mapping[str, object]:
+    """Changes 100 bytes beside the large field."""
+    marks.append(time.perf_counter())
+    return {"n": n + 1, "note": f"{n:010}" * 10}
+
+
+@route(after="change")
+def change_on(n: int, target: int) -> Literal["change", None]:
+    """Once more, or the end."""
+    return "change" if n < target else None
+
+
+beside = Workflow("beside", state=Ballast, steps=[change], routes=[change_on])
+
+
+reached = asyncio.Event()
+"""Set when a `standing` session has made its checkpoints and its next step has begun."""
+
+
+class Stand(BaseModel):
+    """A session that makes its checkpoints and then stands in its next step for ever."""
+
+    target: int
+    n: int = 0
+    note: str = ""
+
+
+@step(writes=["n", "note"])
+async def advance(n: int, target: int) -> Mapping[str, object]:
+    """A small step, until the target is reached."""
+    if n == target:
+        reached.set()
+        await asyncio.Event().wait()
+    return {"n": n + 1, "note": f"checkpoint {n + 1}"}
+
+
+@route(after="advance")
+def advance_on() -> Literal["advance"]:
+    """Always once more."""
+    return "advance"
+
+
+standing = Workflow("standing", state=Stand, steps=[advance], routes=[advance_on])

@@ -1,0 +1,77 @@
+"""What the documentation prints, runs."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of
+
+README = ROOT / "README.md"
+WITH_PYTHON = [page for page in PAGES if any(block.runs for block in blocks(page))]
+
+
+def run_block(block: Block, page: Path, names: dict[str, Any], runner: asyncio.Runner) -> None:
+    """As a notebook would: ``await`` may stand outside of functions. Line numbers are those of the page."""
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile("\n" * (block.line - 1) + block.source, str(page), "exec", flags=flags, dont_inherit=True)
+    waiting = eval(code, names)
+    if inspect.iscoroutine(waiting):
+        runner.run(waiting)
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_the_python_on_a_page_runs_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with asyncio.Runner() as runner:
+        for block in blocks(page):
+            if block.runs:
+                run_block(block, page, names, runner)
+
+
+def test_hardly_any_python_is_left_out() -> None:
+    left_out = [f"{name_of(page)}:{block.line}" for page in PAGES for block in blocks(page) if not block.runs]
+    assert len(left_out) <= 1, left_out
+
+
+def test_an_error_in_a_block_is_noticed_at_its_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Text.\n\n```python\nx = 1\nawait nothing\n```\n")
+    with asyncio.Runner() as runner, pytest.raises(NameError, match="nothing") as caught:
+        run_block(blocks(page)[0], page, {}, runner)
+    assert (caught.traceback[-1].path, caught.traceback[-1].lineno + 1) == (page, 5)
+
+
+def start(program: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, program.name], cwd=program.parent, stdout=subprocess.PIPE, text=True)
+
+
+def printed_in_the_readme() -> tuple[list[str], list[str]]:
+    """The lines that the page shows for the run that is killed and for the one after it."""
+    _, _, after = README.read_text("utf-8").partition("$ python brief.py\n")
+    killed, _, rest = after.partition("^Z\n")
+    _, _, second = rest.partition("$ python brief.py\n")
+    return killed.splitlines(), second.partition("```")[0].splitlines()
+
+
+def test_the_program_in_the_readme_goes_on_after_a_kill_as_shown(tmp_path: Path) -> None:
+    program = tmp_path / "brief.py"
+    program.write_text(blocks(README)[0].source)
+    killed, second = printed_in_the_readme()
+    with start(program) as first:
+        assert first.stdout is not None
+        assert [first.stdout.readline().rstrip() for _ in killed] == killed
+        first.kill()
+    assert first.returncode == -signal.SIGKILL
+    with start(program) as again:
+        output, _ = again.communicate(timeout=30)
+    assert output.splitlines() == second

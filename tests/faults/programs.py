@@ -1,0 +1,167 @@
+"""The programs that are killed: small workflows, run from start to end, the same way in every process.
+
+A program starts its session (or goes on with it, if the store knows it) and resumes it until it has
+completed. Every step body and every operation notes that it ran, under a label that no other has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel
+
+from holdfast import Append, BlockingContext, Context, Engine, Session, Status, Workflow, guard, route, step
+from holdfast.store import Store
+from holdfast.stores.sqlite import SqliteStore, schema
+from tests.faults.witness import Note, Notes, Witness
+
+SESSION = "s1"
+LARGE = 20_000  # bytes; kept as a blob, which makes a commit of many pages
+
+
+class Clock:
+    """Every look at it is a microsecond later: times are different, and the same in every run."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.micros = 1_700_000_000_000_000 + incarnation * 1_000_000
+
+    def now(self) -> int:
+        self.micros += 1
+        return self.micros
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Running:
+    """What the functions below can reach of the program that runs them."""
+
+    ran: Callable[[str], None] = lambda label: None
+    engine: Engine | None = None
+
+
+NOW = Running()
+
+
+class Brief(BaseModel):
+    topic: str
+    facts: list[str] = []
+    draft: str = ""
+    rounds: int = 0
+    log: Annotated[list[str], Append] = []
+
+
+async def look_up(what: str) -> str:
+    NOW.ran(what)
+    return what
+
+
+async def compose(label: str, length: int) -> str:
+    NOW.ran(label)
+    return label + "." * length
+
+
+async def ask_for_a_break(label: str) -> str:
+    NOW.ran(label)
+    assert NOW.engine is not None
+    await NOW.engine.pause(SESSION, reason="lunch", by="ann")
+    return label
+
+
+def judge(label: str) -> str:
+    NOW.ran(label)
+    return label
+
+
+@step(writes="facts")
+async def research(topic: str, ctx: Context) -> list[str]:
+    NOW.ran(f"research#{ctx.visit}")
+    return await ctx.map(look_up, [f"fact {topic} {n}" for n in range(3)], concurrency=1)
+
+
+@step(writes="draft")
+async def write(facts: list[str], rounds: int, ctx: Context) -> str:
+    NOW.ran(f"write#{ctx.visit}")
+    draft = await ctx.do(compose, f"draft {rounds}", LARGE if rounds else 10)
+    if not rounds:
+        await ctx.do(ask_for_a_break, "break")
+    return draft + f" from {len(facts)}"
+
+
+@step(writes=["log", "rounds"])
+def review(rounds: int, ctx: BlockingContext) -> dict[str, object]:
+    NOW.ran(f"review#{ctx.visit}")
+    ctx.spend(usd=0.25)
+    return {"log": [ctx.do(judge, f"judged {rounds}")], "rounds": rounds + 1}
+
+
+@route(after="review")
+def again(rounds: int) -> Literal["write"] | None:
+    return "write" if rounds < 2 else None
+
+
+@guard(after="research")
+def enough(facts: list[str]) -> str | None:
+    return None if facts else "there are no facts"
+
+
+looping = Workflow("looping", state=Brief, steps=[research, write, review], routes=[again])
+guarded = Workflow("guarded", state=Brief, steps=[research, review, write], guards=[enough])
+
+
+@dataclass(frozen=True)
+class Program:
+    """A workflow and the circumstances in which it runs."""
+
+    workflow: Workflow[Brief]
+    start: dict[str, Any] = field(default_factory=dict)
+    wal_pages: int = schema.WAL_PAGES  # few: the WAL is folded into the database while sessions run
+    prepared: bool = True  # the store exists and has other sessions in it
+
+
+PROGRAMS = {
+    "first run": Program(looping, prepared=False),
+    "loop": Program(looping),
+    "folding": Program(guarded, {"paused": True}, wal_pages=12),
+}
+
+
+async def run(
+    program: Program, path: Path, notes: Notes, incarnation: int = 1, *, vfs: str | None = None,
+    synchronous: str = "FULL", twin: Callable[[Store], Store] = lambda store: store,
+) -> BaseModel:  # fmt: skip
+    """Start or go on, resume until completed; the final state."""
+    schema.WAL_PAGES = program.wal_pages
+    notes.write(Note("begin", number=incarnation))
+    clock = Clock(incarnation)
+    store = SqliteStore(path, clock=clock, vfs=vfs, synchronous=synchronous)
+    async with Engine(Witness(twin(store), notes), clock=clock, signals=False) as engine:  # type: ignore[arg-type]  # has all verbs by delegation
+        NOW.ran = lambda label: notes.write(Note("ran", label=label))
+        NOW.engine = engine
+        return await complete(engine, program)
+
+
+async def complete(engine: Engine, program: Program) -> BaseModel:
+    session: Session[Brief] = await engine.start(program.workflow, session_id=SESSION, topic="squid", **program.start)
+    while (outcome := await session.outcome()).status is Status.PAUSED:
+        await session.resume(by="ann")
+    assert outcome.status is Status.COMPLETED, outcome
+    return outcome.state
+
+
+async def prepare(path: Path) -> None:
+    """A store that has been used before: another session, completed; closed in order."""
+    clock = Clock(0)
+    async with Engine(SqliteStore(path, clock=clock), clock=clock, signals=False) as engine:
+        NOW.ran = lambda label: None
+        NOW.engine = engine
+        session = await engine.start(guarded, session_id="other", topic="cuttlefish", rounds=3)
+        await session.outcome()

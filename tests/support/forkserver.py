@@ -1,0 +1,230 @@
+"""Processes for a few milliseconds each: a server that has imported everything and forks once per job.
+
+A job is a function named ``module:function``; it opens its engine itself, in the forked
+process. What it says comes back as messages, how it ended as a return code (-9 after SIGKILL).
+Server and jobs share one pipe: a message is one line below PIPE_BUF, so lines never mix.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import holdfast
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 30.0
+_LONGEST = 4096  # PIPE_BUF on Linux; lines up to it are written in one piece
+
+_job = 0
+
+
+def say(message: dict[str, Any]) -> None:
+    """From inside a job: tell the test something."""
+    _send({"id": _job, "say": message})
+
+
+def _send(message: dict[str, Any]) -> None:
+    line = json.dumps(message).encode() + b"\n"
+    if len(line) > _LONGEST:
+        raise ValueError(f"a message has {len(line)} bytes, at most {_LONGEST} are written in one piece")
+    os.write(1, line)
+
+
+class Child:
+    """A job that was started."""
+
+    def __init__(self, server: ForkServer, number: int) -> None:
+        self._server = server
+        self.number = number
+        self.pid = 0
+        self.said: list[dict[str, Any]] = []
+        self.code: int | None = None
+        self.stopped = False
+
+    def hear(self, patience: float = PATIENCE) -> dict[str, Any]:
+        """The next message; fails if the job ends without one."""
+        self._server.until(lambda: bool(self.said) or self.code is not None, patience)
+        assert self.said, f"the job ended with {self.code} and said nothing"
+        return self.said.pop(0)
+
+    def wait(self, patience: float = PATIENCE) -> int:
+        """The return code."""
+        self._server.until(lambda: self.code is not None, patience)
+        assert self.code is not None
+        return self.code
+
+    def wait_stopped(self, patience: float = PATIENCE) -> None:
+        """Until the system says that the process is stopped."""
+        self._server.until(lambda: self.stopped or self.code is not None, patience)
+        assert self.stopped, f"the job ended with {self.code} instead of stopping"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self.code is None:
+            os.kill(self.pid, number)
+
+
+class ForkServer:
+    """The client's side. A context manager; leaving it ends every job that still runs."""
+
+    def __init__(self, *modules: str) -> None:
+        source = str(Path(holdfast.__file__).parents[1])
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join((source, str(ROOT)))}
+        command = [sys.executable, "-m", "tests.support.forkserver", *modules]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=ROOT
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
+        self._buffer = b""
+        self._children: dict[int, Child] = {}
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._in.close()
+        self._process.wait(PATIENCE)
+        self._out.close()
+
+    def start(self, job: str, **args: Any) -> Child:
+        """Fork a process that does ``job``."""
+        self._count += 1
+        child = self._children[self._count] = Child(self, self._count)
+        self._in.write(json.dumps({"id": self._count, "job": job, "args": args}).encode() + b"\n")
+        self._in.flush()
+        self.until(lambda: child.pid != 0, PATIENCE)
+        return child
+
+    def until(self, ready: Any, patience: float) -> None:
+        """Take messages until ``ready()``."""
+        deadline = time.monotonic() + patience
+        while not ready():
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._out], [], [], left)[0]:
+                raise TimeoutError(f"nothing happened for {patience} s")
+            data = os.read(self._out.fileno(), 65536)
+            if not data:
+                raise RuntimeError("the fork server ended")
+            *lines, self._buffer = (self._buffer + data).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        child = self._children[message["id"]]
+        if "say" in message:
+            child.said.append(message["say"])
+        child.pid = message.get("pid", child.pid)
+        child.stopped = message.get("stopped", child.stopped)
+        if "code" in message:
+            child.code = message["code"]
+            del self._children[child.number]
+
+
+class _Server:
+    """The server's side: one thread, no database ever open."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, int] = {}
+        self.news, self.bell = os.pipe()
+        os.set_blocking(self.bell, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self.bell)
+
+    def serve(self) -> None:
+        buffer = b""
+        while True:
+            ready, _, _ = select.select([0, self.news], [], [])
+            if self.news in ready:
+                os.read(self.news, 4096)
+                self.reap()
+            if 0 in ready:
+                data = os.read(0, 65536)
+                if not data:
+                    return
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in lines:
+                    self.fork(json.loads(line))
+
+    def fork(self, order: dict[str, Any]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            _do(order)
+        self.jobs[pid] = order["id"]
+        _send({"id": order["id"], "pid": pid})
+
+    def reap(self) -> None:
+        for pid in list(self.jobs):
+            done, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            if not done:
+                continue
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                _send({"id": self.jobs[pid], "stopped": os.WIFSTOPPED(status)})
+            else:
+                _send({"id": self.jobs.pop(pid), "code": os.waitstatus_to_exitcode(status)})
+
+    def end(self) -> None:
+        """Nobody listens any more: end what still runs."""
+        for pid in self.jobs:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self.jobs:
+            os.waitpid(pid, 0)
+
+
+def _do(order: dict[str, Any]) -> None:
+    """In the forked process: do the job and end as a program would that did nothing else."""
+    global _job
+    _job = order["id"]
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        module, _, function = order["job"].partition(":")
+        getattr(import_module(module), function)(**order["args"])
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main(modules: Sequence[str]) -> None:
+    for module in modules:
+        import_module(module)
+    gc.freeze()  # what is there stays shared with the forked processes
+    server = _Server()
+    try:
+        server.serve()
+    finally:
+        server.end()
+
+
+if __name__ == "__main__":
+    # Imported once more under its real name: jobs use `say` from there.
+    from tests.support import forkserver
+
+    forkserver.main(sys.argv[1:])
