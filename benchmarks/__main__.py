@@ -49,9 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs, in units of plain SQLite.")
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks", description="What Holdfast costs, in units of plain SQLite."
+    )
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the current folder's disk)")
-    parser.add_argument("--quick", action="store_true", help="a tiny sample: shows that everything runs, its numbers mean nothing")
+    parser.add_argument("--quick", action="store_true", help="a tiny sample; its numbers mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a figure misses its limit")
     parser.add_argument("--rounds", type=_positive, help="how often each figure is measured")

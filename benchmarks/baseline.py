@@ -1,44 +1,58 @@
-"""The unit: one INSERT of 1 KiB and COMMIT in the standard library's sqlite3, WAL, synchronous FULL."""
+"""The unit: one INSERT of 1 KiB and COMMIT in the standard library's sqlite3, WAL, synchronous FULL.
+
+A machine wavers from one second to the next, so the unit is measured in between: `Interleaved`
+is called by the step that is measured and puts a block of units behind every block of steps.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Seconds per piece of work: on the wall, and of processor time in all threads of this process."""
+class Moment:
+    """A reading of both clocks: the wall's, and the processor time of all threads of this process."""
 
     wall: float
     cpu: float
 
+    @classmethod
+    def now(cls) -> Moment:
+        return cls(time.perf_counter(), time.process_time())
 
-class Stopwatch:
-    """Measures what happens inside a ``with`` block."""
 
-    def __enter__(self) -> Self:
-        self._cpu, self._wall = time.process_time(), time.perf_counter()
-        return self
+@dataclass
+class Cost:
+    """Seconds that a number of pieces took."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.wall, self.cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+    wall: float = 0.0
+    cpu: float = 0.0
+    count: int = 0
 
-    def per(self, count: int) -> Cost:
-        """What one of ``count`` pieces took."""
-        return Cost(self.wall / count, self.cpu / count)
+    def add(self, begin: Moment, end: Moment, count: int) -> None:
+        self.wall += end.wall - begin.wall
+        self.cpu += end.cpu - begin.cpu
+        self.count += count
+
+    @property
+    def each(self) -> float:
+        return self.wall / self.count
+
+    @property
+    def cpu_each(self) -> float:
+        return self.cpu / self.count
 
 
 class Unit:
-    """A plain database beside the one that is measured. It is never larger than a few megabytes."""
+    """A plain database beside the one that is measured."""
 
-    def __init__(self, folder: Path, commits: int) -> None:
-        self.commits = commits
+    def __init__(self, folder: Path) -> None:
         self._connection = sqlite3.connect(folder / "unit.db")
         mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
@@ -46,17 +60,50 @@ class Unit:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB NOT NULL)")
         self._connection.commit()
+        self._data = os.urandom(1024)
 
-    def measure(self) -> Cost:
-        """The mean of a batch, with the automatic checkpoints of the WAL that fall into it."""
-        data = os.urandom(1024)
-        with Stopwatch() as watch:
-            for _ in range(self.commits):
-                self._connection.execute("INSERT INTO t (data) VALUES (?)", (data,))
-                self._connection.commit()
-        self._connection.execute("DELETE FROM t")
-        self._connection.commit()
-        return watch.per(self.commits)
+    def run(self, commits: int, cost: Cost) -> Moment:
+        """That many units, with the automatic checkpoints of the WAL that fall into them."""
+        begin = Moment.now()
+        for _ in range(commits):
+            self._connection.execute("INSERT INTO t (data) VALUES (?)", (self._data,))
+            self._connection.commit()
+        end = Moment.now()
+        cost.add(begin, end, commits)
+        return end
 
     def close(self) -> None:
         self._connection.close()
+
+
+@contextmanager
+def plain_database(folder: Path) -> Iterator[Unit]:
+    """A unit for one round. A few commits go ahead, so that the file has its size and the caches are warm."""
+    unit = Unit(folder)
+    try:
+        unit.run(20, Cost())
+        yield unit
+    finally:
+        unit.close()
+
+
+class Interleaved:
+    """Called at the beginning of every step. Counts whole blocks, from the beginning of a step to that of another."""
+
+    def __init__(self, unit: Unit, block: int) -> None:
+        self.steps = Cost()
+        self.units = Cost()
+        self.blocks: list[float] = []
+        self._unit = unit
+        self._block = block
+        self._calls = 0
+        self._since = Moment.now()
+
+    def __call__(self) -> None:
+        if self._calls % self._block == 0:
+            if self._calls:
+                now = Moment.now()
+                self.steps.add(self._since, now, self._block)
+                self.blocks.append(now.wall - self._since.wall)
+            self._since = self._unit.run(self._block, self.units)
+        self._calls += 1

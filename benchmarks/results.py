@@ -50,7 +50,9 @@ def to_table(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
     head = ["figure", "measured", "limit", "", "lowest–highest", "rounds"]
     rows = [head, *[_row(figure) for figure in figures]]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     lines += ["", *[f"{name}: {value}" for name, value in facts.items()]]
     lines += [line for figure in figures if (line := _notes(figure))]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
 from holdfast import Append, Workflow, route, step
 
-marks: list[float] = []
-"""When each step of a `growing` or `beside` session began; the benchmark empties it."""
+
+def nothing() -> None:
+    """What `between_steps` does unless a benchmark measures in between."""
+
+
+between_steps: Callable[[], None] = nothing
+"""Called at the beginning of every step of a lone session."""
+
+reached = asyncio.Event()
+"""Set when a `standing` session has made its checkpoints and its next step has begun."""
 
 
 class Count(BaseModel):
@@ -25,6 +32,7 @@ class Count(BaseModel):
 @step(writes="n")
 async def count(n: int) -> int:
     """The smallest step that changes something."""
+    between_steps()
     return n + 1
 
 
@@ -48,7 +56,7 @@ class Growth(BaseModel):
 @step(writes=["n", "items"])
 async def grow(n: int) -> Mapping[str, object]:
     """Adds an item; does not read the list."""
-    marks.append(time.perf_counter())
+    between_steps()
     return {"n": n + 1, "items": [f"{n:08}" * 128]}
 
 
@@ -73,7 +81,7 @@ class Ballast(BaseModel):
 @step(writes=["n", "note"])
 async def change(n: int) -> Mapping[str, object]:
     """Changes 100 bytes beside the large field."""
-    marks.append(time.perf_counter())
+    between_steps()
     return {"n": n + 1, "note": f"{n:010}" * 10}
 
 
@@ -84,10 +92,6 @@ def change_on(n: int, target: int) -> Literal["change", None]:
 
 
 beside = Workflow("beside", state=Ballast, steps=[change], routes=[change_on])
-
-
-reached = asyncio.Event()
-"""Set when a `standing` session has made its checkpoints and its next step has begun."""
 
 
 class Stand(BaseModel):

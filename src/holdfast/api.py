@@ -80,6 +80,8 @@ class Engine(Control):
         """End what runs after its current operation, then close the store. Twice is no error."""
         if not self.is_open:
             return
+        if self._watch is not None:
+            self._watch.leaving = True
         try:
             await self.driver.stop("the engine was closed")
         finally:

@@ -277,12 +277,12 @@ class _FanOut:
         if not ids or (found is not None and found.input == print_):
             return
         await self.visit.admit(header, self.ctx._frame, None)
+        self.visit.check_open()
         blobs: Blobs = []
         value = stored(encode(ids, self.id), blobs)
         body = OperationBody(
             self.id, self.what.name, value, print_, total=len(ids), effects=self.visit.host.ledger.take_effects()
         )
-        self.visit.check_open()
         await self.visit.host.remember(body, blobs)
 
     async def _work(self) -> None:

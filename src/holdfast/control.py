@@ -305,7 +305,7 @@ class Control:
 
     async def _take_over(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool) -> Run:
         seq = row.seq
-        row = await self.store.claim(row.session_id, steal)
+        row = await self.store.claim(row.session_id, steal or self.driver.strands(row) is not None)
         if not row.seq == seq == records[-1].seq:
             records = await self.store.records(row.key, row.key_frame)
         return self._begin(workflow, row, records, resumed=True)
@@ -415,6 +415,8 @@ class Control:
     async def _unheld(self, session_id: str) -> SessionRow:
         with self.driver.listening(session_id) as news:
             while (row := await self._row(session_id)).live:
+                if (stranded := self.driver.strands(row)) and stranded.broken is not None:
+                    raise stranded.broken
                 news.clear()
                 await news.wait()
         return row

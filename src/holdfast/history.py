@@ -75,6 +75,8 @@ Parts = tuple[int, str, str, str, dict[str, Any]]
 
 def _of_signal(signal: SignalRecord) -> Parts:
     data = msgspec.json.decode(signal.payload)
+    if "budget_usd" in data:
+        data["budget_usd"] /= 1e6  # kept as micro-dollars, shown as dollars like all money
     who = signal.by or "somebody"
     reason = f": {data['reason']}" if data.get("reason") else ""
     return signal.at, signal.by or "", _SIGNALS[signal.kind], f"{who} asked to {signal.kind}{reason}", data
@@ -96,6 +98,8 @@ def _of_record(record: Record) -> Iterator[Parts]:
         yield from _of_checkpoint(record, body)
     elif isinstance(body, EventBody):
         yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
+        if body.moved and body.next is None and not body.leaving:
+            yield record.at, record.step, "session.completed", "completed", {}
 
 
 def _of_effect(effect: Effect) -> Parts:

@@ -134,6 +134,7 @@ class Ledger:
             raise
         if flags is None:
             self.seq, self.digest = base, digest
+            self._give_back(body)
             return False
         self.parked = commit.release
         self.on_commit(flags)
@@ -143,6 +144,15 @@ class Ledger:
         record = seal(self.digest, self.seq + 1, self.seq, kind, step, visit, self.clock.now(), to_payload(body))
         self.seq, self.digest = record.seq, record.digest
         return record
+
+    def _give_back(self, body: Body) -> None:
+        """Nothing was written: what the step had emitted and spent goes with the next record instead."""
+        effects: tuple[Effect, ...] = getattr(body, "effects", ())
+        self.pending[:0] = effects
+        self.line.effects.difference_update(effect.id for effect in effects)
+        usd, _ = _spending(body)
+        self.line.usd -= usd
+        self.spent_usd -= usd
 
     def _key_frame_due(self) -> bool:
         """Every 256 records, but not before those since the last one weigh as much as it will."""

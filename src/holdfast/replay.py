@@ -179,7 +179,14 @@ def fold(records: Iterable[Record]) -> Line:
     """The line that a key frame and the records after it describe."""
     line = Line()
     for record in records:
-        line.fold(record, body_of(record))
+        body = body_of(record)
+        if not line.opened and not isinstance(body, KeyBody):
+            raise DamagedRecord(
+                f"the log is to be read from record {record.seq} on, which is no key frame but a {record.kind};"
+                " restore the database from a backup",
+                seq=record.seq,
+            )
+        line.fold(record, body)
     return line
 
 

@@ -178,6 +178,7 @@ class Visit:
         except OversizedValue as error:
             await self.refuse(frame, "oversized", f"{self.step.name}: {error}")
             raise
+        self.check_open()  # before it takes along what a later step has emitted
         blobs: Blobs = []
         took = int((self.host.clock.monotonic() - started) * 1e6)
         body = OperationBody(
@@ -188,7 +189,6 @@ class Visit:
             took=took,
             effects=self.host.ledger.take_effects(),
         )
-        self.check_open()
         await self.host.remember(body, blobs)
         return data
 

@@ -25,7 +25,10 @@ TEARS: dict[Variant, float] = {"1%": 0.01, "50%": 0.5, "99%": 0.99}
 
 
 class Touch(msgspec.Struct, frozen=True, tag=True):
-    """One durable act on one file, numbered from 1 over all files. ``file`` is how its name ends: "", "-wal", "-journal"."""
+    """One durable act on one file, numbered from 1 over all files.
+
+    ``file`` is how its name ends: "", "-wal" or "-journal".
+    """
 
     index: int
     kind: Kind
@@ -40,6 +43,8 @@ class Touch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Perform(Protocol):
+    """What would have happened without us."""
+
     def __call__(self, length: int | None = None, /) -> None:
         """Really do it; of a write, only the first ``length`` bytes."""
 

@@ -185,7 +185,7 @@ async def test_dead_engines_are_forgotten_unless_they_still_hold_a_session(path:
 
 
 FORKER = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 from holdfast.errors import StoreClosed
 from holdfast.stores.sqlite import SqliteStore
 from tests.stores.kit import started, stored
@@ -211,7 +211,9 @@ async def main():
     driver = await started(store)
     pid = os.fork()
     if not pid:
+        signal.alarm(10)  # what is not refused may hang in SQLite's inherited locks
         asyncio._set_running_loop(None)
+        status = 1
         try:
             status = asyncio.run(child(store, driver))
         finally:

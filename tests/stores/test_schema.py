@@ -67,6 +67,7 @@ async def test_a_new_store_is_for_its_owner_only(tmp_path: Path) -> None:
 @on_loop
 async def test_the_settings_are_the_durable_ones(path: Path) -> None:
     async with opened(path) as store:
+        assert store._read is not None
         for connection in (store._read, store._writer.inline.connection, store._writer.threaded.connection):
             assert connection.pragma("journal_mode") == "wal"
             assert connection.pragma("synchronous") == 2

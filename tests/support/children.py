@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,9 +83,13 @@ def child(program: str, *args: object) -> Iterator[Child]:
     command = [sys.executable, "-c", text, *map(str, args)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as popen:
+        # A child that never says what the test waits for must not make it wait for ever.
+        patience = threading.Timer(20, popen.kill)
+        patience.start()
         try:
             yield Child(popen)
         finally:
+            patience.cancel()
             popen.kill()
 
 

@@ -1,5 +1,6 @@
 """Processes for a few milliseconds each: a server that has imported everything and forks once per job.
 
+Its modules have a ``warm_up``, which does once what every job would have to do first.
 A job is a function named ``module:function``; it opens its engine itself, in the forked
 process. What it says comes back as messages, how it ended as a return code (-9 after SIGKILL).
 Server and jobs share one pipe: a message is one line below PIPE_BUF, so lines never mix.
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -113,7 +114,7 @@ class ForkServer:
         self.until(lambda: child.pid != 0, PATIENCE)
         return child
 
-    def until(self, ready: Any, patience: float) -> None:
+    def until(self, ready: Callable[[], bool], patience: float) -> None:
         """Take messages until ``ready()``."""
         deadline = time.monotonic() + patience
         while not ready():
@@ -126,6 +127,10 @@ class ForkServer:
             *lines, self._buffer = (self._buffer + data).split(b"\n")
             for line in lines:
                 self._take(json.loads(line))
+
+    def until_any(self, children: Sequence[Child]) -> None:
+        """Until one of them has said something or has ended."""
+        self.until(lambda: not children or any(child.said or child.code is not None for child in children), PATIENCE)
 
     def _take(self, message: dict[str, Any]) -> None:
         child = self._children[message["id"]]
@@ -214,7 +219,7 @@ def _do(order: dict[str, Any]) -> None:
 
 def main(modules: Sequence[str]) -> None:
     for module in modules:
-        import_module(module)
+        import_module(module).warm_up()
     gc.freeze()  # what is there stays shared with the forked processes
     server = _Server()
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Engine
+from holdfast.engine import Drive
 from holdfast.errors import StoreClosed
 from holdfast.model import Commit, Flags
 from holdfast.stores.sqlite import SqliteStore
@@ -54,12 +55,19 @@ class MortalStore(SqliteStore):
         super()._check()
 
 
+def driven(engine: Engine) -> dict[str, Drive]:
+    """The sessions that an engine drives at this moment."""
+    return {session_id: run.drive for session_id, run in engine.driver.runs.items() if run.drive is not None}
+
+
 async def crash(engine: Engine) -> None:
     """End an engine as a kill would: no goodbye, and nothing that its tasks still try is written."""
     store = engine.store
     assert isinstance(store, MortalStore)
     store.die()
-    tasks = [*engine.driver.tasks.values(), *([engine.driver.refreshing] if engine.driver.refreshing else [])]
+    tasks = [run.task for run in engine.driver.runs.values()]
+    if engine.driver.refreshing is not None:
+        tasks.append(engine.driver.refreshing)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,6 +17,9 @@ from tests.support.points import points
 WIDTH = 2
 """The most operations that are ever in flight at once."""
 
+COMPOSITE = "op enrich_one"
+"""An operation with another one inside. A program that has to end starts none, so it is left there and begins anew."""
+
 TOPIC = "octopus"
 
 

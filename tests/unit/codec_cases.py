@@ -93,6 +93,15 @@ class Checked(BaseModel):
         return value.strip()
 
 
+class Bounded(BaseModel):
+    n: int = Field(0, ge=0)
+
+
+class Swapped(BaseModel):
+    a: int = Field(alias="b")
+    b: int = Field(alias="a")
+
+
 class Strict(BaseModel):
     model_config = ConfigDict(strict=True)
     colour: Colour

@@ -40,10 +40,10 @@ VALUES = st.recursive(
     ),
     max_leaves=12,
 )
-quick = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
-@quick
+@relaxed
 @given(VALUES)
 def test_any_value_of_stored_types_survives(value: Any) -> None:
     data = encode(value, "x")
@@ -52,7 +52,7 @@ def test_any_value_of_stored_types_survives(value: Any) -> None:
     assert fingerprint(value) == fingerprint(decode(data))
 
 
-@quick
+@relaxed
 @given(st.data())
 def test_any_model_survives(data: st.DataObject) -> None:
     facts = st.builds(Fact, text=st.text(), source=st.none() | st.text())
@@ -84,7 +84,7 @@ ANNOTATIONS = st.recursive(
 )
 
 
-@quick
+@relaxed
 @given(st.data())
 def test_any_value_of_a_generated_annotation_survives(data: st.DataObject) -> None:
     annotation = data.draw(ANNOTATIONS)
@@ -124,7 +124,7 @@ def follow(root: Any, path: str) -> Any:
     return eval(f"root{path.removeprefix('x')}", {"root": root})
 
 
-@settings(quick, max_examples=400)
+@relaxed
 @given(GARBAGE)
 def test_garbage_is_stored_faithfully_or_refused_with_a_path_that_leads_to_it(value: Any) -> None:
     for store in (encode, typed(Any).encode, typed(Any | None).encode):
@@ -151,7 +151,7 @@ JSON = st.recursive(
 )
 
 
-@settings(quick, max_examples=300)
+@relaxed
 @given(JSON)
 def test_whatever_is_stored_is_read_as_data_or_called_damaged(value: Any) -> None:
     data = json.dumps(value, ensure_ascii=False).encode()
@@ -183,7 +183,7 @@ class Watch:
 WATCH = Watch()
 
 
-@quick
+@relaxed
 @given(VALUES | JSON)
 def test_reading_never_executes_compiles_or_imports_anything(value: Any) -> None:
     data = [encode(value, "x")]

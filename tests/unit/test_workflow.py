@@ -478,7 +478,9 @@ class Callable_:
 
 
 @pytest.mark.parametrize(
-    "thing", [Callable_(), functools.partial(publish.fn, draft=""), print, Plan, "facts", None], ids=repr
+    "thing",
+    [Callable_(), functools.partial(publish.fn, draft=""), print, Plan, "facts", None],
+    ids=["callable object", "partial", "built-in", "class", "text", "None"],
 )
 def test_other_callables_are_refused_as_steps(thing: Any) -> None:
     with pytest.raises(DefinitionError, match="a function is needed"):

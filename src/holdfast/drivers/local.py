@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.engine import Drive
+from holdfast.errors import StoreError
+from holdfast.model import SessionRow
 from holdfast.store import Store
 
 
 class Run:
     """One drive of a session in this process: what remains to be known of it once it has ended."""
 
-    __slots__ = ("broken", "drive", "kept", "task")
+    __slots__ = ("broken", "drive", "fence", "kept", "task")
 
     def __init__(self, drive: Drive, task: asyncio.Task[None]) -> None:
         self.drive: Drive | None = drive
         self.task = task
         self.kept = drive.kept
+        self.fence = drive.row.fence
         self.broken: BaseException | None = None
 
     async def finished(self) -> None:
@@ -32,14 +35,19 @@ class LocalDriver:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
+        self.stranded: dict[str, Run] = {}  # ended by the store's refusal, so without giving the hold back
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
         self.ending = ""
 
     def begin(self, drive: Drive) -> Run:
         """Drive a session in the background."""
+        if (former := self.drive(drive.session_id)) is not None:
+            # Overtaken by its own engine: the watcher only sees the drives that count.
+            former.notice(drive.row.fence, former.flags)
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"holdfast {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
+        self.stranded.pop(drive.session_id, None)
         task.add_done_callback(lambda done: self._ended(run, drive))
         if self.ending:
             drive.stop(self.ending)
@@ -49,9 +57,16 @@ class LocalDriver:
         if self.runs.get(drive.session_id) is run:
             del self.runs[drive.session_id]
         run.broken, run.drive = drive.broken, None
+        if isinstance(run.broken, StoreError):
+            self.stranded[drive.session_id] = run
         if not run.task.cancelled():
             run.task.exception()  # kept as ``broken``; looked at here so that asyncio does not complain
         self.changed(drive.session_id)
+
+    def strands(self, row: SessionRow) -> Run | None:
+        """The run that ended here and still has the hold: nobody drives the session, whatever the store says."""
+        run = self.stranded.get(row.session_id)
+        return run if run is not None and run.fence == row.fence else None
 
     def drive(self, session_id: str) -> Drive | None:
         """The drive of a session that runs here."""

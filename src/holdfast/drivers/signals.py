@@ -23,6 +23,8 @@ class SignalWatch:
         self.received: signal.Signals | None = None
         self.former: dict[signal.Signals, object] = {}
         self.ending: asyncio.Task[None] | None = None
+        self.leaving = False
+        self.cancelled = False
 
     def install(self) -> None:
         """Only the main thread's loop can take signals; elsewhere the program's own handlers stay."""
@@ -53,13 +55,15 @@ class SignalWatch:
 
     async def _end(self, number: signal.Signals) -> None:
         await self.driver.stop(f"{number.name} received")
-        if self.host is not None:
+        # A program that is leaving the engine's block by itself must not be cut off while the store closes.
+        if self.host is not None and not self.leaving:
+            self.cancelled = True
             self.host.cancel()
 
     def verdict(self) -> BaseException | None:
         """How the program has to end, once the engine's block is left."""
         if self.received is None:
             return None
-        if self.host is not None:
+        if self.host is not None and self.cancelled:
             self.host.uncancel()
         return KeyboardInterrupt() if self.received == signal.SIGINT else SystemExit(128 + self.received)

@@ -28,9 +28,9 @@ _HINTS: tuple[tuple[type[apsw.Error], str], ...] = (
 )
 
 
-def translated(exc: apsw.Error, path: str) -> StoreError:
+def translated(exc: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     """The error to raise, ``from exc``, for what SQLite said about the store at ``path``."""
-    if isinstance(exc, apsw.CorruptError | apsw.NotADBError):
+    if isinstance(exc, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
         return DamagedRecord(f"{path}: the database is damaged ({exc}); restore it from a backup")
     for kind, hint in _HINTS:
         if isinstance(exc, kind):
@@ -43,5 +43,5 @@ def edge(path: str) -> Iterator[None]:
     """Translate whatever SQLite raises inside."""
     try:
         yield
-    except apsw.Error as exc:
+    except (apsw.Error, UnicodeDecodeError) as exc:
         raise translated(exc, path) from exc

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import apsw
 import msgspec
 
 from holdfast.errors import DamagedRecord, UnknownSession
 from holdfast.model import (
+    Ended,
     Failure,
     Filter,
     Flags,
@@ -32,6 +33,17 @@ _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _FAILURE = msgspec.json.Decoder(Failure)
 _PROGRESS = msgspec.json.Decoder(tuple[int, int])
 _LAST = 2**63 - 1
+
+# What a damaged row can no longer be.
+_Flag = Literal[0, 1]
+_Seq = Annotated[int, msgspec.Meta(ge=1)]
+_Time = Annotated[int, msgspec.Meta(ge=-(2**55), le=253_402_300_799_999_999)]  # as far as a datetime goes
+_Stored = tuple[
+    int, str, str, int, str | None, str, bytes, _Time, _Time,
+    _Seq, _Seq, bytes, str | None, int, _Flag, Ended | None, str | None,
+    _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
+    int, int, int, int | None, int, str | None,
+]  # fmt: skip
 
 # All there are: a commit hands one out instead of making it.
 _FLAGS: dict[tuple[int, str, int], Flags] = {
@@ -62,12 +74,20 @@ def every(connection: apsw.Connection, query: str, *bindings: object) -> list[An
 
 def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int) -> Flags:
     """The flags as stored, as a struct."""
-    return _FLAGS[pause_requested, pause_mode, cancel_requested]
+    try:
+        return _FLAGS[pause_requested, pause_mode, cancel_requested]
+    except KeyError as exc:
+        raise _damaged_facts(exc) from exc
 
 
 def get(connection: apsw.Connection, session_id: str, alive: Alive) -> SessionRow | None:
     found = one(connection, f"{_FACTS} WHERE session_id = ?", session_id)
-    return None if found is None else _row(found, alive)
+    if found is None:
+        return None
+    row = _row(found, alive)
+    if row.session_id != session_id:
+        raise _damaged_facts(f"asked for {session_id!r}, found {row.session_id!r}")
+    return row
 
 
 def get_by_key(connection: apsw.Connection, key: int, alive: Alive) -> SessionRow:
@@ -100,14 +120,31 @@ def _row(stored: Sequence[Any], alive: Alive) -> SessionRow:
     (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
      seq, key_frame, digest, step, visit, leaving, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
-     crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress) = stored  # fmt: skip
-    return SessionRow(
-        key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
-        seq, key_frame, digest, step, visit, bool(leaving), ended, failure and _FAILURE.decode(failure),
-        bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
-        holder is not None and alive(holder), waiting, wakes_at,
-        crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress and _PROGRESS.decode(progress),
-    )  # fmt: skip
+     crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress) = _typed(stored, _Stored)  # fmt: skip
+    try:
+        return SessionRow(
+            key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
+            seq, key_frame, digest, step, visit, bool(leaving), ended,
+            None if failure is None else _FAILURE.decode(failure),
+            bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
+            holder is not None and alive(holder), waiting, wakes_at,
+            crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
+            None if progress is None else _PROGRESS.decode(progress),
+        )  # fmt: skip
+    except msgspec.MsgspecError as exc:
+        raise _damaged_facts(exc) from exc
+
+
+def _typed(stored: object, types: Any) -> Any:
+    """A row whose values have the types that were written. SQLite does not look at them again."""
+    try:
+        return msgspec.convert(stored, types, builtin_types=(bytes,))
+    except msgspec.ValidationError as exc:
+        raise _damaged_facts(exc) from exc
+
+
+def _damaged_facts(what: object) -> DamagedRecord:
+    return DamagedRecord(f"the facts about a session cannot be read ({what}); restore the database from a backup")
 
 
 def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
@@ -128,7 +165,7 @@ def records(connection: apsw.Connection, key: int, since: int, until: int | None
     head = one(connection, QUERIES["log_head"], key)
     if head is None:
         raise UnknownSession(f"no session has the key {key} in this store", session_id="")
-    session_id, last_seq, last_digest = head
+    session_id, last_seq, last_digest = _typed(head, tuple[str, _Seq, bytes])
     first, last = max(since, 1), last_seq if until is None else min(until, last_seq)
     if first > last:
         return []
@@ -155,11 +192,18 @@ def _prove_records(session_id: str, first: int, last: int, found: list[Record], 
     for record in found:
         if record.seq != expected:
             break
-        if not intact(record, previous):
+        if not _intact(record, previous):
             raise _damaged(session_id, expected, "does not match its digest")
         previous, expected = record.digest, expected + 1
     if expected <= last:
         raise _damaged(session_id, expected, "is missing")
+
+
+def _intact(record: Record, previous: bytes) -> bool:
+    try:
+        return intact(record, previous)
+    except TypeError:  # not even a value of the right type
+        return False
 
 
 def _damaged(session_id: str, seq: int, what: str) -> DamagedRecord:
@@ -174,7 +218,7 @@ def signals(connection: apsw.Connection, key: int, after: int) -> list[SignalRec
     head = one(connection, QUERIES["signals_head"], key)
     if head is None:
         raise UnknownSession(f"no session has the key {key} in this store", session_id="")
-    session_id, _, count, last_digest = head
+    session_id, _, count, last_digest = _typed(head, tuple[str, int, int, bytes])
     after = max(after, 0)
     rows = every(connection, QUERIES["signals"], key, max(after, 1))
     found = [SignalRecord(*row) for row in rows]
@@ -182,12 +226,19 @@ def signals(connection: apsw.Connection, key: int, after: int) -> list[SignalRec
     if after and found and found[0].n == after:
         previous = found.pop(0).digest
     for expected, signal in enumerate(found, after + 1):
-        if signal.n != expected or signal_digest(previous, signal) != signal.digest:
+        if signal.n != expected or not _signal_intact(signal, previous):
             raise _damaged_signal(session_id, expected)
         previous = signal.digest
     if after < count and (len(found) != count - after or previous != last_digest):
         raise _damaged_signal(session_id, after + len(found) + (len(found) < count - after))
     return found
+
+
+def _signal_intact(signal: SignalRecord, previous: bytes) -> bool:
+    try:
+        return signal_digest(previous, signal) == signal.digest
+    except TypeError:  # not even a value of the right type
+        return False
 
 
 def signal_digest(previous: bytes, signal: SignalRecord) -> bytes:

@@ -84,6 +84,8 @@ class SqliteStore:
             inline = self._writer.inline.connection
             if self._place.in_memory:
                 schema.create(inline)
+            else:
+                inline.pragma("journal_mode", "wal")  # changes nothing, except in a copy made with VACUUM INTO
             self._read = inline if self._place.in_memory else schema.connect(self._place)
 
     async def close(self) -> None:

@@ -115,7 +115,7 @@ class Transactions:
     def fail(self, batch: Sequence[Work], exc: Exception) -> None:
         for work in batch:
             work.error = exc
-            if isinstance(exc, apsw.Error):
+            if isinstance(exc, apsw.Error | UnicodeDecodeError):
                 work.error = translated(exc, self._place.path)
                 work.error.__cause__ = exc
 

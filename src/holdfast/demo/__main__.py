@@ -1,0 +1,64 @@
+"""Tells the story: run, kill -9, resume, pause from outside, resume, and what that saved."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from holdfast import Engine, HoldfastError
+from holdfast.demo.pipeline import report
+from holdfast.demo.screen import Screen
+from holdfast.demo.story import OutOfStep, Story
+
+PACE, FAST = 0.9, 0.15
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo. 0 if it could be shown to its end."""
+    options = _parser().parse_args(arguments)
+    screen = Screen()
+    with ExitStack() as stack:
+        folder = _folder(stack, options.store, options.keep)
+        screen.say(f"A workflow of {len(report.steps)} steps writes a report. Its pace and its prices are made up.")
+        try:
+            asyncio.run(_tell(folder, FAST if options.fast else PACE, screen))
+        except (OutOfStep, HoldfastError) as error:
+            screen.say(f"\nThe demo could not be shown: {error}", "red")
+            return 1
+        except KeyboardInterrupt:
+            return 130
+        kept = options.keep or options.store is not None
+        screen.say(f"\nThe store was {folder / 'holdfast.db'} ({'kept' if kept else 'removed; --keep keeps it'}).")
+    return 0
+
+
+async def _tell(folder: Path, pace: float, screen: Screen) -> None:
+    async with Engine(folder / "holdfast.db", workflows=[report]) as engine:
+        await Story(engine, folder, f"demo-{secrets.token_hex(3)}", pace, screen).tell()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m holdfast.demo", description="See a session killed, resumed and paused.")
+    parser.add_argument("--store", type=Path, metavar="FOLDER", help="make the store in this folder, and keep it")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary folder with the store")
+    parser.add_argument("--fast", action="store_true", help="hurry: a few seconds in all")
+    return parser
+
+
+def _folder(stack: ExitStack, chosen: Path | None, keep: bool) -> Path:
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+        return chosen
+    if keep:
+        return Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-demo-")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

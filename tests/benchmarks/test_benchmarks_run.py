@@ -1,0 +1,43 @@
+"""The benchmarks run and say what they found. How fast anything is is not a test's business."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.results import Figure, to_table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = run("--quick", "--json", "--dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
+    limits = {name: figure["limit"] for name, figure in figures.items()}
+    assert limits == {
+        "lone": 2.0, "crowd": 0.6, "growth": 2.0, "growth-slope": 1.25, "growth-bytes": 3.0, "ballast": 2.0,
+        "resume": 20.0, "import": 1.3, "import-names": None,
+    }  # fmt: skip
+    assert all(0 < figure["lowest"] <= figure["value"] <= figure["highest"] for figure in figures.values())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("values", "passed"), [((1.0, 2.0, 9.0), True), ((1.0, 2.1, 2.2), False)])
+def test_the_median_is_held_against_the_limit(values: tuple[float, ...], passed: bool) -> None:
+    figure = Figure("lone", "one session", "units", 2.0, values)
+    assert figure.passed is passed
+    assert ("MISSED" in to_table([figure], {})) is not passed
+
+
+def test_a_figure_without_a_limit_cannot_miss_it() -> None:
+    assert Figure("import-names", "names", "×", None, (99.0,)).passed is None

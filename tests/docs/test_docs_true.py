@@ -1,0 +1,301 @@
+"""What the documentation says about the code is so: names, lists, links, paths."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Context, Engine, Retry, Workflow, errors, guard, route, step
+from holdfast.codec import DEFAULT_LIMITS
+from holdfast.events import ENGINE_EVENTS
+from holdfast.model import Event, PauseKind, Status
+from holdfast.stores.sqlite import sql
+from tests.docs.pages import DOCS, PAGES, ROOT, anchors, code, links, name_of, rows, section
+from tests.support.children import outside_sql
+
+CONCEPTS, GUIDE, STORE = DOCS / "concepts.md", DOCS / "guide.md", DOCS / "store.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for link in links(page):
+        if link.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{name_of(page)} links to {link}, which does not exist"
+        assert not anchor or anchor in anchors(target), f"{name_of(page)} links to {link}: no such heading"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != DOCS / "acceptance.md"], ids=name_of)
+def test_every_path_of_this_project_that_a_page_names_exists(page: Path) -> None:
+    named = [name for name in code(page.read_text("utf-8")) if re.fullmatch(r"(src|tests|docs|tools)/[\w./-]+", name)]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_make_target_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = {
+        name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z]+)", page.read_text("utf-8"), re.MULTILINE)
+    }
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    reached, ahead = set[Path](), [DOCS / "index.md"]
+    while ahead:
+        page = ahead.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        files = [link.partition("#")[0] for link in links(page) if "://" not in link]
+        ahead += [target for file in files if (target := (page.parent / file).resolve()).suffix == ".md"]
+    assert set(PAGES) - reached == set()
+
+
+def test_the_table_of_components_names_every_part_of_the_package() -> None:
+    named = code("".join(row[0] + row[1] for row in rows(section(CONCEPTS, "Components"))))
+    tops = {Path(name).relative_to("src/holdfast").parts[0] for name in named if name.startswith("src/holdfast/")}
+    package = ROOT / "src" / "holdfast"
+    assert tops == {path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+
+
+def drawn_states() -> set[str]:
+    """The states of the Mermaid drawing."""
+    drawing = re.search(r"```mermaid\nstateDiagram-v2\n(.*?)```", CONCEPTS.read_text("utf-8"), re.DOTALL)
+    assert drawing
+    ends = re.findall(r"^\s*(\S+) --> (\w+|\[\*\])", drawing[1], re.MULTILINE)
+    return {name for pair in ends for name in pair} - {"[*]"}
+
+
+@pytest.mark.covers("S1.66")
+def test_the_architecture_is_described_with_the_statuses_that_there_are() -> None:
+    everything = {status.value for status in Status}
+    assert drawn_states() == everything
+    assert {name for row in rows(section(CONCEPTS, "State machine"))[:8] for name in code(row[0])} == everything
+    for heading in ("State machine", "Checkpoint", "Pause check", "Re-entrant skip"):
+        assert len(section(CONCEPTS, heading).split()) > 60, heading
+
+
+def test_every_error_is_explained() -> None:
+    page = (DOCS / "errors.md").read_text("utf-8")
+    classes = [name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, BaseException)]
+    assert len(classes) > 25
+    assert [name for name in classes if f"`{name}`" not in page] == []
+    ours = {name for row in rows(page) for name in code(row[0])}
+    assert ours <= set(classes)
+
+
+def test_every_kind_of_store_error_has_its_way_out() -> None:
+    explained = {name for row in rows(section(STORE, "When the store raises")) for name in code(row[0])}
+    kinds = {each.__name__ for each in errors.StoreError.__subclasses__()}
+    assert explained == kinds | {"StoreError"}
+
+
+def test_the_tables_of_the_store_are_those_of_its_schema() -> None:
+    made = re.findall(r"^CREATE TABLE (\w+)", sql.schema(), re.MULTILINE)
+    assert [code(row[0])[0] for row in rows(section(STORE, "Tables"))] == made
+
+
+def test_limits_are_those_that_apply() -> None:
+    said = [row[1] for row in rows(section(GUIDE, "What can be stored"))]
+    limits = DEFAULT_LIMITS
+    assert said == [f"{limits.depth} levels", f"{limits.value_bytes // 2**20} MiB", f"{limits.nodes:,}"]
+
+
+def test_every_kind_of_pause_is_explained() -> None:
+    said = {name for row in rows(section(GUIDE, "When things go wrong")) for name in code(row[1])}
+    assert set(get_args(PauseKind)) - {"operator"} <= said
+
+
+def test_every_operation_of_a_context_is_in_the_table() -> None:
+    named = {re.split(r"\W", name)[0] for row in rows(section(GUIDE, "Operations")) for name in code(row[0])}
+    assert named == {name for name in dir(Context) if not name.startswith("_")}
+
+
+def test_decisions_are_numbered_without_a_gap_and_have_their_three_parts() -> None:
+    records = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
+    for path in records:
+        text = path.read_text("utf-8")
+        assert text.startswith(f"# {path.name[:4]} "), path.name
+        assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Consequences")), path.name
+
+
+# The events table is compared with what really happens.
+
+
+class Everything(BaseModel):
+    days: int = 0
+    notes: list[str] = []
+    log: list[str] = []
+
+
+doors = {"open": False}
+tries: list[int] = []
+
+
+async def double(number: int) -> int:
+    return number * 2
+
+
+async def no_twos(number: int) -> int:
+    if number == 2:
+        raise ValueError("two")
+    return number
+
+
+@step(writes="days", retry=Retry(attempts=2, first=0))
+async def work(days: int, ctx: Context) -> int:
+    tries.append(days)
+    await ctx.do(double, 1 if len(tries) == 1 else 2)  # other input in the second attempt
+    ctx.spend(usd=0.5, tokens=3)
+    ctx.emit("note.made", "noted", page=1)
+    ctx.progress(1, 2)
+    await ctx.map(no_twos, [1, 2, 3], on_error="collect")
+    if len(tries) == 1:
+        raise OSError("once")
+    return days + 1
+
+
+def never(days: int) -> bool:
+    return days < 0
+
+
+@step(writes="notes", when=never)
+def skip_me() -> list[str]:
+    return []
+
+
+@step
+def gate() -> None: ...
+
+
+@guard(after=gate)
+def closed(days: int) -> str | None:
+    return None if doors["open"] else "closed"
+
+
+@step(writes=["notes", "log"])
+def trespass() -> dict[str, Any]:
+    return {"days": 1}
+
+
+@step
+def lost() -> None: ...
+
+
+@route(after=lost)
+def nowhere(days: int) -> Literal["lost", None]:
+    raise LookupError("no way")
+
+
+EVENTFUL = Workflow(
+    "eventful", state=Everything, steps=[work, skip_me, gate], guards=[closed], events=["note.made"]
+)  # fmt: skip
+REFUSED = Workflow("refused", state=Everything, steps=[trespass])
+LOST = Workflow("lost", state=Everything, steps=[lost], routes=[nowhere])
+PLAIN = Workflow("plain", state=Everything, steps=[gate])
+
+
+async def all_events() -> list[Event]:
+    """The histories of sessions that meet everything there is an event for."""
+    doors["open"] = False
+    tries.clear()
+    found: list[Event] = []
+    async with Engine(":memory:") as engine:
+        eventful = await engine.start(EVENTFUL, paused=True, reason="later", by="ann", budget=1)
+        await eventful.resume(by="ann", budget=2)
+        following = asyncio.create_task(_followed(eventful.events(follow=True)))
+        await eventful.outcome()
+        doors["open"] = True
+        await eventful.resume()
+        await eventful.outcome()
+        found += await following
+        for workflow in (REFUSED, LOST):
+            session = await engine.start(workflow)
+            await session.outcome()
+            found += await _followed(session.events())
+        cancelled = await engine.start(PLAIN, paused=True)
+        await cancelled.cancel("no need", by="bob")
+        found += await _followed(cancelled.events())
+    return found
+
+
+async def _followed(events: Any) -> list[Event]:
+    return [event async for event in events]
+
+
+async def stopped_and_paused() -> list[Event]:
+    @step
+    async def forever(ctx: Context) -> None:
+        while True:
+            await asyncio.sleep(0)
+            await ctx.safe_point()
+
+    workflow = Workflow("forever", state=Everything, steps=[forever])
+    found: list[Event] = []
+    async with Engine(":memory:") as engine:
+        session = await engine.start(workflow)
+        await session.pause("tea", by="ann")
+        await session.outcome()
+        await session.resume()
+        await engine.driver.stop("the end")
+        found += await _followed(session.events())
+    return found
+
+
+def test_the_table_of_events_says_what_they_carry() -> None:
+    table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
+    assert table.keys() == ENGINE_EVENTS
+    seen: dict[str, set[str]] = {}
+    for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()):
+        seen.setdefault(event.event_type, set()).update(event.data)
+    assert seen.pop("note.made") == {"page"}
+    assert ENGINE_EVENTS - seen.keys() == {"redacted"}
+    assert seen == {name: fields for name, fields in table.items() if name in seen}
+
+
+def test_a_budget_in_an_event_is_in_dollars() -> None:
+    asked = [event for event in asyncio.run(all_events()) if event.event_type == "resume.requested"]
+    assert asked[0].data == {"budget_usd": 2.0}
+
+
+# A backup, made as the page says.
+
+
+class Counter(BaseModel):
+    lines: list[str] = []
+
+
+@step(writes="lines")
+def count(lines: list[str]) -> list[str]:
+    return [*lines, "one"]
+
+
+COUNTING = Workflow("counting", state=Counter, steps=[count])
+
+
+def test_a_backup_made_with_vacuum_into_is_a_whole_store(tmp_path: Path) -> None:
+    database, backup = tmp_path / "holdfast.db", tmp_path / "backup.db"
+
+    async def make() -> None:
+        async with Engine(database) as engine:
+            await engine.start(COUNTING, session_id="kept", paused=True)
+            await asyncio.to_thread(outside_sql, database, f"VACUUM INTO '{backup}'", "SELECT 1")
+
+    async def restore() -> Any:
+        async with Engine(backup, workflows=[COUNTING]) as engine:
+            return await (await engine.resume("kept")).outcome()
+
+    assert "VACUUM INTO" in section(STORE, "Backups")
+    asyncio.run(make())
+    assert outside_sql(backup, "PRAGMA journal_mode") == [{"journal_mode": "delete"}]
+    assert asyncio.run(restore()).state.lines == ["one"]
+    assert outside_sql(backup, "PRAGMA journal_mode") == [{"journal_mode": "wal"}]

@@ -1,0 +1,164 @@
+"""Engines that are broken on purpose, for the trials with real processes.
+
+A harness that does not notice them proves nothing. Each breaks the process that calls it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.drivers.local import LocalDriver
+from holdfast.engine import Drive
+from holdfast.model import Commit, Flags, Record, seal
+from holdfast.replay import Body, EventBody, body_of, to_payload
+from holdfast.stores.sqlite import hold, writer, writes
+from tests.support.points import points
+
+NOTHING_ASKED = Flags(False, "finish", False)
+
+
+def apply(twin: str, store: type[Any]) -> type[Any]:
+    """Break this process as named, and say which store it has to use. No name: nothing is broken."""
+    return TWINS[twin](store) if twin else store
+
+
+def split_checkpoint(store: type[Any]) -> type[Any]:
+    """Writes what a visit changed in one commit, and where the session goes next in another."""
+
+    class Split(store):  # type: ignore[misc]  # the class to break is only known here
+        async def write(self, commit: Commit) -> Flags | None:
+            self.lock = getattr(self, "lock", None) or asyncio.Lock()
+            async with self.lock:
+                record = commit.records[0]
+                body = body_of(record)
+                if record.kind != "checkpoint" or body.next is None:
+                    return await self.again(commit, record, body)
+                where = replace(commit, step=record.step, visit=record.visit + 1)
+                await self.again(where, record, replace(body, next=record.step))
+                points.hit(f"split {self.begun}")
+                return await self.again(
+                    commit, replace(record, kind="event"), EventBody("moved", moved=True, next=body.next)
+                )
+
+        async def again(self, commit: Commit, record: Record, body: Body) -> Flags | None:
+            """The log is longer than the engine thinks, so everything is sealed anew."""
+            seq, digest = self._read.execute("SELECT seq, digest FROM sessions WHERE key = ?", (commit.key,)).fetchone()
+            sealed = seal(digest, seq + 1, seq, record.kind, record.step, record.visit, record.at, to_payload(body))
+            flags: Flags | None = await super().write(replace(commit, base_seq=seq, records=(sealed,)))
+            return flags
+
+    return Split
+
+
+def acknowledge_early(store: type[Any]) -> type[Any]:
+    """Says that a commit is on disk when only the one before it is."""
+
+    class Early(store):  # type: ignore[misc]  # the class to break is only known here
+        kept: Commit | None = None
+
+        async def write(self, commit: Commit) -> Flags | None:
+            previous, self.kept = self.kept, commit
+            return NOTHING_ASKED if previous is None else await super().write(previous)
+
+    return Early
+
+
+def forget_operations(store: type[Any]) -> type[Any]:
+    """Remembers no operation, only checkpoints."""
+
+    async def remember(self: Drive, body: Any, blobs: Any) -> None:
+        return None
+
+    Drive.remember = remember  # type: ignore[method-assign]
+    return store
+
+
+def cut_operations(store: type[Any]) -> type[Any]:
+    """Ends at once when the program has to end, instead of after the operation in flight."""
+    stop = LocalDriver.stop
+
+    async def stop_now(self: LocalDriver, reason: str, now: bool = False) -> None:
+        await stop(self, reason, now=True)
+
+    LocalDriver.stop = stop_now  # type: ignore[method-assign]
+    return store
+
+
+def blind_to_pauses(store: type[Any]) -> type[Any]:
+    """Never looks for a pause."""
+
+    class Blind(store):  # type: ignore[misc]  # the class to break is only known here
+        async def write(self, commit: Commit) -> Flags | None:
+            flags: Flags | None = await super().write(commit)
+            return flags and NOTHING_ASKED
+
+        async def flags(self, keys: Any) -> dict[int, tuple[int, Flags]]:
+            return {}
+
+    return Blind
+
+
+def ignore_fence(store: type[Any]) -> type[Any]:
+    """Commits whatever the fence says."""
+    checked = "fence = ? AND holder = ?"
+    assert checked in writes._MOVE
+    writes._MOVE = writes._MOVE.replace(checked, "? IS NOT NULL AND ? IS NOT NULL")
+    return store
+
+
+def ignore_hold(store: type[Any]) -> type[Any]:
+    """Takes everybody else for dead."""
+    hold.FileHold.alive = lambda self, number: False  # type: ignore[method-assign]
+    return store
+
+
+def lose_signals(store: type[Any]) -> type[Any]:
+    """Notes every fifth request in the flag only."""
+    keep = writes.Writes._signal
+    count = 0
+
+    def signal(self: writes.Writes, *args: Any) -> None:
+        nonlocal count
+        count += 1
+        if count % 5:
+            keep(self, *args)
+
+    writes.Writes._signal = signal  # type: ignore[method-assign]
+    return store
+
+
+def impatient(store: type[Any]) -> type[Any]:
+    """Does not wait for other writers. It also takes its time, so that they meet."""
+    writer.Writer._wait_for_lock = lambda self, attempt: False  # type: ignore[method-assign]
+    signal = writes.Writes._signal
+
+    def slow(self: writes.Writes, *args: Any) -> None:
+        time.sleep(0.005)
+        signal(self, *args)
+
+    writes.Writes._signal = slow  # type: ignore[method-assign]
+    return store
+
+
+def deaf(store: type[Any]) -> type[Any]:
+    """Has no signal handlers; see `jobs.drive`."""
+    return store
+
+
+TWINS: dict[str, Callable[[type[Any]], type[Any]]] = {
+    "checkpoint in two commits": split_checkpoint,
+    "acknowledges early": acknowledge_early,
+    "forgets operations": forget_operations,
+    "cuts operations": cut_operations,
+    "blind to pauses": blind_to_pauses,
+    "deaf to signals": deaf,
+    "ignores the fence": ignore_fence,
+    "ignores the hold": ignore_hold,
+    "loses signals": lose_signals,
+    "does not wait": impatient,
+}

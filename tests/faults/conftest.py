@@ -1,0 +1,40 @@
+"""The fork server and the place of the fault tests, one of each per test process."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.bench_server import Server
+from tests.faults.lab import Lab, fast_folder
+from tests.support.forkserver import ForkServer
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ForkServer]:
+    with ForkServer("tests.faults.jobs") as server:
+        yield server
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-", dir=fast_folder()))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def lab(server: ForkServer, folder: Path) -> Iterator[Lab]:
+    with Lab(server, folder) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def bench_server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()

@@ -1,0 +1,228 @@
+"""What the forked processes do. Each function is a job of the fork server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import apsw
+from pydantic import BaseModel
+
+from holdfast import Engine, Session, Workflow, step
+from holdfast.errors import HoldfastError
+from holdfast.model import Commit, Flags, NewSession, SessionRow
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite import store as store_module
+from holdfast.stores.sqlite.writes import Writes
+from tests.faults import broken
+from tests.support.forkserver import say
+from tests.support.points import Action, points, wait_at
+from tests.support.sample import TOPIC, sample
+
+Verb = Literal["start", "resume", "steal"]
+
+SLOW = 3600.0
+"""A poll that never comes: then only a commit can tell."""
+
+
+def warm_up() -> None:
+    """Run the sample once, in memory: what is made on first use is then there in every fork."""
+    asyncio.run(_warm_up())
+
+
+async def _warm_up() -> None:
+    async with Engine(":memory:", workflows=[sample, waiting], signals=False) as engine:
+        await (await engine.start(sample, topic=TOPIC)).outcome()
+
+
+class PointWrites(Writes):
+    """A point inside every transaction of a commit: all is written, nothing is committed."""
+
+    def _attach(self, connection: apsw.Connection, commit: Commit) -> None:
+        super()._attach(connection, commit)
+        points.hit(f"inside commit of record {commit.records[-1].seq}")
+
+
+store_module.Writes = PointWrites  # type: ignore[misc]
+
+
+class PointStore(SqliteStore):
+    """A store with a point before and after every commit. Notes what it has acknowledged."""
+
+    begun = ended = checkpoints = 0
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        points.hit("before create")
+        row = await super().create(new)
+        points.hit("after create")
+        return row
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        self.begun += 1
+        points.hit(f"before commit {self.begun}")
+        if commit.records[0].kind == "checkpoint":
+            self.checkpoints += 1
+            points.hit(f"checkpoint {self.checkpoints}")
+        flags = await self.write(commit)
+        self.ended += 1
+        points.note("ack", str(commit.records[-1].seq))
+        points.hit(f"after commit {self.ended}")
+        return flags
+
+    async def write(self, commit: Commit) -> Flags | None:
+        return await super().commit(commit)
+
+
+def drive(
+    path: str, session: str, runs: str, verb: Verb = "start", point: str = "", action: Action = "kill",
+    gate: str = "", poll: float = 0.005, twin: str = "",
+) -> None:  # fmt: skip
+    """Run the sample in this process, with something happening at ``point``."""
+    points.write_to(Path(runs))
+    points.say = say
+    points.arm(point, action, gate)
+    store_class = broken.apply(twin, PointStore)
+    asyncio.run(_drive(store_class(path, poll=poll), session, verb, twin != "deaf to signals"))
+
+
+async def _drive(store: SqliteStore, session_id: str, verb: Verb, signals: bool) -> None:
+    async with Engine(store, workflows=[sample], signals=signals) as engine:
+        try:
+            session = await _begin(engine, session_id, verb)
+            outcome = await session.outcome()
+        except HoldfastError as error:
+            say({"error": type(error).__name__, "text": str(error)[:1000]})
+        else:
+            say({"status": outcome.status.value, "skipped": outcome.skipped_visits})
+
+
+async def _begin(engine: Engine, session_id: str, verb: Verb) -> Session[Any]:
+    if verb == "start":
+        return await engine.start(sample, session_id=session_id, topic=TOPIC)
+    return await engine.resume(session_id, steal=verb == "steal")
+
+
+# races and flips
+
+
+class Waiting(BaseModel):
+    gate: str
+    """The path of a file; the step ends when it is there."""
+    runs: str
+    done: bool = False
+
+
+@step(writes="done")
+async def stand(gate: str, runs: str) -> bool:
+    points.write_to(Path(runs))
+    points.note("run", "step stand#1")
+    say({"standing": Path(gate).name})
+    while not Path(gate).exists():
+        await asyncio.sleep(0.002)
+    return True
+
+
+@step
+async def leave(done: bool) -> None:
+    """So that a pause that was asked for meanwhile has something to stop."""
+
+
+waiting = Workflow("waiting", state=Waiting, steps=[stand, leave])
+
+
+def race(path: str, rounds: list[dict[str, str]], verb: Verb, twin: str = "") -> None:
+    """In every round, at the gate's opening: try to drive the session, and say who does."""
+    store_class = broken.apply(twin, SqliteStore)
+    asyncio.run(_race(store_class(path, poll=0.005), rounds, verb))
+
+
+async def _race(store: SqliteStore, rounds: list[dict[str, str]], verb: Verb) -> None:
+    async with Engine(store, workflows=[waiting]) as engine:
+        for each in rounds:
+            say({"ready": each["session"]})
+            wait_at(each["gate"])
+            say({"round": each["session"], **await _try(engine, each, verb)})
+
+
+async def _try(engine: Engine, each: dict[str, str], verb: Verb) -> dict[str, Any]:
+    try:
+        if verb == "start":
+            given = Waiting(gate=each["end"], runs=each["runs"])
+            session: Session[Any] = await engine.start(waiting, given, session_id=each["session"])
+        else:
+            session = await engine.resume(each["session"])
+        return {"result": (await session.outcome()).status.value}
+    except HoldfastError as error:
+        return {"result": type(error).__name__, "text": str(error), "holder": getattr(error, "holder", "")}
+
+
+def hold(path: str, sessions: list[dict[str, str]], poll: float = 0.005) -> None:
+    """Start sessions that stand still in their step, and drive them to the end."""
+    asyncio.run(_hold(path, sessions, poll))
+
+
+async def _hold(path: str, sessions: list[dict[str, str]], poll: float) -> None:
+    async with Engine(SqliteStore(path, poll=poll), workflows=[waiting]) as engine:
+        given = [(each["session"], Waiting(gate=each["end"], runs=each["runs"])) for each in sessions]
+        handles = [await engine.start(waiting, state, session_id=session) for session, state in given]
+        say({"held": len(handles)})
+        for handle in handles:
+            say({"session": handle.id, "status": (await handle.outcome()).status.value})
+
+
+def take_next(path: str, session: str) -> None:
+    """Try to resume until it works, and say when that was."""
+    asyncio.run(_take_next(path, session))
+
+
+async def _take_next(path: str, session_id: str) -> None:
+    async with Engine(SqliteStore(path), workflows=[waiting]) as engine:
+        refusals = 0
+        while True:
+            try:
+                session = await engine.resume(session_id)
+                break
+            except HoldfastError as error:
+                refusals += 1
+                if refusals == 1:
+                    say({"refused": type(error).__name__})
+                await asyncio.sleep(0.005)
+        say({"taken": time.monotonic(), "refusals": refusals})
+        say({"status": (await session.outcome()).status.value})
+
+
+def flip(path: str, sessions: list[str], me: str, count: int, gate: str, runs: str, twin: str = "") -> None:
+    """Pause and resume in turn, from one process of many; note of each request when it was made and what came of it."""
+    points.write_to(Path(runs))
+    store_class = broken.apply(twin, SqliteStore)
+    asyncio.run(_flip(store_class(path, poll=SLOW), sessions, me, count, gate))
+
+
+async def _flip(store: SqliteStore, sessions: list[str], me: str, count: int, gate: str) -> None:
+    async with Engine(store, workflows=[waiting]) as engine:
+        say({"ready": me})
+        wait_at(gate)
+        for number in range(count):
+            session_id = sessions[(number // 2 + int(me)) % len(sessions)]
+            verb = "resume" if number % 2 else "pause"
+            by = f"{me}-{number}"
+            first = await _signals(store, session_id)
+            try:
+                if verb == "pause":
+                    await engine.pause(session_id, by=by)
+                else:
+                    await engine.resume(session_id, by=by)
+                result = "ok"
+            except HoldfastError as error:
+                result = type(error).__name__
+            last = await _signals(store, session_id)
+            points.note("asked", f"{session_id} {verb} {by} {first} {last} {result}")
+        say({"flipped": count})
+
+
+async def _signals(store: SqliteStore, session_id: str) -> int:
+    row = await store.get(session_id)
+    assert row is not None
+    return len(await store.signals(row.key, 0))

@@ -1,0 +1,211 @@
+"""What has to hold after any crash, as complaints: an empty list is a pass.
+
+- What was acknowledged is stored; what is stored was acknowledged or in flight when a process died.
+- The chains verify, and the session's row says what its log says: no mixture of old and new.
+- The state is one that the undisturbed run had, at that very checkpoint.
+- Going on completes, with the undisturbed run's state; what was stored does not run again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast import Engine
+from holdfast.lending import Lending
+from holdfast.model import Record, SessionRow, SignalRecord
+from holdfast.replay import CheckpointBody, OperationBody, body_of, fold
+from holdfast.state import Blob, Inline
+from holdfast.stores.sqlite import SqliteStore
+from tests.faults import programs
+from tests.faults.programs import SESSION, Clock, Program
+from tests.faults.witness import Note, Notes, read_notes
+
+State = dict[str, Any]
+
+
+class Undisturbed(Struct, frozen=True):
+    """What the run without a fault looked like."""
+
+    states: tuple[State, ...]  # after so many checkpoints
+    ran: dict[str, int]
+    spent_usd: int
+
+
+class Stored(Struct, frozen=True):
+    """What a store says about the session. ``row`` is None if it does not know it."""
+
+    row: SessionRow | None = None
+    records: tuple[Record, ...] = ()
+    signals: tuple[SignalRecord, ...] = ()
+    state: State | None = None
+    labels: frozenset[str] = frozenset()
+
+
+async def read_stored(engine: Engine) -> Stored:
+    """Read everything, the chains proved on the way. Raises `DamagedRecord` if they do not hold."""
+    row = await engine.store.get(SESSION)
+    if row is None:
+        return Stored()
+    records = tuple(await engine.store.records(row.key, 1))
+    signals = tuple(await engine.store.signals(row.key, 0))
+    state = (await engine.state(SESSION)).model_dump()
+    return Stored(row, records, signals, state, frozenset([label async for label in _labels(engine, records)]))
+
+
+async def _labels(engine: Engine, records: Iterable[Record]) -> Any:
+    """The labels of the step bodies and operations that the log remembers."""
+    for record in records:
+        body = body_of(record)
+        if isinstance(body, CheckpointBody):
+            yield f"{record.step}#{record.visit}"
+        elif isinstance(body, OperationBody) and not body.total:
+            yield str(msgspec.json.decode(await _bytes(engine, body.value)))
+
+
+async def _bytes(engine: Engine, value: Inline | Blob) -> bytes:
+    if isinstance(value, Inline):
+        return bytes(value.data)
+    key = bytes.fromhex(value.hash)
+    return (await engine.store.blobs([key]))[key]
+
+
+def compare(notes: Sequence[Note], stored: Stored, undisturbed: Undisturbed) -> list[str]:
+    """Everything that is wrong with a store, given what its processes were told."""
+    return [*_missing(notes, stored), *_unasked(notes, stored), *_mixed(stored), *_strange(stored, undisturbed)]
+
+
+def _missing(notes: Sequence[Note], stored: Stored) -> Iterable[str]:
+    acknowledged = [note for note in notes if note.what == "ack"]
+    if stored.row is None:
+        if acknowledged:
+            yield f"lost: the session, acknowledged {len(acknowledged)} times"
+        return
+    log = {(record.seq, record.digest.hex()) for record in stored.records}
+    signals = {signal.at for signal in stored.signals}
+    for note in acknowledged:
+        if lost := set(note.records) - log:
+            yield f"lost: {note.verb} of records {sorted(seq for seq, _ in lost)} was acknowledged"
+        if note.signal and note.signal not in signals:
+            yield f"lost: {note.verb} was acknowledged"
+        if note.fence > stored.row.fence:
+            yield f"lost: fence {note.fence} was acknowledged, {stored.row.fence} is stored"
+
+
+def _unasked(notes: Sequence[Note], stored: Stored) -> Iterable[str]:
+    allowed = set(_acknowledged_or_in_flight(notes))
+    records = {record for note in allowed for record in note.records}
+    signals = {note.signal for note in allowed}
+    for record in stored.records:
+        if (record.seq, record.digest.hex()) not in records:
+            yield f"from nowhere: record {record.seq}"
+    for signal in stored.signals:
+        if signal.at not in signals:
+            yield f"from nowhere: signal {signal.n}"
+
+
+def _acknowledged_or_in_flight(notes: Sequence[Note]) -> Iterable[Note]:
+    """All asks but those that a process got past without an acknowledgement: the last ones of each are in flight."""
+    for process in _by_process(notes):
+        answered = {note.number for note in process if note.what == "ack"}
+        asks = [note for note in process if note.what == "ask"]
+        for place, note in enumerate(asks):
+            # A verb of the engine's own task and one of a step can be under way at the same time.
+            if note.number in answered or place >= len(asks) - 2:
+                yield note
+
+
+def _by_process(notes: Sequence[Note]) -> list[list[Note]]:
+    processes: list[list[Note]] = []
+    for note in notes:
+        if note.what == "begin":
+            processes.append([])
+        if processes:
+            processes[-1].append(note)
+    return processes
+
+
+def _mixed(stored: Stored) -> Iterable[str]:
+    """A session's row and its log are written together, so they agree."""
+    row = stored.row
+    if row is None:
+        return
+    line = fold(stored.records)
+    said, meant = (row.step, row.visit, row.leaving), (line.step, line.visit, line.leaving)
+    if said != meant:
+        yield f"mixed: the row stands at {said}, the log at {meant}"
+    if (row.ended == "completed") != (line.step is None):
+        yield f"mixed: the row says ended={row.ended}, the log stands at {line.step}"
+    if row.ended == "completed" and row.holder is not None:
+        yield "mixed: completed and still held"
+    if row.spent_usd != line.usd:
+        yield f"mixed: the row has spent {row.spent_usd}, the log {line.usd}"
+
+
+def _strange(stored: Stored, undisturbed: Undisturbed) -> Iterable[str]:
+    if stored.row is None:
+        return
+    checkpoints = sum(record.kind == "checkpoint" for record in stored.records)
+    if stored.state != undisturbed.states[checkpoints]:
+        yield f"strange: the state after {checkpoints} checkpoints is not that of the undisturbed run"
+
+
+async def verdict(program: Program, folder: Path, undisturbed: Undisturbed, incarnation: int) -> list[str]:
+    """Open what a crash left with the real store, compare, go on to the end, compare again."""
+    path = folder / "store.db"
+    clock = Clock(incarnation)
+    notes = Notes(folder / "notes")
+    engine = Engine(SqliteStore(path, clock=clock), workflows=[program.workflow], clock=clock, signals=False)
+    async with engine:
+        stored = await read_stored(engine)
+        complaints = compare(read_notes(folder / "notes"), stored, undisturbed)
+        notes.write(Note("begin", number=incarnation))
+        programs.NOW.ran = lambda label: notes.write(Note("ran", label=label))
+        programs.NOW.engine = engine
+        await programs.complete(engine, program)
+        end = await read_stored(engine)
+    complaints += _mixed(end)
+    if end.state != undisturbed.states[-1]:
+        complaints.append("after going on: another final state")
+    if end.row is None or end.row.spent_usd != undisturbed.spent_usd:
+        complaints.append("after going on: other spending")
+    return complaints + list(_repeated(stored, read_notes(folder / "notes"), undisturbed))
+
+
+def _repeated(stored: Stored, notes: Sequence[Note], undisturbed: Undisturbed) -> Iterable[str]:
+    """What the store remembered does not run again; all else runs exactly once more."""
+    later = Counter(note.label for note in _by_process(notes)[-1] if note.what == "ran")
+    for label in undisturbed.ran.keys() | later.keys():
+        expected = undisturbed.ran.get(label, 0) - (label in stored.labels)
+        if later[label] != expected:
+            yield f"after going on: {label} ran {later[label]} times, not {expected}"
+
+
+async def states_along(program: Program, path: Path) -> list[State]:
+    """The state after 0, 1, 2, … checkpoints: what ever longer beginnings of a log add up to."""
+    clock = Clock(9)
+    store = SqliteStore(path, clock=clock)
+    async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:
+        row = await store.get(SESSION)
+        assert row is not None
+        records = await store.records(row.key, 1)
+        ends = [place for place, record in enumerate(records, 1) if record.kind in ("key", "checkpoint")]
+        states = []
+        for end in ends:
+            lending = Lending(program.workflow, fold(records[:end]).state, store, engine.limits)
+            await lending.prefetch((), whole=True)
+            states.append(lending.build().model_dump())
+        return states
+
+
+async def look_at(program: Program, path: Path) -> Stored:
+    """What the real store says, without changing the session."""
+    clock = Clock(9)
+    store = SqliteStore(path, clock=clock)
+    async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:
+        return await read_stored(engine)

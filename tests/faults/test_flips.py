@@ -1,0 +1,20 @@
+"""Sixteen processes pause and resume the same sessions a thousand times: none is locked out, none is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.contests import flips
+from tests.faults.lab import Lab
+
+
+def test_a_thousand_requests_from_sixteen_processes_all_take_effect_in_order(lab: Lab) -> None:
+    wrong, took_effect = flips(lab, 16, 63)
+    assert wrong == []
+    assert took_effect >= 300
+
+
+@pytest.mark.parametrize("twin", ["loses signals", "does not wait"])
+def test_the_harness_catches_a_store_that_loses_requests(lab: Lab, twin: str) -> None:
+    wrong, _ = flips(lab, 8, 20, 2, twin)
+    assert wrong

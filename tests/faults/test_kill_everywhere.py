@@ -1,0 +1,56 @@
+"""`kill -9` at every commit, in every step and in every operation of the sample: nothing kept is lost or run again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.faults.lab import Lab, undisturbed
+from tests.faults.verdicts import killed, killed_at_times
+
+
+@pytest.mark.covers("S1.23", "S1.38", "S1.53", "S1.61", "S4.4")
+@pytest.mark.parametrize("where", ["before c", "inside c", "after c", "step", "op"])
+def test_a_process_killed_anywhere_costs_at_most_what_was_running(lab: Lab, where: str) -> None:
+    reference = undisturbed(lab)
+    points = reference.some(where)
+    assert len(points) >= 15
+    assert [text for point in points for text in killed(lab, reference, point)] == []
+
+
+def test_the_sample_runs_each_of_its_parts_once_when_nothing_happens(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    assert sorted(reference.labels) == sorted(set(reference.labels))
+    assert set(reference.labels) == reference.seen.remembered
+    assert len(reference.some("before commit")) == reference.seen.row.seq - 1
+    assert "step translate#1" not in reference.labels
+    assert "step write#3" in reference.labels
+
+
+@pytest.mark.covers("S3.85")
+def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_one(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    draw = random.Random(1)
+    trials = [draw.choices(reference.points, k=2) for _ in range(25)]
+    assert [text for first, second in trials for text in killed(lab, reference, first, also=second)] == []
+
+
+@pytest.mark.covers("S3.85")
+def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    draw = random.Random(2)
+    trials = [[draw.uniform(0.005, 0.08) for _ in range(2)] for _ in range(20)]
+    assert [text for delays in trials for text in killed_at_times(lab, reference, delays)] == []
+
+
+@pytest.mark.parametrize(
+    ("twin", "where"),
+    [("checkpoint in two commits", "split 26"), ("acknowledges early", "after commit"), ("forgets operations", "op")],
+)
+def test_the_harness_catches_an_engine_that_loses_work(lab: Lab, twin: str, where: str) -> None:
+    reference = undisturbed(lab)
+    points = reference.some(where)[20:24] or [where]
+    caught = [text for point in points for text in killed(lab, reference, point, twin)]
+    assert caught
+    assert not any("did not fire" in text for text in caught)

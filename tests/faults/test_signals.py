@@ -1,0 +1,105 @@
+"""SIGTERM, Ctrl+C and pauses at every point of the sample: the session stops cleanly, and another process ends it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import Status
+from tests.faults.lab import Lab, undisturbed
+from tests.faults.verdicts import ended_politely, open_gate, paused
+from tests.support.forkserver import ROOT
+
+EVERYWHERE = ["before c", "after c", "step", "op"]
+
+
+@pytest.mark.covers("S1.52", "S4.6", "S4.108")
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_sigterm_anywhere_ends_with_143_after_the_operation_in_flight(lab: Lab, where: str) -> None:
+    reference = undisturbed(lab)
+    points = reference.some(where)
+    assert len(points) >= 15
+    assert [text for point in points for text in ended_politely(lab, reference, point)] == []
+
+
+@pytest.mark.covers("S1.52", "S4.5", "S4.108")
+def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    points = reference.points[::5]
+    assert [text for point in points for text in ended_politely(lab, reference, point, "int")] == []
+
+
+@pytest.mark.covers("S1.57", "S1.61")
+@pytest.mark.parametrize("mode", ["finish", "abort"])
+@pytest.mark.parametrize("where", EVERYWHERE)
+def test_a_pause_asked_for_anywhere_stands_and_resumes_to_the_same_end(lab: Lab, where: str, mode: str) -> None:
+    reference = undisturbed(lab)
+    points = [point for point in reference.some(where) if "create" not in point]
+    assert [text for point in points for text in paused(lab, reference, point, mode)] == []
+
+
+@pytest.mark.covers("S1.58", "S4.108")
+def test_a_session_that_is_paused_after_every_step_ends_like_an_undisturbed_one(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    session, pauses, status = lab.new(), 0, Status.CREATED
+    while status is not Status.COMPLETED:
+        gate = lab.gate(session)
+        verb = "resume" if pauses else "start"
+        child = lab.drive(session, verb=verb, point="checkpoint 1", action="gate", gate=gate)
+        child.hear()
+        lab.pause(session)
+        open_gate(gate)
+        assert child.wait() == 0
+        status, pauses = lab.row(session).status, pauses + 1
+        assert status in (Status.PAUSED, Status.COMPLETED)
+    assert lab.see(session).result == reference.seen.result
+    assert sorted(lab.runs(session).labels) == sorted(reference.labels)
+    assert pauses == len(lab.do(lab.engine.visits(session)))
+
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from holdfast import Engine
+from tests.faults.jobs import Waiting, waiting
+async def main():
+    async with Engine(sys.argv[1], workflows=[waiting]) as engine:
+        session = await engine.start(waiting, Waiting(gate=sys.argv[2], runs=sys.argv[3]), session_id="x")
+        await session.outcome()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.covers("S1.52")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_a_program_of_its_own_ends_as_the_system_expects(lab: Lab, number: signal.Signals, code: int) -> None:
+    runs = Path(lab.file("x", "runs"))
+    command = [sys.executable, "-c", PROGRAM, lab.path, lab.file("x", "never"), str(runs)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        deadline = time.monotonic() + 20
+        while not runs.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        program.send_signal(number)
+        _, errors = program.communicate(timeout=20)
+    assert program.returncode == code
+    assert (b"KeyboardInterrupt" in errors) == (number == signal.SIGINT)
+    assert lab.row("x").status is Status.READY or lab.row("x").status is Status.CREATED
+
+
+@pytest.mark.parametrize("twin", ["deaf to signals", "cuts operations"])
+def test_the_harness_catches_an_engine_that_ends_badly(lab: Lab, twin: str) -> None:
+    reference = undisturbed(lab)
+    points = reference.some("op")[2:8]
+    assert [text for point in points for text in ended_politely(lab, reference, point, twin=twin)]
+
+
+def test_the_harness_catches_an_engine_that_overlooks_a_pause(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    for mode in ("finish", "abort"):
+        assert paused(lab, reference, "op phrase:body:1", mode, "blind to pauses")

@@ -1,0 +1,275 @@
+"""Trials of one kind each: a process that dies or fails at a chosen touch, and the verdict on what it left.
+
+These functions fork, so they run in a process that has no threads and no SQLite connection of its
+own: the server in `bench_server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import random
+import shutil
+import signal
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast import Engine
+from holdfast.store import Store
+from tests.faults import bit_flips, crash_states, disk_trouble, oracle, programs, twins
+from tests.faults.bit_flips import Flip
+from tests.faults.disk_trouble import Told
+from tests.faults.oracle import Undisturbed
+from tests.faults.programs import PROGRAMS
+from tests.faults.vfs import Fail, FaultVFS, Kill, Recorder, Touch, Trouble, Variant
+from tests.faults.witness import Note, Notes, read_notes
+
+VFS = "faults"
+TWINS: dict[str, Callable[[Store], Store]] = {"": lambda store: store, "apart": twins.Apart, "early": twins.Early}
+
+
+class Point(NamedTuple):
+    """Where a process is killed, and perhaps where the next one is."""
+
+    index: int
+    variant: Variant
+    second: int = 0  # the touch at which the process that goes on dies too
+
+
+class Report(NamedTuple):
+    """What became of a trial. ``fired``: the labels of the faults that happened, one for each process that died."""
+
+    point: Point
+    fired: tuple[str, ...]
+    statuses: tuple[int, ...]
+    complaints: tuple[str, ...]
+
+
+class Trace(NamedTuple):
+    """A recorded run: all touches and notes, in one order."""
+
+    events: list[Any]
+    undisturbed: Undisturbed
+
+    @property
+    def touches(self) -> list[Touch]:
+        return [event for event in self.events if isinstance(event, Touch)]
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder in memory where there is one: a killed process loses nothing that the kernel has, on any disk."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def in_child(act: Callable[[], Any], answer: Path) -> int:
+    """Fork, run, write what came back (or what went wrong) to a file; how the child ended, as `os.waitpid` says it."""
+    pid = os.fork()
+    if pid:
+        return os.waitpid(pid, 0)[1]
+    try:
+        result: Any = act()
+    except BaseException:
+        result = traceback.format_exc()
+        code = 1
+    else:
+        code = 0
+    answer.write_bytes(pickle.dumps(result))
+    os._exit(code)
+
+
+def asked(act: Callable[[], Any], folder: Path) -> Any:
+    """What a child answers; its failure is ours."""
+    answer = folder / "answer"
+    if in_child(act, answer):
+        raise RuntimeError(f"a child failed: {pickle.loads(answer.read_bytes())}")
+    return pickle.loads(answer.read_bytes())
+
+
+def warm_up() -> None:
+    """Run every program once in memory, so that no child has to meet the code for the first time.
+
+    This opens and closes SQLite connections, but none to a file: nothing of them is left for a child to inherit.
+    """
+    for program in PROGRAMS.values():
+        asyncio.run(_in_memory(program))
+
+
+async def _in_memory(program: programs.Program) -> None:
+    clock = programs.Clock(0)
+    async with Engine(":memory:", workflows=[program.workflow], clock=clock, signals=False) as engine:
+        programs.NOW.ran, programs.NOW.engine = lambda label: None, engine
+        await programs.complete(engine, program)
+        await oracle.read_stored(engine)
+
+
+class Bench:
+    """Runs trials of one program; knows its undisturbed run and keeps a prepared store to copy."""
+
+    def __init__(self, name: str, synchronous: str = "FULL", twin: str = "") -> None:
+        self.program = PROGRAMS[name]
+        self.synchronous = synchronous
+        self.twin = twin
+        self._home = scratch()
+        self.home = self._home.__enter__()
+        if self.program.prepared:
+            asked(lambda: asyncio.run(programs.prepare(self.home / "prepared.db")), self.home)
+        with scratch() as folder:
+            self._furnish(folder)
+            self.trace: Trace = asked(lambda: self._record(folder), folder)
+
+    def close(self) -> None:
+        self._home.__exit__(None, None, None)
+
+    def _furnish(self, folder: Path) -> None:
+        if self.program.prepared:
+            shutil.copyfile(self.home / "prepared.db", folder / "store.db")
+
+    # an undisturbed run
+
+    def _record(self, folder: Path) -> Trace:
+        recorder = Recorder()
+        self._run(folder, recorder, Notes(folder / "notes", recorder.trace.append), 1)
+        stored = asyncio.run(oracle.look_at(self.program, folder / "store.db"))
+        assert stored.row is not None
+        ran = Counter(note.label for note in read_notes(folder / "notes") if note.what == "ran")
+        states = asyncio.run(oracle.states_along(self.program, folder / "store.db"))
+        return Trace(recorder.trace, Undisturbed(tuple(states), dict(ran), stored.row.spent_usd))
+
+    def _run(self, folder: Path, act: Any, notes: Notes, incarnation: int) -> None:
+        vfs = FaultVFS(VFS, act)
+        running = programs.run(
+            self.program, folder / "store.db", notes, incarnation,
+            vfs=VFS, synchronous=self.synchronous, twin=TWINS[self.twin],
+        )  # fmt: skip
+        asyncio.run(running)
+        vfs.unregister()
+
+    # kill points
+
+    def touches(self) -> list[Touch]:
+        """The touches of the undisturbed run."""
+        return self.trace.touches
+
+    def points(self) -> list[Point]:
+        """Every moment of the undisturbed run at which a process can die.
+
+        Just before a touch is the same moment as just after the one before it, unless the program did or was told
+        something in between.
+        """
+        found: list[Point] = []
+        before: Any = None
+        for event in self.trace.events:
+            if isinstance(event, Touch):
+                again = isinstance(before, Touch)
+                found += [Point(event.index, v) for v in event.variants if not (again and v == "before")]
+            before = event
+        return found
+
+    def kill(self, point: Point) -> Report:
+        """Kill a process at the point, another one that goes on perhaps too, and look at what they left."""
+        with scratch() as folder:
+            self._furnish(folder)
+            statuses = [in_child(lambda: self._victim(folder, point.index, point.variant, 1), folder / "answer")]
+            if point.second:
+                statuses.append(
+                    in_child(lambda: self._victim(folder, point.second, point.variant, 2), folder / "answer")
+                )
+            fired = tuple(note.label for note in read_notes(folder / "notes") if note.what == "fired")
+            return Report(point, fired, tuple(statuses), self._judge(folder, len(statuses) + 1))
+
+    def _judge(self, folder: Path, incarnation: int) -> tuple[str, ...]:
+        """The verdict of a process of its own. One that cannot even be given is a complaint."""
+        answer = folder / "verdict"
+
+
+        def judge() -> list[str]:
+            return asyncio.run(oracle.verdict(self.program, folder, self.trace.undisturbed, incarnation))
+
+        status = in_child(judge, answer)
+        if status == 0:
+            return tuple(pickle.loads(answer.read_bytes()))
+        return (f"no verdict: {pickle.loads(answer.read_bytes()) if answer.exists() else status}",)
+
+    def _victim(self, folder: Path, index: int, variant: Variant, incarnation: int) -> None:
+        notes = Notes(folder / "notes")
+
+        def announce(touch: Touch) -> None:
+            notes.write(Note("fired", number=touch.index, label=f"{touch.index} {variant} {touch.kind}{touch.file}"))
+
+        self._run(folder, Kill(index, variant, announce), notes, incarnation)
+
+    # a disk in trouble
+
+    def meet(self, index: int, trouble: Trouble, once: bool, heal: bool) -> tuple[Told, tuple[str, ...]]:
+        """Run into a full or broken disk; what was said, and the verdict on what was left once the disk is well."""
+        with scratch() as folder:
+            self._furnish(folder)
+            fail = Fail(index, trouble, once)
+            told: Told = asked(
+                lambda: asyncio.run(disk_trouble.meet(self.program, folder, fail, self.trace.undisturbed, heal)), folder
+            )
+            return told, self._judge(folder, 2)
+
+    # flipped bits
+
+    def flip(self, seed: int, count: int, within: bytes = b"") -> list[Flip]:
+        """Flip bits of the closed store that an undisturbed run leaves; ``within``: only around these bytes of it."""
+        with scratch() as folder:
+            self._furnish(folder)
+            asked(lambda: self._run(folder, Recorder(), Notes(folder / "notes"), 1), folder)
+            original = (folder / "store.db").read_bytes()
+            flipping = (self.program, original, folder / "flipped.db", seed, count, within)
+            found: list[Flip] = asked(lambda: asyncio.run(bit_flips.flip(*flipping)), folder)
+            return found
+
+    # power loss
+
+    def lose_power(self, seed: int, count: int) -> list[tuple[str, tuple[str, ...]]]:
+        """Build ``count`` states that a power loss can leave, and look at each: what it was, and what is wrong."""
+        with scratch() as folder:
+            found: list[tuple[str, tuple[str, ...]]] = asked(lambda: list(self._states_lost(folder, seed, count)), folder)
+            return found
+
+    def _states_lost(self, folder: Path, seed: int, count: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+        base = (self.home / "prepared.db").read_bytes() if self.program.prepared else None
+        for number, crash in enumerate(crash_states.sample(self.trace.events, base, random.Random(seed), count)):
+            place = folder / str(number)
+            place.mkdir()
+            crash.build(place / "store.db")
+            yield crash.name, tuple(self._judge_loss(place, crash, go_on=number % 10 == 0))
+            shutil.rmtree(place)
+
+    def _judge_loss(self, place: Path, crash: crash_states.CrashState, go_on: bool) -> list[str]:
+        undisturbed = self.trace.undisturbed
+        try:
+            if not go_on:
+                stored = asyncio.run(oracle.look_at(self.program, place / "store.db"))
+                return oracle.compare(crash.notes, stored, undisturbed)
+            notes = Notes(place / "notes")
+            for note in crash.notes:
+                notes.write(note)
+            return asyncio.run(oracle.verdict(self.program, place, undisturbed, 2))
+        except Exception as error:
+            return [f"broken: {type(error).__name__}: {error}"]
+
+
+def killed(report: Report) -> bool:
+    """Whether every process that was to die did, by signal 9, at the touch that was chosen for it."""
+    expected = [report.point.index, *([report.point.second] if report.point.second else [])]
+    places = [int(label.split()[0]) for label in report.fired]
+    return places == expected and all(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in report.statuses)
+
+
+def bad(reports: Sequence[Report]) -> list[Report]:
+    return [report for report in reports if report.complaints or not killed(report)]

@@ -1,0 +1,80 @@
+"""Stores that are broken on purpose. A harness that does not catch them proves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.model import Commit, Flags, NewSession, SessionRow
+from holdfast.store import Store
+
+
+class _Twin:
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Apart(_Twin):
+    """Commits what a step left first, and where the session stands afterwards, in a transaction of its own."""
+
+    _place: tuple[str | None, int, bool] = (None, 0, False)
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        self._place = (new.step, new.visit, False)
+        return await self._inner.create(new)
+
+    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+        row = await self._inner.claim(session_id, steal)
+        self._place = (row.step, row.visit, row.leaving)
+        return row
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        if commit.only_if_paused:
+            return await self._inner.commit(commit)
+        step, visit, leaving = self._place
+        data = replace(commit, step=step, visit=visit, leaving=leaving, ended=None, release=False)
+        await self._inner.commit(data)
+        self._place = (commit.step, commit.visit, commit.leaving)
+        move = replace(
+            commit, base_seq=commit.records[-1].seq, records=(), blobs=(), open_pauses=(), close_pauses=(),
+            spend_usd=0, spend_tokens=0,
+        )  # fmt: skip
+        return await self._inner.commit(move)
+
+
+class Early(_Twin):
+    """Says that a commit is done as soon as it was asked for, and does it a little later."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._last: asyncio.Task[None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._inner, name)
+        if not asyncio.iscoroutinefunction(verb):
+            return verb
+
+        async def after_commits(*args: Any, **kwargs: Any) -> Any:
+            if self._last is not None:
+                await self._last
+            return await verb(*args, **kwargs)
+
+        return after_commits
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        if commit.only_if_paused:
+            if self._last is not None:
+                await self._last
+            return await self._inner.commit(commit)
+        self._last = asyncio.create_task(self._later(self._last, commit))
+        return Flags(False, "finish", False)
+
+    async def _later(self, before: asyncio.Task[None] | None, commit: Commit) -> None:
+        if before is not None:
+            await before
+        await self._inner.commit(commit)

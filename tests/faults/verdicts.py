@@ -1,0 +1,234 @@
+"""Trials with the sample: something happens at a point, another process goes on; what is wrong afterwards is listed.
+
+An empty list means that the promise held. Broken twins go through the very same functions.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast import Status
+from holdfast.errors import DamagedRecord
+from holdfast.model import PauseMode
+from tests.faults.jobs import SLOW
+from tests.faults.lab import Lab, Reference, Runs, Seen
+from tests.support.forkserver import Child
+from tests.support.points import Action
+from tests.support.sample import COMPOSITE, WIDTH
+
+
+def killed(lab: Lab, reference: Reference, point: str, twin: str = "", also: str = "") -> list[str]:
+    """SIGKILL at ``point``; ``also``: the process that goes on is killed there, and a third one ends the work."""
+    session = lab.new("killed")
+    wrong = _kill(lab, session, reference, point, "start", twin)
+    if also and lab.exists(session) and lab.row(session).ended is None:
+        runs = lab.runs(session)
+        child = lab.drive(session, verb="resume", point=also)
+        if child.wait() == -signal.SIGKILL:
+            wrong += _loses_at_most_what_ran(lab, session, runs)
+    return [f"{point}: {text}" for text in wrong + _goes_on(lab, session, reference)]
+
+
+def _kill(lab: Lab, session: str, reference: Reference, point: str, verb: str, twin: str) -> list[str]:
+    child = lab.drive(session, verb=verb, point=point, twin=twin)
+    if (code := child.wait()) != -signal.SIGKILL:
+        return [f"the kill did not fire, the process ended with {code}"]
+    return _loses_at_most_what_ran(lab, session, Runs())
+
+
+def _loses_at_most_what_ran(lab: Lab, session: str, earlier: Runs) -> list[str]:
+    """What was acknowledged is there, and of what ran only the visit and the operations in flight are missing."""
+    runs = lab.runs(session)
+    if not lab.exists(session):
+        return ["something ran before the session was stored"] if runs.labels else []
+    try:
+        lost = set(runs.since(earlier)) - lab.remembered(session)
+    except DamagedRecord as error:
+        return [f"the log is damaged: {error}"]
+    wrong = []
+    if (seq := lab.row(session).seq) < runs.acknowledged:
+        wrong.append(f"record {runs.acknowledged} was acknowledged, the log ends at {seq}")
+    steps = {label for label in lost if label.startswith("step")}
+    # An operation inside a map item is in flight together with its item; both are named after it.
+    branches = {label.partition(":")[2] for label in lost - steps}
+    if len(steps) > 1 or len(branches) > WIDTH:
+        wrong.append(f"more than what was in flight is lost: {sorted(lost)}")
+    return wrong
+
+
+def _goes_on(lab: Lab, session: str, reference: Reference) -> list[str]:
+    """Another process ends the work: nothing that the log has runs again, and the result is that of the reference."""
+    exists = lab.exists(session)
+    earlier = lab.runs(session)
+    known = lab.remembered(session) if exists else frozenset()
+    child = lab.drive(session, verb="resume" if exists else "start")
+    wrong = []
+    if (code := child.wait()) != 0:
+        wrong.append(f"the process that went on ended with {code}: {child.said}")
+    again = known & set(lab.runs(session).since(earlier))
+    if again:
+        wrong.append(f"kept and run again: {sorted(again)}")
+    return wrong + _same(lab, session, reference)
+
+
+def _same(lab: Lab, session: str, reference: Reference) -> list[str]:
+    seen = _seen(lab, session)
+    if isinstance(seen, str):
+        return [seen]
+    wrong = []
+    if seen.result != reference.seen.result:
+        wrong.append(f"another result than undisturbed: {_difference(seen, reference.seen)}")
+    if missing := set(reference.labels) - set(lab.runs(session).labels):
+        wrong.append(f"never run: {sorted(missing)}")
+    if strange := set(lab.runs(session).labels) - set(reference.labels):
+        wrong.append(f"run although the undisturbed run did not: {sorted(strange)}")
+    return wrong
+
+
+def _seen(lab: Lab, session: str) -> Seen | str:
+    try:
+        return lab.see(session)
+    except DamagedRecord as error:
+        return f"the log is damaged: {error}"
+
+
+def _difference(found: Seen, expected: Seen) -> str:
+    pairs = zip(found.result, expected.result, strict=True)
+    return "; ".join(f"{mine!r} instead of {theirs!r}" for mine, theirs in pairs if mine != theirs)
+
+
+def killed_at_times(lab: Lab, reference: Reference, delays: Sequence[float]) -> list[str]:
+    """One process after the other is killed some seconds after it was forked; the last one may end the work."""
+    session = lab.new("timed")
+    wrong: list[str] = []
+    for delay in delays:
+        runs = lab.runs(session)
+        child = lab.drive(session, verb="resume" if lab.exists(session) else "start")
+        with suppress(TimeoutError):
+            child.wait(delay)
+        child.signal(signal.SIGKILL)
+        if child.wait() == -signal.SIGKILL:
+            wrong += _loses_at_most_what_ran(lab, session, runs)
+    return [f"{delays}: {text}" for text in wrong + _goes_on(lab, session, reference)]
+
+
+def ended_politely(lab: Lab, reference: Reference, point: str, action: Action = "term", twin: str = "") -> list[str]:
+    """SIGTERM or SIGINT at ``point``: the program ends as it should, and no operation that began is lost."""
+    session = lab.new("ended")
+    code = lab.drive(session, point=point, action=action, twin=twin).wait()
+    expected = 128 + signal.SIGTERM if action == "term" else -signal.SIGINT
+    wrong = [] if code == expected else [f"the process ended with {code} instead of {expected}"]
+    row, operations = lab.row(session), _operations(lab.runs(session), COMPOSITE)
+    if row.status not in (Status.READY, Status.COMPLETED, Status.CREATED):
+        wrong.append(f"left {row.status}")
+    if row.holder is not None:
+        wrong.append("the hold was not given back")
+    if cut := operations.keys() - lab.remembered(session):
+        wrong.append(f"begun, but not finished and remembered: {sorted(cut)}")
+    wrong += _goes_on(lab, session, reference)
+    wrong += _none_twice(_operations(lab.runs(session), COMPOSITE))
+    return [f"{point}: {text}" for text in wrong]
+
+
+def _operations(runs: Runs, but: str = "no") -> Counter[str]:
+    return Counter(label for label in runs.labels if label.startswith("op") and not label.startswith(but))
+
+
+def _none_twice(operations: Counter[str]) -> list[str]:
+    twice = [label for label, count in operations.items() if count > 1]
+    return [f"operations that ran twice: {sorted(twice)}"] if twice else []
+
+
+def paused(lab: Lab, reference: Reference, point: str, mode: PauseMode, twin: str = "") -> list[str]:
+    """A pause is asked for while the process stands at ``point``; another one resumes."""
+    session = lab.new("paused")
+    gate = lab.gate(session)
+    # In a step or an operation on the loop, an abort has to cut what would never end by itself.
+    cuts = mode == "abort" and point.startswith(("step", "op")) and not point.startswith(_BLOCKING) and not twin
+    poll = 0.005 if cuts else SLOW
+    child = lab.drive(session, point=point, action="hang" if cuts else "gate", gate=gate, twin=twin, poll=poll)
+    if child.hear() != {"at": point}:
+        return [f"{point}: not reached"]
+    before = lab.runs(session)
+    answer = lab.pause(session, mode) if lab.exists(session) else Status.PAUSED
+    if not cuts:
+        open_gate(gate)
+    code = child.wait()
+    wrong = [] if code == 0 else [f"the process ended with {code}"]
+    at_end = answer is Status.COMPLETED or point.startswith(_LAST)
+    if not lab.exists(session) or answer is not Status.PAUSED:
+        wrong += _stands_still(lab, session, lab.runs(session).since(before), at_end)
+    wrong += _goes_on(lab, session, reference) if lab.row(session).ended is None else _same(lab, session, reference)
+    if mode == "finish":
+        wrong += _none_twice(_operations(lab.runs(session)))
+    return [f"{point}: {text}" for text in wrong]
+
+
+_BLOCKING = ("step offer", "step tally", "op quote")
+# Whoever asks from here on finds the session in its last step: it completes.
+_LAST = ("step close", "after commit 46", "before commit 47", "after commit 47")
+
+
+def open_gate(gate: str) -> None:
+    """Let the process go on that waits there."""
+    with open(gate, "wb"):
+        pass
+
+
+def _stands_still(lab: Lab, session: str, since: list[str], at_end: bool) -> list[str]:
+    status = lab.row(session).status
+    if status is Status.COMPLETED and at_end:
+        return []
+    wrong = [] if status is Status.PAUSED else [f"asked to pause, but {status}"]
+    if len(steps := [label for label in since if label.startswith("step")]) > 1:
+        wrong.append(f"went on for {len(steps)} steps: {steps}")
+    return wrong
+
+
+def zombie(lab: Lab, reference: Reference, point: str, overtake: str, poll: float, twin: str = "") -> list[str]:
+    """The driver is stopped at ``point``, another process steals the session, the driver wakes up: it may write nothing.
+
+    ``overtake``: it wakes up after the other has ``ended``, or when it has only ``claimed``.
+    """
+    session = lab.new("zombie")
+    sleeper = lab.drive(session, point=point, action="stop", poll=poll, twin=twin)
+    sleeper.wait_stopped()
+    known, earlier = lab.remembered(session), lab.runs(session)
+    gate = lab.gate(session)
+    held = {"point": "before commit 1", "action": "gate", "gate": gate} if overtake == "claimed" else {}
+    thief = lab.drive(session, verb="steal", **held)
+    if held:
+        thief.hear()
+    else:
+        thief.wait()
+    wrong = _wakes_up_for_nothing(lab, session, sleeper)
+    if held:
+        open_gate(gate)
+    if (code := thief.wait()) != 0 or thief.said != [{"status": "completed", "skipped": thief.said[0].get("skipped")}]:
+        wrong.append(f"the process that took over ended with {code}: {thief.said}")
+    again = Counter(lab.runs(session).since(earlier))
+    if kept := known & again.keys():
+        wrong.append(f"kept and run again: {sorted(kept)}")
+    if often := [label for label, count in again.items() if count > 2]:
+        wrong.append(f"run more than once by each: {often}")
+    return [f"{point}, {overtake}: {text}" for text in wrong + _same(lab, session, reference)]
+
+
+def _wakes_up_for_nothing(lab: Lab, session: str, sleeper: Child) -> list[str]:
+    before, runs = lab.records(session), lab.runs(session)
+    sleeper.signal(signal.SIGCONT)
+    code = sleeper.wait()
+    said: dict[str, Any] = sleeper.said[0] if sleeper.said else {}
+    wrong = [] if code == 0 else [f"the zombie ended with {code}"]
+    if said.get("error") != "HoldLost" or "nothing" not in said.get("text", ""):
+        wrong.append(f"the zombie was not told that it lost the session: {said}")
+    with suppress(DamagedRecord):  # `_same` will say so
+        if lab.records(session) != before:
+            wrong.append("the zombie wrote")
+    if len(begun := lab.runs(session).since(runs)) > WIDTH + 1:
+        wrong.append(f"the zombie went on: {begun}")
+    return wrong
