@@ -277,6 +277,7 @@ class Visit:
         for still in self.standing:
             if not still.done():
                 still.set_result(None)
+        self.standing.clear()  # what goes on is no reason to leave, though its task has yet to notice
 
 
 def to_micro_usd(usd: float | Decimal) -> int:

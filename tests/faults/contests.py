@@ -83,7 +83,7 @@ def _answers(lab: Lab, racers: list[Child], trial: dict[str, str]) -> dict[Child
 
 
 def flips(lab: Lab, processes: int, each: int, sessions: int = 4, twin: str = "") -> tuple[list[str], int]:
-    """Many processes pause and resume sessions that a driver holds. What is wrong, and how many requests had an effect."""
+    """Many processes pause and resume sessions that a driver holds: what is wrong, and how many requests took effect."""
     trials = [parked(lab) for _ in range(sessions)]
     driver = lab.server.start("tests.faults.jobs:hold", path=lab.path, sessions=trials)
     while driver.hear() != {"held": sessions}:
@@ -144,11 +144,10 @@ def _ends_as_asked_last(lab: Lab, trials: list[dict[str, str]], driver: Child) -
     if (code := driver.wait()) != 0:
         return [f"the driver ended with {code}"]
     left = [lab.row(trial["session"]) for trial in trials]
-    expected = [Status.PAUSED if flag else Status.COMPLETED for flag in asked]
     wrong = [
         f"{row.session_id}: left {row.status}"
-        for row, status in zip(left, expected, strict=True)
-        if row.status != status
+        for row, flag in zip(left, asked, strict=True)
+        if row.status is not (Status.PAUSED if flag else Status.COMPLETED)
     ]
     changed = [row.session_id for row, flag in zip(left, asked, strict=True) if row.pause_requested != flag]
     return wrong + [f"{session}: the flag changed by itself" for session in changed]

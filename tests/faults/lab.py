@@ -18,7 +18,7 @@ from holdfast.replay import body_of
 from holdfast.stores.sqlite import SqliteStore
 from tests.faults.jobs import waiting
 from tests.support.forkserver import Child, ForkServer
-from tests.support.sample import sample
+from tests.support.sample import LAST, sample
 
 T = TypeVar("T")
 
@@ -182,6 +182,10 @@ class Reference:
     def some(self, *beginnings: str) -> list[str]:
         """The points whose names begin so."""
         return [point for point in self.points if point.startswith(beginnings)]
+
+    def in_last_step(self, point: str) -> bool:
+        """Whoever asks for a pause from here on finds the last step entered: the session completes."""
+        return self.points.index(point) >= self.points.index(LAST) - 1
 
 
 def undisturbed(lab: Lab) -> Reference:

@@ -110,7 +110,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Until every session stands, or waits at a gate and knows all that was asked of it."""
         end = time.monotonic() + 3
         while not await self.is_quiet():
-            assert time.monotonic() < end, f"never quiet: {self.world.blocked()}, {await self.statuses()}"
+            assert time.monotonic() < end, f"never quiet: {await self.statuses()}"
             await asyncio.sleep(0.0005)
 
     async def is_quiet(self) -> bool:
@@ -120,8 +120,8 @@ class EngineMachine(RuleBasedStateMachine):
                 self.deaths += 1
         if not self.engines:
             await self.open(0)
-        running = [session_id for engine in self.engines.values() for session_id in engine.driver.runs]
-        if sorted(running) != self.world.blocked():
+        drives = {id(drive) for engine in self.engines.values() for drive in driven(engine).values()}
+        if drives != {id(ctx._visit.host) for ctx in self.world.blocked()}:
             return False
         return all([await self.is_up_to_date(engine) for engine in self.engines.values()])
 
@@ -238,7 +238,8 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.blocked())
     @rule(data=st.data())
     def open_the_gate(self, data: st.DataObject) -> None:
-        session_id = data.draw(st.sampled_from(self.world.blocked()), label="gate")
+        waiting = sorted({ctx.session_id for ctx in self.world.blocked()})
+        session_id = data.draw(st.sampled_from(waiting), label="gate")
 
         async def open_it() -> None:
             self.world.open(session_id)

@@ -179,8 +179,8 @@ MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:40 / /mnt/team\\040share rw,relatime - nfs4 server:/team rw
 31 22 0:41 / /mnt/team\\040share/local rw - xfs /dev/sdb1 rw
-32 22 0:42 / /home rw - ext4 /dev/sdc1 rw
-33 22 0:43 / /home rw - fuse.sshfs me@there:/ rw
+32 22 0:42 / /people rw - ext4 /dev/sdc1 rw
+33 22 0:43 / /people rw - fuse.sshfs me@there:/ rw
 a line of another kind
 """
 
@@ -193,7 +193,7 @@ a line of another kind
         ("/mnt/team share/x/y", "nfs4"),
         ("/mnt/team share/local/x", "xfs"),
         ("/mnt/team sharedness", "ext4"),
-        ("/home/me", "fuse.sshfs"),
+        ("/people/me", "fuse.sshfs"),
     ],
 )
 def test_the_mount_table_tells_the_file_system(path: str, kind: str) -> None:

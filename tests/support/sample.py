@@ -20,6 +20,10 @@ WIDTH = 2
 COMPOSITE = "op enrich_one"
 """An operation with another one inside. A program that has to end starts none, so it is left there and begins anew."""
 
+BLOCKING = ("step offer", "step tally", "op quote")
+"""What runs in a thread and cannot be cut."""
+
+LAST = "step close#1"
 TOPIC = "octopus"
 
 

@@ -49,7 +49,7 @@ class World:
     def __init__(self) -> None:
         self.bodies: Counter[tuple[str, str, int]] = Counter()
         self.operations: Counter[tuple[str, int, str]] = Counter()
-        self.waiting: list[tuple[str, asyncio.Event]] = []
+        self.waiting: list[tuple[Context, asyncio.Event]] = []
         self.gates: dict[str, asyncio.Event] = {}
         self.troubles: dict[tuple[str, int], int] = {}
         self.shut: set[str] = set()
@@ -62,17 +62,17 @@ class World:
         """Let whoever waits in this session go on, once."""
         self.gates.pop(session_id, asyncio.Event()).set()
 
-    async def wait(self, session_id: str) -> None:
-        entry = (session_id, self.gates.setdefault(session_id, asyncio.Event()))
+    async def wait(self, ctx: Context) -> None:
+        entry = (ctx, self.gates.setdefault(ctx.session_id, asyncio.Event()))
         self.waiting.append(entry)
         try:
             await entry[1].wait()
         finally:
             self.waiting.remove(entry)
 
-    def blocked(self) -> list[str]:
-        """The sessions that wait at a shut gate, in order; one twice if two steps do."""
-        return sorted(session_id for session_id, gate in self.waiting if not gate.is_set())
+    def blocked(self) -> list[Context]:
+        """Who waits at a shut gate."""
+        return [ctx for ctx, gate in self.waiting if not gate.is_set()]
 
     def enter(self, ctx: Context) -> None:
         """A step's body begins; one whose visit is recorded must not."""
@@ -102,10 +102,10 @@ class World:
         if act == "retry" and self.fails(ctx.session_id, ctx.visit, 2):
             raise ConnectionError("as scripted")
         if act == "wait":
-            await self.wait(ctx.session_id)
+            await self.wait(ctx)
         if act == "work":
             await ctx.do(self.perform, ctx.session_id, ctx.visit, "first", key="first")
-            await self.wait(ctx.session_id)
+            await self.wait(ctx)
             await ctx.map(self._item(ctx), ["a", "bb", "ccc"], key=str, concurrency=2)
 
     def _item(self, ctx: Context) -> Any:

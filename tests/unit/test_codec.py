@@ -85,7 +85,7 @@ UNTYPED: list[Any] = [
 
 
 @pytest.mark.parametrize(
-    "value", UNTYPED, ids=lambda v: f"{type(v).__name__}-{repr(v)[:30] if not isinstance(v, int) else ''}"
+    "value", UNTYPED, ids=[f"{type(value).__name__}-{index}" for index, value in enumerate(UNTYPED)]
 )
 @pytest.mark.parametrize("annotation", [None, Any], ids=["encode", "Typed[Any]"])
 def test_every_stored_type_comes_back_equal_and_of_the_same_type(value: Any, annotation: Any) -> None:
@@ -142,7 +142,9 @@ TYPED: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.covers("S1.12")
-@pytest.mark.parametrize(("annotation", "value"), TYPED, ids=lambda v: str(v)[:40] if not isinstance(v, int) else "")
+@pytest.mark.parametrize(
+    ("annotation", "value"), TYPED, ids=[f"{type(v).__name__}-{n}" for n, (_, v) in enumerate(TYPED)]
+)
 def test_a_declared_type_gives_back_the_same_value_of_the_same_type(annotation: Any, value: Any) -> None:
     kind = typed(annotation)
     data = kind.encode(value, "x")

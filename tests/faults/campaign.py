@@ -1,0 +1,123 @@
+"""The trials of this folder at random, for as long as one likes: ``python -m tests.faults.campaign --seconds 600``.
+
+Prints what is wrong as it is found, and figures at the end. The same seed draws the same trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults.contests import flips, races
+from tests.faults.jobs import SLOW
+from tests.faults.lab import Lab, Reference, fast_folder, undisturbed
+from tests.faults.verdicts import ended_politely, killed, killed_at_times, paused, zombie
+from tests.support.forkserver import ForkServer
+
+TRIALS_PER_DATABASE = 300
+
+
+class Campaign:
+    """Draws trials; each returns how much it did and what was wrong."""
+
+    def __init__(self, lab: Lab, draw: random.Random) -> None:
+        self.lab = lab
+        self.draw = draw
+        self.reference: Reference = undisturbed(lab)
+        self.kinds: dict[str, tuple[int, Callable[[], tuple[int, list[str]]]]] = {
+            "kills at two points": (8, self.kill),
+            "kills at two moments": (8, self.kill_at_times),
+            "SIGTERM or Ctrl+C": (4, self.end),
+            "pauses": (4, self.pause),
+            "zombies": (4, self.zombie),
+            "races": (2, self.race),
+            "flips": (1, self.flip),
+        }
+
+    def trial(self) -> tuple[str, int, list[str]]:
+        names = list(self.kinds)
+        (name,) = self.draw.choices(names, [self.kinds[name][0] for name in names])
+        return name, *self.kinds[name][1]()
+
+    def point(self, *beginnings: str) -> str:
+        return self.draw.choice(self.reference.some(*beginnings or ("",)))
+
+    def kill(self) -> tuple[int, list[str]]:
+        return 1, killed(self.lab, self.reference, self.point(), also=self.point())
+
+    def kill_at_times(self) -> tuple[int, list[str]]:
+        return 1, killed_at_times(self.lab, self.reference, [self.draw.uniform(0.002, 0.08) for _ in range(2)])
+
+    def end(self) -> tuple[int, list[str]]:
+        action = self.draw.choice(("term", "int"))
+        return 1, ended_politely(self.lab, self.reference, self.point("after c", "before commit", "step", "op"), action)
+
+    def pause(self) -> tuple[int, list[str]]:
+        point, mode = self.point("after c", "before commit", "step", "op"), self.draw.choice(("finish", "abort"))
+        return 1, paused(self.lab, self.reference, point, mode)
+
+    def zombie(self) -> tuple[int, list[str]]:
+        point, overtake = self.point("step", "op", "before commit"), self.draw.choice(("ended", "claimed"))
+        return 1, zombie(self.lab, self.reference, point, overtake, self.draw.choice((0.005, SLOW)))
+
+    def race(self) -> tuple[int, list[str]]:
+        return 10, races(self.lab, self.draw.randint(2, 8), 10, self.draw.choice(("start", "resume")))
+
+    def flip(self) -> tuple[int, list[str]]:
+        wrong, _ = flips(self.lab, 16, 20)
+        return 320, wrong
+
+
+@contextmanager
+def fresh_lab(server: ForkServer) -> Iterator[Lab]:
+    """A lab with a database of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-", dir=fast_folder()))
+    try:
+        with Lab(server, folder) as lab:
+            yield lab
+    finally:
+        shutil.rmtree(folder)
+
+
+def run(seconds: float, seed: int) -> int:
+    """How many trials went wrong."""
+    draw, done, failures = random.Random(seed), Counter[str](), 0
+    started = time.monotonic()
+    with ForkServer("tests.faults.jobs") as server:
+        while time.monotonic() - started < seconds:
+            with fresh_lab(server) as lab:
+                campaign = Campaign(lab, draw)
+                for _ in range(TRIALS_PER_DATABASE):
+                    name, count, wrong = campaign.trial()
+                    done[name] += count
+                    failures += bool(wrong)
+                    for text in wrong:
+                        print(f"WRONG, seed {seed}: {name}: {text}", flush=True)
+                    if time.monotonic() - started >= seconds:
+                        break
+    took = time.monotonic() - started
+    for name, count in sorted(done.items()):
+        print(f"{name:<22} {count:>9,}")
+    print(f"{failures} trials went wrong; {took:.0f} s, seed {seed}, {len(campaign.reference.points)} points")
+    return failures
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.campaign", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
+    parser.add_argument("--seed", type=int, default=None, help="which trials to draw (default: others each time)")
+    options = parser.parse_args(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    return 1 if run(options.seconds, seed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
