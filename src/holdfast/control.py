@@ -267,7 +267,11 @@ class Control:
                 " use another session_id, or resume it by its id",
                 session_id=row.session_id,
             )
-        return cast("Session[S]", await self.resume(row.session_id, owner=new.owner))
+        if new.pause is not None:  # asked to stand still, not to go on
+            await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
+            return Session(self, SessionId(row.session_id))
+        budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
+        return cast("Session[S]", await self.resume(row.session_id, owner=new.owner, budget=budget))
 
     # resuming
 
@@ -300,7 +304,7 @@ class Control:
         if before is Status.PAUSING and row.live and not steal:
             self.driver.on_change()
             return session
-        session._run = await self._take_over(workflow, row, records, steal)
+        session._run = await self._take_over(workflow, row, records, steal, by)
         return session
 
     async def _take_over(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool) -> Run:
@@ -308,11 +312,11 @@ class Control:
         row = await self.store.claim(row.session_id, steal or self.driver.strands(row) is not None)
         if not row.seq == seq == records[-1].seq:
             records = await self.store.records(row.key, row.key_frame)
-        return self._begin(workflow, row, records, resumed=True)
+        return self._begin(workflow, row, records, resumed=True, by=by)
 
     def _begin(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], resumed: bool = False) -> Run:
         drive = Drive(self.store, workflow, row, self.clock, self.limits, self.driver.changed)
-        drive.resumed = resumed
+        drive.resumed, drive.resumed_by = resumed, by
         drive.load(records)
         return self.driver.begin(drive)
 

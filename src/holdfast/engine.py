@@ -74,6 +74,7 @@ class Drive:
         self.line: Line = self.ledger.line
         self.lending = Lending(workflow, self.line.state, store, limits)
         self.resumed = False
+        self.resumed_by: str | None = None
         self.kept: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
         self.demand: Paused | None = None
@@ -228,10 +229,17 @@ class Drive:
             await self.ledger.park(obstacle, pauses)
             return
         visits, took, usd = self.kept
-        data = {"step": self.line.step, "skipped": visits, "saved_seconds": took / 1e6, "saved_usd": usd / 1e6}
+        data = {
+            "step": self.line.step,
+            "by": self.resumed_by,
+            "skipped": visits,
+            "saved_seconds": took / 1e6,
+            "saved_usd": usd / 1e6,
+        }
         closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
-        summary = f"resumed at {self.line.step}#{self.line.visit}, {visits} visits skipped"
-        await self.ledger.note("session.resumed", summary, data, close_pauses=closed)
+        by = f" by {self.resumed_by}" if self.resumed_by else ""
+        summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
+        await self.ledger.note("session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by)
 
     def _obstacle(self, pauses: list[Pause]) -> Paused | None:
         if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):

@@ -106,7 +106,11 @@ class LocalDriver:
 
     async def _refresh(self) -> None:
         driven = {run.drive.row.key: run.drive for run in self.runs.values() if run.drive is not None}
-        for key, (fence, flags) in (await self.store.flags(list(driven))).items():
+        try:
+            found = await self.store.flags(list(driven))
+        except StoreError:
+            return  # the next commit meets the same trouble, and is heard
+        for key, (fence, flags) in found.items():
             driven[key].notice(fence, flags)
 
     @contextmanager

@@ -28,6 +28,7 @@ PAGE_SIZE = 4096
 WAL_PAGES = 400  # a checkpoint is due when the WAL has so many; syncing one that still grows is slow, so not many
 PATIENCE = 10_000  # milliseconds
 _WAL_BYTES_KEPT = 16 * 2**20
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's rollback journals begin
 
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|ncpfs|afs|coda|9p|virtiofs|vboxsf|prl_fs|vmhgfs|ceph|glusterfs|lustre|gpfs|beegfs|ocfs2|gfs2"
@@ -128,7 +129,7 @@ def _rolled_back_on_error(connection: apsw.Connection) -> Iterator[None]:
 def _look(place: Place) -> int:
     """The schema's version, 0 for an empty database. Opens read-only and leaves no trace."""
     path = Path(place.path)
-    if not path.stat().st_size:
+    if not path.stat().st_size or _creation_was_cut_off(path):
         return 0
     # Without a WAL nobody has it open, and an immutable look does not even create side files.
     mode = "" if Path(f"{path}-wal").exists() else "?immutable=1"
@@ -141,6 +142,20 @@ def _look(place: Place) -> int:
         raise StoreUnavailable(f"{path} is not a database; name another file for the store") from exc
     finally:
         connection.close()
+
+
+def _creation_was_cut_off(path: Path) -> bool:
+    """Whether there is a journal that would make the file empty again.
+
+    Somebody turns an empty file into a database, or died doing so. What the file contains is not to be believed;
+    SQLite sets it right when it is opened for writing.
+    """
+    try:
+        with open(f"{path}-journal", "rb") as journal:
+            head = journal.read(20)
+    except FileNotFoundError:
+        return False
+    return head.startswith(_JOURNAL) and head[16:20] == bytes(4)  # the size before, in pages
 
 
 def _version_of_ours(connection: apsw.Connection, path: Path) -> int:
