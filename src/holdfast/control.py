@@ -307,14 +307,19 @@ class Control:
         session._run = await self._take_over(workflow, row, records, steal, by)
         return session
 
-    async def _take_over(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool) -> Run:
+    async def _take_over(
+        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool, by: str | None
+    ) -> Run:
         seq = row.seq
         row = await self.store.claim(row.session_id, steal or self.driver.strands(row) is not None)
         if not row.seq == seq == records[-1].seq:
             records = await self.store.records(row.key, row.key_frame)
         return self._begin(workflow, row, records, resumed=True, by=by)
 
-    def _begin(self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], resumed: bool = False) -> Run:
+    def _begin(
+        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
+        resumed: bool = False, by: str | None = None,
+    ) -> Run:  # fmt: skip
         drive = Drive(self.store, workflow, row, self.clock, self.limits, self.driver.changed)
         drive.resumed, drive.resumed_by = resumed, by
         drive.load(records)
