@@ -11,7 +11,7 @@ DEV := .venv/.dev
 
 # One .venv serves all targets: never build it twice at once.
 .NOTPARALLEL:
-.PHONY: help venv demo test check format coverage bench acceptance clean
+.PHONY: help venv demo test check format coverage bench campaign acceptance clean
 
 help: ## list these targets
 	@echo "Holdfast. Targets:"
@@ -53,6 +53,9 @@ coverage: $(DEV) ## run the tests; fail below 95 % branch coverage of engine and
 
 bench: $(DEV) ## measure against plain SQLite on this machine
 	@$(PY) -m benchmarks $(ARGS)
+
+campaign: $(DEV) ## kill, stop, pause and race real processes at random (ARGS="--seconds 600")
+	@$(PY) -m tests.faults.campaign $(ARGS)
 
 acceptance: $(DEV) ## run the tests and show which items of docs/acceptance.md they prove
 	@mkdir -p build

@@ -281,7 +281,13 @@ class _FanOut:
         blobs: Blobs = []
         value = stored(encode(ids, self.id), blobs)
         body = OperationBody(
-            self.id, self.what.name, value, print_, total=len(ids), effects=self.visit.host.ledger.take_effects()
+            self.id,
+            self.what.name,
+            value,
+            print_,
+            total=len(ids),
+            agent=self.visit.agent,
+            effects=self.visit.host.ledger.take_effects(),
         )
         await self.visit.host.remember(body, blobs)
 

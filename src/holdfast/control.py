@@ -267,6 +267,7 @@ class Control:
                 " use another session_id, or resume it by its id",
                 session_id=row.session_id,
             )
+        _check_owner(row, new.owner)
         if new.pause is not None:  # asked to stand still, not to go on
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return Session(self, SessionId(row.session_id))
@@ -282,12 +283,8 @@ class Control:
         """Close the operator's pauses, test the others again, and go on from exactly there, in this process."""
         self._check_open()
         row = await self._row(session_id)
+        _check_owner(row, owner)
         session: Session[Any] = Session(self, SessionId(row.session_id))
-        if owner is not None and row.owner is not None and owner != row.owner:
-            raise WrongOwner(
-                f"session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}",
-                session_id=row.session_id, owner=row.owner,
-            )  # fmt: skip
         before = row.status
         if before is Status.COMPLETED:
             return session
@@ -296,12 +293,18 @@ class Control:
                 f"session {row.session_id!r} was cancelled and cannot be resumed; start a new one",
                 session_id=row.session_id, status=before.value,
             )  # fmt: skip
+        driven = row.live and not steal and self.driver.strands(row) is None
+        if driven and before is Status.RUNNING:
+            holder = self.store.describe_holder(row.holder)
+            raise AlreadyRunning(
+                f"session {row.session_id!r} is driven by {holder}; pause it there, or take it over with steal=True",
+                session_id=row.session_id, holder=holder,
+            )  # fmt: skip
         workflow = self._workflow_of(row)
         records = await self.store.records(row.key, row.key_frame)
-        row = await self.store.unpause(
-            row.session_id, by, self.clock.now(), None if budget is None else to_micro_usd(budget)
-        )
-        if before is Status.PAUSING and row.live and not steal:
+        money = None if budget is None else to_micro_usd(budget)
+        row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
+        if driven and row.live:  # it was pausing, and goes on where it is
             self.driver.on_change()
             return session
         session._run = await self._take_over(workflow, row, records, steal, by)
@@ -526,4 +529,12 @@ class Control:
             self.store.describe_holder(row.holder) if row.live else None, row.failure,
             row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
             row.progress,
+        )  # fmt: skip
+
+
+def _check_owner(row: SessionRow, owner: str | None) -> None:
+    if owner is not None and row.owner is not None and owner != row.owner:
+        raise WrongOwner(
+            f"session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}",
+            session_id=row.session_id, owner=row.owner,
         )  # fmt: skip

@@ -256,7 +256,7 @@ class Drive:
 
     def _crash_report(self) -> str:
         return (
-            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without a record in between;"
+            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without getting any further;"
             " look at what the step does there, then resume"
         )
 
@@ -467,7 +467,8 @@ class Drive:
             await self.ledger.park(Paused("guard", settled.refused), guards)
         else:
             end = settled.next is None
-            body = EventBody("guard.passed", f"{step} may be left", moved=True, next=settled.next)
+            agent = self.workflow.step(step).agent
+            body = EventBody("guard.passed", f"{step} may be left", agent, moved=True, next=settled.next)
             await self.ledger.commit(
                 "event", step, self.line.visit, body, ended="completed" if end else None, release=end,
                 close_pauses=tuple(pause.id for pause in guards),

@@ -99,7 +99,7 @@ def _of_record(record: Record) -> Iterator[Parts]:
     elif isinstance(body, EventBody):
         yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
         if body.moved and body.next is None and not body.leaving:
-            yield record.at, record.step, "session.completed", "completed", {}
+            yield record.at, body.agent, "session.completed", "completed", {}
 
 
 def _of_effect(effect: Effect) -> Parts:
@@ -112,15 +112,11 @@ def _of_effect(effect: Effect) -> Parts:
 
 
 def _of_operation(record: Record, body: OperationBody) -> Parts:
+    agent = body.agent or record.step
     if body.total:
-        return (
-            record.at,
-            record.step,
-            "map.started",
-            f"{body.name}: {body.total} items",
-            {"id": body.id, "total": body.total},
-        )
-    return record.at, record.step, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
+        data: dict[str, Any] = {"id": body.id, "total": body.total}
+        return record.at, agent, "map.started", f"{body.name}: {body.total} items", data
+    return record.at, agent, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
 
 
 def _of_checkpoint(record: Record, body: CheckpointBody) -> Iterator[Parts]:

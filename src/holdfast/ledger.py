@@ -122,10 +122,13 @@ class Ledger:
             self.updated_at = records[0].at
         usd, tokens = _spending(body)
         self.spent_usd += usd
+        # A resume or a retry is no progress: a step that kills its process each time must be seen to do so.
+        still = isinstance(body, EventBody) and not body.moved
         commit = Commit(
             self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
             self.line.step, self.line.visit, self.line.leaving,
-            spend_usd=usd, spend_tokens=tokens, progress=self.progress, blobs=tuple(blobs) if blobs else (), **facts,
+            keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
+            blobs=tuple(blobs) if blobs else (), **facts,
         )  # fmt: skip
         try:
             flags = await self.store.commit(commit)

@@ -191,6 +191,7 @@ class Commit(msgspec.Struct, frozen=True):
     failure: Failure | None = None
     release: bool = False
     only_if_paused: bool = False
+    keep_crashes: bool = False
     spend_usd: int = 0
     spend_tokens: int = 0
     progress: tuple[int, int] | None = None

@@ -66,6 +66,7 @@ class OperationBody(msgspec.Struct, frozen=True, omit_defaults=True):
     input: str = ""
     total: int = 0
     took: int = 0
+    agent: str = ""
     effects: tuple[Effect, ...] = ()
 
 

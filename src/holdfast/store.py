@@ -72,10 +72,11 @@ class Store(Protocol):
     async def commit(self, commit: Commit) -> Flags | None:
         """Move a held session forward; the requests from outside come back.
 
-        Resets the crash count, adds the spending, opens and closes pause records and, with
-        ``release``, gives up the hold, all in one transaction. Raises `HoldLost` if fence or
-        ``seq`` no longer fit. None, and nothing written, if ``only_if_paused`` is set and no
-        pause is requested any more. Commits of one session take effect in the order given.
+        Resets the crash count (unless ``keep_crashes``: the session got no further), adds the
+        spending, opens and closes pause records and, with ``release``, gives up the hold, all
+        in one transaction. Raises `HoldLost` if fence or ``seq`` no longer fit. None, and
+        nothing written, if ``only_if_paused`` is set and no pause is requested any more.
+        Commits of one session take effect in the order given.
         """
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:

@@ -94,6 +94,7 @@ class Visit:
         self.number = number
         self.attempt = attempt
         self.run = f"{host.fence}.{attempt}"
+        self.agent = "" if step.agent == step.name else step.agent
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
         self.active = 0
@@ -187,6 +188,7 @@ class Visit:
             stored(data, blobs),
             operation.input,
             took=took,
+            agent=self.agent,
             effects=self.host.ledger.take_effects(),
         )
         await self.host.remember(body, blobs)

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from holdfast import Append, Engine, Merge, Replace, Status, Workflow, step
+from holdfast import Append, Context, Engine, Merge, Replace, Status, Workflow, step
 from holdfast.errors import AlreadyRunning, DefinitionError, StateRefused, StoreUnavailable
 from holdfast.model import Commit
 from holdfast.store import Store
@@ -238,7 +239,7 @@ async def test_state_of_a_newer_version_is_refused_and_that_of_an_older_one_paus
         assert "version 1" in outcome.pauses[0].reason
         await engine.start(newer, session_id="memo-2", paused=True)
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
-        with pytest.raises(DefinitionError, match="stored by version 2.*run the newer code"):
+        with pytest.raises(DefinitionError, match=r"stored by version 2.*run the newer code"):
             await engine.resume("memo-2")
         with pytest.raises(DefinitionError, match="stored by version 2"):
             await engine.state("memo-2")
@@ -282,7 +283,7 @@ async def test_created_at_never_changes_and_updated_at_moves_with_every_write_an
         )
     created, updated = zip(*seen, strict=True)
     assert set(created) == {created[0]}
-    moved = [(late - early).total_seconds() for early, late in zip(updated, updated[1:], strict=False)]
+    moved = [(late - early).total_seconds() for early, late in pairwise(updated)]
     assert moved == [5, 0, 3600 - 5 + 5, 1]  # the hour back is not seen as going back
     assert datetime.fromisoformat(row["created_at"]) == info.created_at
     assert datetime.fromisoformat(row["updated_at"]) == info.updated_at
@@ -310,7 +311,8 @@ async def test_growing_fields_get_what_is_new_and_can_be_replaced() -> None:
 
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("grown", state=Grown, steps=[first, second]), log=["start"])
-        assert (await session.outcome()).state == Grown(log=["start", "a", "after ['start', 'a']"], seen={"x": 1, "y": 2})
+        state = (await session.outcome()).state
+        assert state == Grown(log=["start", "a", "after ['start', 'a']"], seen={"x": 1, "y": 2})
         session = await engine.start(Workflow("replaced", state=Grown, steps=[first, third]))
         assert (await session.outcome()).state == Grown(log=["a"], seen={"z": 3})
 
@@ -350,8 +352,6 @@ async def test_a_save_that_fails_is_told_and_its_step_does_not_count(n: int) -> 
 
 @on_loop
 async def test_a_save_that_fails_inside_an_operation_ends_the_step_whatever_its_code_does_with_the_error() -> None:
-    from holdfast import Context
-
     went_on: list[str] = []
 
     @step

@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.drivers.local import LocalDriver
 from holdfast.engine import Drive
 from holdfast.model import Commit, Flags, Record, seal
 from holdfast.replay import Body, EventBody, body_of, to_payload
@@ -80,12 +79,13 @@ def forget_operations(store: type[Any]) -> type[Any]:
 
 def cut_operations(store: type[Any]) -> type[Any]:
     """Ends at once when the program has to end, instead of after the operation in flight."""
-    stop = LocalDriver.stop
+    stop = Drive.stop
 
-    async def stop_now(self: LocalDriver, reason: str, now: bool = False) -> None:
-        await stop(self, reason, now=True)
+    def stop_now(self: Drive, *args: Any) -> None:
+        stop(self, *args)
+        self._interrupt("abort")
 
-    LocalDriver.stop = stop_now  # type: ignore[method-assign]
+    Drive.stop = stop_now  # type: ignore[method-assign, assignment]
     return store
 
 
@@ -128,20 +128,20 @@ def lose_signals(store: type[Any]) -> type[Any]:
         if count % 5:
             keep(self, *args)
 
-    writes.Writes._signal = signal  # type: ignore[method-assign]
+    writes.Writes._signal = signal  # type: ignore[method-assign, assignment]
     return store
 
 
 def impatient(store: type[Any]) -> type[Any]:
     """Does not wait for other writers. It also takes its time, so that they meet."""
-    writer.Writer._wait_for_lock = lambda self, attempt: False  # type: ignore[method-assign]
+    writer.LOCK_PATIENCE = 0.0  # type: ignore[attr-defined]  # the name that the writer looks up
     signal = writes.Writes._signal
 
     def slow(self: writes.Writes, *args: Any) -> None:
         time.sleep(0.005)
         signal(self, *args)
 
-    writes.Writes._signal = slow  # type: ignore[method-assign]
+    writes.Writes._signal = slow  # type: ignore[method-assign, assignment]
     return store
 
 

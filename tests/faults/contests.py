@@ -83,7 +83,7 @@ def _answers(lab: Lab, racers: list[Child], trial: dict[str, str]) -> dict[Child
 
 
 def flips(lab: Lab, processes: int, each: int, sessions: int = 4, twin: str = "") -> tuple[list[str], int]:
-    """Many processes pause and resume sessions that a driver holds: what is wrong, and how many requests took effect."""
+    """Many processes pause and resume sessions that a driver holds: what is wrong, how many took effect."""
     trials = [parked(lab) for _ in range(sessions)]
     driver = lab.server.start("tests.faults.jobs:hold", path=lab.path, sessions=trials)
     while driver.hear() != {"held": sessions}:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError
-from holdfast.stores.sqlite import SqliteStore, schema
+from holdfast.stores.sqlite import SqliteStore
 from tests.faults import oracle, programs
 from tests.faults.oracle import Undisturbed
 from tests.faults.programs import NOW, Clock, Program
@@ -30,13 +30,13 @@ class Told(NamedTuple):
 
 async def meet(program: Program, folder: Path, fail: Fail, undisturbed: Undisturbed, heal: bool) -> Told:
     """Run a program into trouble. Then read; with ``heal``, let the trouble pass and go on with the same engine."""
-    schema.WAL_PAGES = program.wal_pages
+    program.arrange()
     notes = Notes(folder / "notes")
     notes.write(Note("begin", number=1))
     clock = Clock(1)
     vfs = FaultVFS(VFS, fail)
     store = Witness(SqliteStore(folder / "store.db", clock=clock, vfs=VFS), notes)
-    engine = Engine(store, workflows=[program.workflow], clock=clock, signals=False)  # type: ignore[arg-type]  # has all verbs by delegation
+    engine = Engine(store, workflows=[program.workflow], clock=clock, signals=False)
     NOW.ran = lambda label: notes.write(Note("ran", label=label))
     NOW.engine = engine
     try:

@@ -70,6 +70,7 @@ class Lab:
         self.path = str(folder / "holdfast.db")
         self._runner = asyncio.Runner()
         self._count = 0
+        self.kills = 0
 
     def __enter__(self) -> Self:
         self._runner.__enter__()

@@ -110,14 +110,11 @@ def _unasked(notes: Sequence[Note], stored: Stored) -> Iterable[str]:
 
 
 def _acknowledged_or_in_flight(notes: Sequence[Note]) -> Iterable[Note]:
-    """All asks but those that a process got past without an acknowledgement: the last ones of each are in flight."""
+    """What was asked and acknowledged, and of every process the last that was asked: it may have been in flight."""
     for process in _by_process(notes):
         answered = {note.number for note in process if note.what == "ack"}
         asks = [note for note in process if note.what == "ask"]
-        for place, note in enumerate(asks):
-            # A verb of the engine's own task and one of a step can be under way at the same time.
-            if note.number in answered or place >= len(asks) - 2:
-                yield note
+        yield from (note for note in asks if note.number in answered or note is asks[-1])
 
 
 def _by_process(notes: Sequence[Note]) -> list[list[Note]]:

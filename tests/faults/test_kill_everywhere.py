@@ -18,6 +18,7 @@ def test_a_process_killed_anywhere_costs_at_most_what_was_running(lab: Lab, wher
     points = reference.some(where)
     assert len(points) >= 15
     assert [text for point in points for text in killed(lab, reference, point)] == []
+    assert lab.kills == len(points)
 
 
 def test_the_sample_runs_each_of_its_parts_once_when_nothing_happens(lab: Lab) -> None:
@@ -35,6 +36,7 @@ def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_on
     draw = random.Random(1)
     trials = [draw.choices(reference.points, k=2) for _ in range(25)]
     assert [text for first, second in trials for text in killed(lab, reference, first, also=second)] == []
+    assert lab.kills >= len(trials) + 8  # a second point may lie before the first, or be left out by then
 
 
 @pytest.mark.covers("S3.85")
@@ -43,9 +45,9 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab
     draw = random.Random(2)
     trials = [[draw.uniform(0.005, 0.08) for _ in range(2)] for _ in range(20)]
     assert [text for delays in trials for text in killed_at_times(lab, reference, delays)] == []
+    assert lab.kills >= len(trials) / 2  # a quick machine may have ended the work before
 
 
-@pytest.mark.xfail(reason="the record that a resume writes sets the count of crashes back, so it never reaches three")
 def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(lab: Lab) -> None:
     session = lab.new()
     codes = [
@@ -58,12 +60,16 @@ def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(l
 
 
 @pytest.mark.parametrize(
-    ("twin", "where"),
-    [("checkpoint in two commits", "split 26"), ("acknowledges early", "after commit"), ("forgets operations", "op")],
+    ("twin", "where", "symptom"),
+    [
+        ("checkpoint in two commits", "split 26", "another result"),
+        ("acknowledges early", "after commit", "was acknowledged"),
+        ("forgets operations", "op", "more than what was in flight"),
+    ],
 )
-def test_the_harness_catches_an_engine_that_loses_work(lab: Lab, twin: str, where: str) -> None:
+def test_the_harness_catches_an_engine_that_loses_work(lab: Lab, twin: str, where: str, symptom: str) -> None:
     reference = undisturbed(lab)
     points = reference.some(where)[20:24] or [where]
     caught = [text for point in points for text in killed(lab, reference, point, twin)]
-    assert caught
+    assert any(symptom in text for text in caught)
     assert not any("did not fire" in text for text in caught)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from holdfast import Status
+from holdfast.model import PauseMode
 from tests.faults.lab import Lab, undisturbed
 from tests.faults.verdicts import ended_politely, open_gate, paused
 from tests.support.forkserver import ROOT
@@ -37,9 +36,12 @@ def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None
 @pytest.mark.covers("S1.57", "S1.61")
 @pytest.mark.parametrize("mode", ["finish", "abort"])
 @pytest.mark.parametrize("where", EVERYWHERE)
-def test_a_pause_asked_for_anywhere_stands_and_resumes_to_the_same_end(lab: Lab, where: str, mode: str) -> None:
+def test_a_pause_asked_for_anywhere_stands_and_resumes_to_the_same_end(lab: Lab, where: str, mode: PauseMode) -> None:
     reference = undisturbed(lab)
     points = [point for point in reference.some(where) if point != "before create"]
+    if "c" in where:  # there are many, and each mode takes its half of them
+        points = points[mode == "abort" :: 2]
+    assert len(points) >= 15
     assert [text for point in points for text in paused(lab, reference, point, mode)] == []
 
 
@@ -78,13 +80,10 @@ asyncio.run(main())
 @pytest.mark.covers("S1.52")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
 def test_a_program_of_its_own_ends_as_the_system_expects(lab: Lab, number: signal.Signals, code: int) -> None:
-    runs = Path(lab.file("x", "runs"))
-    command = [sys.executable, "-c", PROGRAM, lab.path, lab.file("x", "never"), str(runs)]
+    command = [sys.executable, "-c", PROGRAM, lab.path, lab.file("x", "never"), lab.file("x", "runs")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
-        deadline = time.monotonic() + 20
-        while not runs.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert program.stdout is not None
+        assert b"standing" in program.stdout.readline()
         program.send_signal(number)
         _, errors = program.communicate(timeout=20)
     assert program.returncode == code
@@ -92,14 +91,17 @@ def test_a_program_of_its_own_ends_as_the_system_expects(lab: Lab, number: signa
     assert lab.row("x").status is Status.READY or lab.row("x").status is Status.CREATED
 
 
-@pytest.mark.parametrize("twin", ["deaf to signals", "cuts operations"])
-def test_the_harness_catches_an_engine_that_ends_badly(lab: Lab, twin: str) -> None:
+@pytest.mark.parametrize(
+    ("twin", "symptom"), [("deaf to signals", "ended with -15"), ("cuts operations", "begun, but not finished")]
+)
+def test_the_harness_catches_an_engine_that_ends_badly(lab: Lab, twin: str, symptom: str) -> None:
     reference = undisturbed(lab)
     points = reference.some("op")[2:8]
-    assert [text for point in points for text in ended_politely(lab, reference, point, twin=twin)]
+    caught = [text for point in points for text in ended_politely(lab, reference, point, twin=twin)]
+    assert any(symptom in text for text in caught)
 
 
-def test_the_harness_catches_an_engine_that_overlooks_a_pause(lab: Lab) -> None:
-    reference = undisturbed(lab)
-    for mode in ("finish", "abort"):
-        assert paused(lab, reference, "op phrase:body:1", mode, "blind to pauses")
+@pytest.mark.parametrize("mode", ["finish", "abort"])
+def test_the_harness_catches_an_engine_that_overlooks_a_pause(lab: Lab, mode: PauseMode) -> None:
+    caught = paused(lab, undisturbed(lab), "op phrase:body:1", mode, "blind to pauses")
+    assert any("asked to pause" in text for text in caught)

@@ -17,8 +17,10 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from holdfast import Engine
 from holdfast.store import Store
@@ -37,7 +39,7 @@ TWINS: dict[str, Callable[[Store], Store]] = {"": lambda store: store, "apart": 
 class Point(NamedTuple):
     """Where a process is killed, and perhaps where the next one is."""
 
-    index: int
+    touch: int
     variant: Variant
     second: int = 0  # the touch at which the process that goes on dies too
 
@@ -65,7 +67,9 @@ class Trace(NamedTuple):
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A folder in memory where there is one: a killed process loses nothing that the kernel has, on any disk."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    folder = Path(
+        tempfile.mkdtemp(prefix="holdfast-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    )
     try:
         yield folder
     finally:
@@ -94,6 +98,34 @@ def asked(act: Callable[[], Any], folder: Path) -> Any:
     if in_child(act, answer):
         raise RuntimeError(f"a child failed: {pickle.loads(answer.read_bytes())}")
     return pickle.loads(answer.read_bytes())
+
+
+class Judge:
+    """A child that lives on and gives one verdict after the other: it may open databases, this process may not."""
+
+    def __init__(self, verdict: Callable[[Path, int], list[str]]) -> None:
+        self._here, there = Pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            self._serve(there, verdict)
+        there.close()
+
+    def _serve(self, there: Connection[Any, Any], verdict: Callable[[Path, int], list[str]]) -> NoReturn:
+        while (question := there.recv()) is not None:
+            try:
+                there.send(tuple(verdict(*question)))
+            except BaseException:
+                there.send((f"no verdict: {traceback.format_exc()}",))
+        os._exit(0)
+
+    def ask(self, folder: Path, incarnation: int) -> tuple[str, ...]:
+        self._here.send((folder, incarnation))
+        answer: tuple[str, ...] = self._here.recv()
+        return answer
+
+    def close(self) -> None:
+        self._here.send(None)
+        os.waitpid(self._pid, 0)
 
 
 def warm_up() -> None:
@@ -127,8 +159,10 @@ class Bench:
         with scratch() as folder:
             self._furnish(folder)
             self.trace: Trace = asked(lambda: self._record(folder), folder)
+        self.judge = Judge(self._verdict)
 
     def close(self) -> None:
+        self.judge.close()
         self._home.__exit__(None, None, None)
 
     def _furnish(self, folder: Path) -> None:
@@ -180,7 +214,7 @@ class Bench:
         """Kill a process at the point, another one that goes on perhaps too, and look at what they left."""
         with scratch() as folder:
             self._furnish(folder)
-            statuses = [in_child(lambda: self._victim(folder, point.index, point.variant, 1), folder / "answer")]
+            statuses = [in_child(lambda: self._victim(folder, point.touch, point.variant, 1), folder / "answer")]
             if point.second:
                 statuses.append(
                     in_child(lambda: self._victim(folder, point.second, point.variant, 2), folder / "answer")
@@ -189,17 +223,11 @@ class Bench:
             return Report(point, fired, tuple(statuses), self._judge(folder, len(statuses) + 1))
 
     def _judge(self, folder: Path, incarnation: int) -> tuple[str, ...]:
-        """The verdict of a process of its own. One that cannot even be given is a complaint."""
-        answer = folder / "verdict"
+        """The verdict of another process. One that cannot even be given is a complaint."""
+        return self.judge.ask(folder, incarnation)
 
-
-        def judge() -> list[str]:
-            return asyncio.run(oracle.verdict(self.program, folder, self.trace.undisturbed, incarnation))
-
-        status = in_child(judge, answer)
-        if status == 0:
-            return tuple(pickle.loads(answer.read_bytes()))
-        return (f"no verdict: {pickle.loads(answer.read_bytes()) if answer.exists() else status}",)
+    def _verdict(self, folder: Path, incarnation: int) -> list[str]:
+        return asyncio.run(oracle.verdict(self.program, folder, self.trace.undisturbed, incarnation))
 
     def _victim(self, folder: Path, index: int, variant: Variant, incarnation: int) -> None:
         notes = Notes(folder / "notes")
@@ -238,7 +266,9 @@ class Bench:
     def lose_power(self, seed: int, count: int) -> list[tuple[str, tuple[str, ...]]]:
         """Build ``count`` states that a power loss can leave, and look at each: what it was, and what is wrong."""
         with scratch() as folder:
-            found: list[tuple[str, tuple[str, ...]]] = asked(lambda: list(self._states_lost(folder, seed, count)), folder)
+            found: list[tuple[str, tuple[str, ...]]] = asked(
+                lambda: list(self._states_lost(folder, seed, count)), folder
+            )
             return found
 
     def _states_lost(self, folder: Path, seed: int, count: int) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -266,7 +296,7 @@ class Bench:
 
 def killed(report: Report) -> bool:
     """Whether every process that was to die did, by signal 9, at the touch that was chosen for it."""
-    expected = [report.point.index, *([report.point.second] if report.point.second else [])]
+    expected = [report.point.touch, *([report.point.second] if report.point.second else [])]
     places = [int(label.split()[0]) for label in report.fired]
     return places == expected and all(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in report.statuses)
 

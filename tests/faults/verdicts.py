@@ -24,20 +24,20 @@ from tests.support.sample import BLOCKING, COMPOSITE, WIDTH
 def killed(lab: Lab, reference: Reference, point: str, twin: str = "", also: str = "") -> list[str]:
     """SIGKILL at ``point``; ``also``: the process that goes on is killed there, and a third one ends the work."""
     session = lab.new("killed")
-    wrong = _kill(lab, session, reference, point, "start", twin)
+    if (code := _kill(lab, session, verb="start", point=point, twin=twin)) != -signal.SIGKILL:
+        return [f"{point}: the kill did not fire, the process ended with {code}"]
+    wrong = _loses_at_most_what_ran(lab, session, Runs())
     if also and lab.exists(session) and lab.row(session).ended is None:
         runs = lab.runs(session)
-        child = lab.drive(session, verb="resume", point=also)
-        if child.wait() == -signal.SIGKILL:
+        if _kill(lab, session, verb="resume", point=also) == -signal.SIGKILL:
             wrong += _loses_at_most_what_ran(lab, session, runs)
     return [f"{point}: {text}" for text in wrong + _goes_on(lab, session, reference)]
 
 
-def _kill(lab: Lab, session: str, reference: Reference, point: str, verb: str, twin: str) -> list[str]:
-    child = lab.drive(session, verb=verb, point=point, twin=twin)
-    if (code := child.wait()) != -signal.SIGKILL:
-        return [f"the kill did not fire, the process ended with {code}"]
-    return _loses_at_most_what_ran(lab, session, Runs())
+def _kill(lab: Lab, session: str, **args: Any) -> int:
+    code = lab.drive(session, **args).wait()
+    lab.kills += code == -signal.SIGKILL
+    return code
 
 
 def _loses_at_most_what_ran(lab: Lab, session: str, earlier: Runs) -> list[str]:
@@ -49,7 +49,7 @@ def _loses_at_most_what_ran(lab: Lab, session: str, earlier: Runs) -> list[str]:
         lost = set(runs.since(earlier)) - lab.remembered(session)
     except DamagedRecord as error:
         return [f"the log is damaged: {error}"]
-    wrong = []
+    wrong = _none_twice(Counter(runs.since(earlier)))
     if (seq := lab.row(session).seq) < runs.acknowledged:
         wrong.append(f"record {runs.acknowledged} was acknowledged, the log ends at {seq}")
     steps = {label for label in lost if label.startswith("step")}
@@ -69,10 +69,10 @@ def _goes_on(lab: Lab, session: str, reference: Reference) -> list[str]:
     wrong = []
     if (code := child.wait()) != 0:
         wrong.append(f"the process that went on ended with {code}: {child.said}")
-    again = known & set(lab.runs(session).since(earlier))
-    if again:
+    begun = Counter(lab.runs(session).since(earlier))
+    if again := known & begun.keys():
         wrong.append(f"kept and run again: {sorted(again)}")
-    return wrong + _same(lab, session, reference)
+    return wrong + _none_twice(begun) + _same(lab, session, reference)
 
 
 def _same(lab: Lab, session: str, reference: Reference) -> list[str]:
@@ -112,6 +112,7 @@ def killed_at_times(lab: Lab, reference: Reference, delays: Sequence[float]) -> 
             child.wait(delay)
         child.signal(signal.SIGKILL)
         if child.wait() == -signal.SIGKILL:
+            lab.kills += 1
             wrong += _loses_at_most_what_ran(lab, session, runs)
     return [f"{delays}: {text}" for text in wrong + _goes_on(lab, session, reference)]
 
@@ -138,9 +139,9 @@ def _operations(runs: Runs, but: str = "no") -> Counter[str]:
     return Counter(label for label in runs.labels if label.startswith("op") and not label.startswith(but))
 
 
-def _none_twice(operations: Counter[str]) -> list[str]:
-    twice = [label for label, count in operations.items() if count > 1]
-    return [f"operations that ran twice: {sorted(twice)}"] if twice else []
+def _none_twice(executions: Counter[str]) -> list[str]:
+    twice = [label for label, count in executions.items() if count > 1]
+    return [f"run twice: {sorted(twice)}"] if twice else []
 
 
 def paused(lab: Lab, reference: Reference, point: str, mode: PauseMode, twin: str = "") -> list[str]:
@@ -151,7 +152,8 @@ def paused(lab: Lab, reference: Reference, point: str, mode: PauseMode, twin: st
     cuts = mode == "abort" and point.startswith(("step", "op")) and not point.startswith(BLOCKING) and not twin
     action, poll = ("hang", 0.005) if cuts else ("gate", SLOW)
     child = lab.drive(session, point=point, action=action, gate=gate, poll=poll, twin=twin)
-    child.hear()
+    if (message := child.hear()) != {"at": point}:
+        return [f"{point}: not reached, the process said {message}"]
     before = lab.runs(session)
     lab.pause(session, mode)
     if not cuts:

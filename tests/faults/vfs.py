@@ -164,7 +164,7 @@ class Fail:
             perform(torn_length(len(touch.data), 0.5))
             raise apsw.FullError("the disk is full (by order of the test)")
         error = apsw.IOError(f"{touch.kind} failed (by order of the test)")
-        error.extendedresult = _IO_RESULTS[touch.kind]
+        error.extendedresult = _IO_RESULTS[touch.kind]  # type: ignore[attr-defined]  # read by apsw, missing in its stubs
         raise error
 
 

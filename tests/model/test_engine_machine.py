@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from holdfast import Engine, Status
 from holdfast.control import SessionInfo
+from holdfast.engine import Drive
 from holdfast.errors import AlreadyRunning, InputConflict, StoreError, VerbRefused
 from holdfast.model import Filter, Flags, Pause, Record, SessionRow
-from holdfast.replay import body_of
+from holdfast.replay import Effect, Line, Settled, body_of
+from holdfast.visit import Visit
 from tests.support.clock import ManualClock
-from tests.support.loop import PATIENCE
+from tests.support.examples import examples
+from tests.support.loop import PATIENCE, on_loop
 from tests.support.mortal import MortalStore, crash, driven
 from tests.support.scripted import ACTS, Desk, Visited, World, cost_of, path, state_after
 
@@ -53,20 +56,25 @@ LEGAL: dict[str, dict[Status, set[Status]]] = {
         S.CREATED: {S.RUNNING, *PARKED}, S.READY: {S.RUNNING, *PARKED}, S.FAILED: {S.RUNNING, *PARKED},
         S.PAUSED: {S.RUNNING, *PARKED}, S.PAUSING: {S.RUNNING},
     },
+    # Who takes over sees at once what was asked meanwhile, and whether there is money left.
+    "steal": {S.RUNNING: {S.RUNNING, S.PAUSED, S.CANCELLED}, S.PAUSING: {S.RUNNING, S.PAUSED, S.CANCELLED}},
     "cancel": {S.CREATED: {S.CANCELLED}, S.READY: {S.CANCELLED}, S.FAILED: {S.CANCELLED}, S.PAUSED: {S.CANCELLED}},
     "open the gate": {S.RUNNING: {S.RUNNING, *PARKED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
-    "end of a holder": {S.RUNNING: {S.RUNNING, S.READY, S.CREATED, S.CANCELLED}, S.PAUSING: {S.PAUSING, S.PAUSED, S.CANCELLED}},
+    "end of a holder": {
+        S.RUNNING: {S.RUNNING, S.READY, S.CREATED, S.CANCELLED}, S.PAUSING: {S.PAUSING, S.PAUSED, S.CANCELLED},
+    },
     "nothing": {},
 }  # fmt: skip
 """Which status may follow which once everything is quiet again. Where nothing is said, it stays."""
 
 
 class EngineMachine(RuleBasedStateMachine):
-    def __init__(self, place: str) -> None:
+    in_memory = False
+
+    def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory()
-        self.in_memory = place == ":memory:"
-        self.path = place if self.in_memory else str(Path(self.folder.name) / "store.db")
+        self.path = ":memory:" if self.in_memory else str(Path(self.folder.name) / "store.db")
         self.runner = asyncio.Runner()
         self.clock = ManualClock(auto=True)
         self.world = World()
@@ -108,7 +116,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     async def quiet(self) -> None:
         """Until every session stands, or waits at a gate and knows all that was asked of it."""
-        end = time.monotonic() + 3
+        end = time.monotonic() + PATIENCE / 2
         while not await self.is_quiet():
             assert time.monotonic() < end, f"never quiet: {await self.statuses()}"
             await asyncio.sleep(0.0005)
@@ -210,7 +218,8 @@ class EngineMachine(RuleBasedStateMachine):
             else:
                 await engine.resume(session_id, steal=steal, budget=budget)
 
-        self.does("resume", session_id, resume)
+        held = status in (S.RUNNING, S.PAUSING)
+        self.does("steal" if steal and held else "resume", session_id, resume)
 
     @precondition(lambda self: self.plans)
     @rule(data=st.data(), number=engines, mode=modes, everything=st.booleans())
@@ -248,7 +257,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(shut=st.booleans())
     def turn_the_door(self, shut: bool) -> None:
-        self.world.shut = {"door"} if shut else set()
+        self.world.shut = shut
 
     # engines and time
 
@@ -316,7 +325,8 @@ class EngineMachine(RuleBasedStateMachine):
         assert records[: len(old)] == old
         assert [record.seq for record in records] == list(range(1, row.seq + 1))
         before = self.rows.get(session_id, row)
-        assert (row.fence >= before.fence) and (row.updated_at >= before.updated_at)
+        assert row.fence >= before.fence
+        assert row.updated_at >= before.updated_at
         for pause in await store.pauses(row.key, open_only=False):
             if pause.closed_at is not None:
                 assert self.closed.setdefault(pause.id, pause) == pause
@@ -330,7 +340,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     async def end_everything(self) -> None:
         """Once the faults stop, every session reaches its end."""
-        self.world.shut.clear()
+        self.world.shut = False
         for number in list(self.engines)[1:]:
             await self.engines.pop(number).close()
         self.store(self.engine(0)).doom(10**9, False)
@@ -362,7 +372,70 @@ def by_id(info: SessionInfo) -> str:
     return info.session_id
 
 
+class InMemory(EngineMachine):
+    in_memory = True
+
+
+MACHINES = {":memory:": InMemory, "file": EngineMachine}
+
+
+@pytest.mark.covers("S1.50", "S1.59", "S1.60")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_sessions_are_what_the_model_says(place: str) -> None:
-    examples = settings(max_examples=40 if place == ":memory:" else 60, stateful_step_count=20)
-    run_state_machine_as_test(lambda: EngineMachine(place), settings=examples)
+    many = settings(max_examples=examples(40 if place == ":memory:" else 60), stateful_step_count=25)
+    run_state_machine_as_test(MACHINES[place], settings=many)
+
+
+@on_loop
+async def test_an_engine_that_overtakes_itself_leaves_the_former_step() -> None:
+    world = World()
+    async with Engine(":memory:", workflows=[world.workflow], clock=ManualClock(auto=True), signals=False) as engine:
+        session = await engine.start(world.workflow, plan=["wait"])
+        while not world.blocked():
+            await asyncio.sleep(0)
+        (former,) = world.blocked()
+        await session.resume(steal=True)
+        while [former] == world.blocked() or len(world.blocked()) != 1:
+            await asyncio.sleep(0)
+        world.open(session.id)
+        outcome = await session.outcome()
+        assert outcome.status is Status.COMPLETED
+        assert outcome.state == state_after(["wait"], path(["wait"]))
+
+
+@on_loop
+async def test_a_look_for_requests_that_the_store_refuses_is_left_to_the_next_commit(tmp_path: Path) -> None:
+    world = World()
+    store = MortalStore(tmp_path / "store.db")
+    engine = await Engine(store, workflows=[world.workflow], signals=False).__aenter__()
+    await engine.start(world.workflow, plan=["wait"])
+    while not world.blocked():
+        await asyncio.sleep(0)
+    store.dead = True
+    engine.driver.on_change()
+    assert engine.driver.refreshing is not None
+    await engine.driver.refreshing
+    await crash(engine)
+
+
+BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "remembered operations run again": lambda patch: patch.setattr(Visit, "remembered", lambda *_: None),
+    "a replay doubles what was spent": lambda patch: patch.setattr(Line, "_fold_effects", count_only),
+    "a loop is not taken": lambda patch: patch.setattr(Drive, "_settle", straight_on),
+}
+
+
+def count_only(line: Line, effects: Iterable[Effect]) -> None:
+    line.usd += sum(effect.usd for effect in effects)
+
+
+async def straight_on(drive: Drive, step: str, attempts: int = 1) -> tuple[Settled, None]:
+    return Settled(drive.workflow.following(step)), None
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_engine_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BROKEN[fault](monkeypatch)
+    quickly = settings(max_examples=200, stateful_step_count=20, phases=[Phase.generate], database=None)
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(MACHINES[":memory:"], settings=quickly)

@@ -38,6 +38,7 @@ from holdfast.model import (
 from holdfast.stores.sqlite import writes
 from holdfast.stores.sqlite.sql import QUERIES
 from tests.support.clock import ManualClock
+from tests.support.examples import examples
 from tests.support.mortal import MortalStore
 
 T = TypeVar("T")
@@ -66,7 +67,8 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
     | {(status, status) for status in OVER},
     "unpause": {(S.PAUSED, status) for status in STANDING} | {(S.PAUSING, S.RUNNING)} | SAME,
     "cancel": SAME,
-    "claim": {(status, S.RUNNING) for status in (*STANDING, S.RUNNING)} | {(S.PAUSED, S.PAUSING), (S.PAUSING, S.PAUSING)},
+    "claim": {(status, S.RUNNING) for status in (*STANDING, S.RUNNING)}
+    | {(S.PAUSED, S.PAUSING), (S.PAUSING, S.PAUSING)},
     "commit": {(before, S.RUNNING) for before in (S.RUNNING, S.PAUSING)}
     | {(before, S.PAUSING) for before in (S.RUNNING, S.PAUSING)},
     "park": {(before, after) for before in (S.RUNNING, S.PAUSING) for after in (S.READY, S.PAUSED, S.FAILED, *OVER)},
@@ -92,11 +94,12 @@ class Known(NamedTuple):
 
 
 class StoreMachine(RuleBasedStateMachine):
-    def __init__(self, place: str) -> None:
+    in_memory = False
+
+    def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory()
-        self.in_memory = place == ":memory:"
-        self.path = place if self.in_memory else str(Path(self.folder.name) / "store.db")
+        self.path = ":memory:" if self.in_memory else str(Path(self.folder.name) / "store.db")
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.rows: dict[str, SessionRow] = {}
@@ -155,8 +158,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     # sessions
 
-    @rule(session_id=ids, engine=engines, claim=st.booleans(), pause_by=people, paused=st.booleans(), budget=st.booleans())
-    def create(self, session_id: str, engine: int, claim: bool, pause_by: str | None, paused: bool, budget: bool) -> None:
+    @rule(
+        session_id=ids, engine=engines, claim=st.booleans(), pause_by=people, paused=st.booleans(), budget=st.booleans()
+    )
+    def create(
+        self, session_id: str, engine: int, claim: bool, pause_by: str | None, paused: bool, budget: bool
+    ) -> None:
         now = self.clock.now()
         first = seal(first_digest(session_id), 1, 0, "key", "first", 1, now, b'{"first":1}')
         pause = Pause("x", "operator", "later", pause_by, now) if paused else None
@@ -272,7 +279,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.expect(
             session_id, "park" if commit.release else "commit", seq=last.seq, digest=last.digest,
             updated_at=max(row.updated_at, commit.updated_at), step=commit.step, visit=commit.visit,
-            leaving=commit.leaving, ended=commit.ended, failure=commit.failure, crashes=0,
+            leaving=commit.leaving, ended=commit.ended, failure=commit.failure,
+            crashes=row.crashes if commit.keep_crashes else 0,
             spent_usd=row.spent_usd + commit.spend_usd, spent_tokens=row.spent_tokens + commit.spend_tokens,
             progress=commit.progress, holder=None if commit.release else row.holder,
         )  # fmt: skip
@@ -309,7 +317,7 @@ class StoreMachine(RuleBasedStateMachine):
             engine, session_id,
             self.next_commit(
                 engine, belief, session_id, size, only_if_paused=only, spend_usd=spend, spend_tokens=spend * 3,
-                progress=(spend, 2) if spend else None, leaving=spend == 2, **facts,
+                progress=(spend, 2) if spend else None, leaving=spend == 2, keep_crashes=spend == 1, **facts,
             ),
         )  # fmt: skip
 
@@ -376,7 +384,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def matching(self, query: dict[str, Any]) -> list[str]:
         def matches(row: SessionRow) -> bool:
-            return all(value in row.tags if key == "tag" else getattr(row, key) == value for key, value in query.items())
+            return all(
+                value in row.tags if key == "tag" else getattr(row, key) == value for key, value in query.items()
+            )
 
         return [session_id for session_id, row in self.rows.items() if matches(row)]
 
@@ -537,11 +547,18 @@ class StoreMachine(RuleBasedStateMachine):
             assert len(self.run(store.records(row.key, 1))) == row.seq + 1
 
 
-@pytest.mark.covers("S3.88")
+class InMemory(StoreMachine):
+    in_memory = True
+
+
+MACHINES = {":memory:": InMemory, "file": StoreMachine}
+
+
+@pytest.mark.covers("S1.14", "S1.21", "S3.88")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_store_is_what_the_model_says(place: str) -> None:
-    examples = settings(max_examples=35 if place == ":memory:" else 55, stateful_step_count=30)
-    run_state_machine_as_test(lambda: StoreMachine(place), settings=examples)
+    many = settings(max_examples=examples(35 if place == ":memory:" else 50), stateful_step_count=30)
+    run_state_machine_as_test(MACHINES[place], settings=many)
 
 
 BROKEN = {
@@ -567,4 +584,4 @@ def test_a_broken_store_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch
     place = "file" if fault in NEED_TWO_ENGINES else ":memory:"
     quickly = settings(max_examples=200, stateful_step_count=30, phases=[Phase.generate], database=None)
     with pytest.raises((AssertionError, HoldfastError, Failed, ExceptionGroup)):
-        run_state_machine_as_test(lambda: StoreMachine(place), settings=quickly)
+        run_state_machine_as_test(MACHINES[place], settings=quickly)

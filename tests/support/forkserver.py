@@ -73,9 +73,8 @@ class Child:
         assert self.stopped, f"the job ended with {self.code} instead of stopping"
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
-        if self.code is None:
-            os.kill(self.pid, number)
+        """Have a signal sent, unless the job has ended."""
+        self._server.order({"id": self.number, "signal": number})
 
 
 class ForkServer:
@@ -109,10 +108,14 @@ class ForkServer:
         """Fork a process that does ``job``."""
         self._count += 1
         child = self._children[self._count] = Child(self, self._count)
-        self._in.write(json.dumps({"id": self._count, "job": job, "args": args}).encode() + b"\n")
-        self._in.flush()
+        self.order({"id": self._count, "job": job, "args": args})
         self.until(lambda: child.pid != 0, PATIENCE)
         return child
+
+    def order(self, order: dict[str, Any]) -> None:
+        """Tell the server what to do."""
+        self._in.write(json.dumps(order).encode() + b"\n")
+        self._in.flush()
 
     def until(self, ready: Callable[[], bool], patience: float) -> None:
         """Take messages until ``ready()``."""
@@ -166,7 +169,14 @@ class _Server:
                     return
                 *lines, buffer = (buffer + data).split(b"\n")
                 for line in lines:
-                    self.fork(json.loads(line))
+                    order = json.loads(line)
+                    self.fork(order) if "job" in order else self.signal(order)
+
+    def signal(self, order: dict[str, Any]) -> None:
+        """Here and not by the client: until it is reaped here, its pid cannot be anybody else's."""
+        for pid, job in self.jobs.items():
+            if job == order["id"]:
+                os.kill(pid, order["signal"])
 
     def fork(self, order: dict[str, Any]) -> None:
         pid = os.fork()

@@ -52,7 +52,7 @@ class World:
         self.waiting: list[tuple[Context, asyncio.Event]] = []
         self.gates: dict[str, asyncio.Event] = {}
         self.troubles: dict[tuple[str, int], int] = {}
-        self.shut: set[str] = set()
+        self.shut = False
         self.settled: set[tuple[str, str, int]] = set()
         self.remembered: set[tuple[str, int, str]] = set()
         self.doubled: list[Any] = []

@@ -293,7 +293,9 @@ places: dict[str, st.SearchStrategy[Any]] = {
 writes = st.sampled_from(sorted(places)).flatmap(
     lambda path: st.tuples(
         st.just(path),
-        st.sampled_from(("set", "append") if path.endswith("items") else ("set", "merge") if path.endswith("book") else ("set",)),
+        st.sampled_from(
+            ("set", "append") if path.endswith("items") else ("set", "merge") if path.endswith("book") else ("set",)
+        ),
         places[path],
     )
 )

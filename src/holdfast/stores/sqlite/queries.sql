@@ -16,7 +16,7 @@ FROM sessions
 -- Sets no indexed column: a release is a statement of its own.
 UPDATE sessions SET
     seq = ?, key_frame = ?, digest = coalesce(?, digest), updated_at = max(updated_at, ?),
-    step = ?, visit = ?, leaving = ?, ended = ?, failure = ?, crashes = 0,
+    step = ?, visit = ?, leaving = ?, ended = ?, failure = ?, crashes = crashes * ?,
     spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, progress = ?,
     version = coalesce(?, version)
 WHERE key = ? AND seq = ? AND fence = ? AND holder = ? AND (NOT ? OR pause_requested)

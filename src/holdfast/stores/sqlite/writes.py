@@ -82,6 +82,7 @@ class Writes:
             commit.leaving,
             commit.ended,
             None if failure is None else _json(failure).decode(),
+            commit.keep_crashes,
             commit.spend_usd,
             commit.spend_tokens,
             None if progress is None else _json(progress).decode(),

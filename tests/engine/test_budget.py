@@ -1,0 +1,173 @@
+"""Money: spent once, counted exactly, and a budget that pauses before it is overdrawn further."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Context, Engine, Status, Workflow, step
+from tests.support.clock import ManualClock
+from tests.support.loop import on_loop
+
+
+class State(BaseModel):
+    done: list[str] = []
+
+
+ran: list[str] = []
+
+
+def spending(name: str, *amounts: float | Decimal) -> Any:
+    @step(name=name)
+    async def spend(ctx: Context) -> None:
+        ran.append(name)
+        for amount in amounts:
+            ctx.spend(usd=amount, tokens=10)
+
+    return spend
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+@on_loop
+async def test_what_was_spent_is_added_up_to_the_micro_dollar() -> None:
+    steps = [spending("one", 0.1, 0.2), spending("two", Decimal("0.000001"))]
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=steps))
+        assert (await session.outcome()).spent_usd == 0.300001
+        info = await session.info()
+        assert (info.spent_usd, info.spent_tokens, info.budget_usd) == (0.300001, 30, None)
+
+
+@on_loop
+async def test_a_used_up_budget_pauses_before_the_next_step_and_a_higher_one_goes_on() -> None:
+    steps = [spending("one", 0.6), spending("two", 0.6), spending("three", 0.6)]
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=steps), budget=1)
+        outcome = await session.outcome()
+        assert (outcome.status, ran) == (Status.PAUSED, ["one", "two"])
+        (pause,) = outcome.pauses
+        assert pause.kind == "budget"
+        assert pause.reason == "$1.2000 of a budget of $1.0000 are spent; resume with a higher budget"
+        await session.resume()
+        outcome = await session.outcome()
+        assert (outcome.status, ran, len(outcome.pauses)) == (Status.PAUSED, ["one", "two"], 1)
+        await session.resume(budget=5)
+        outcome = await session.outcome()
+        assert (outcome.status, outcome.pauses, outcome.spent_usd) == (Status.COMPLETED, (), 1.8)
+        assert (await session.info()).budget_usd == 5
+        assert ran == ["one", "two", "three"]
+
+
+@on_loop
+async def test_a_used_up_budget_lets_no_further_operation_start_and_keeps_those_that_were_done() -> None:
+    async def costly(name: str, ctx: Context) -> str:
+        ran.append(name)
+        ctx.spend(usd=0.5)
+        return name
+
+    @step(writes="done")
+    async def work(ctx: Context) -> list[str]:
+        return [await ctx.do(costly, name) for name in "abcd"]
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]), budget=1)
+        outcome = await session.outcome()
+        assert (outcome.status, outcome.pauses[0].kind, ran) == (Status.PAUSED, "budget", ["a", "b"])
+        assert outcome.spent_usd == 1
+        await session.resume(budget=10)
+        outcome = await session.outcome()
+        assert (outcome.state.done, ran) == (list("abcd"), list("abcd"))
+        assert outcome.spent_usd == 2
+
+
+@on_loop
+async def test_a_used_up_budget_stops_a_map_and_loses_no_item() -> None:
+    async def costly(name: str, ctx: Context) -> str:
+        ran.append(name)
+        ctx.spend(usd=0.5)
+        await asyncio.sleep(0)
+        return name
+
+    @step(writes="done")
+    async def work(ctx: Context) -> list[str]:
+        return await ctx.map(costly, list("abcdef"), concurrency=2)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]), budget=1)
+        outcome = await session.outcome()
+        assert outcome.status is Status.PAUSED
+        assert len(ran) < 6
+        await session.resume(budget=10)
+        assert (await session.outcome()).state.done == list("abcdef")
+        assert sorted(ran) == list("abcdef")
+        assert (await session.outcome()).spent_usd == 3
+
+
+@on_loop
+async def test_a_spend_is_counted_once_over_retries_pauses_and_resumes() -> None:
+    tries: list[int] = []
+
+    @step(retry=3)
+    async def work(ctx: Context) -> None:
+        tries.append(ctx.attempt)
+        ctx.spend(usd=0.25)
+        ctx.spend(usd=0.25)  # equal to the first, and yet another one
+        if ctx.attempt < 3:
+            raise ConnectionError
+        await ctx.safe_point()
+
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]))
+        outcome = await session.outcome()
+        assert (tries, outcome.spent_usd) == ([1, 2, 3], 0.5)
+        assert [event.summary async for event in session.events() if event.event_type == "spent"] == [
+            "$0.2500, 0 tokens"
+        ] * 2
+
+
+@on_loop
+async def test_money_spent_by_a_step_that_failed_is_spent() -> None:
+    @step
+    async def work(ctx: Context) -> None:
+        ctx.spend(usd=0.25)
+        raise RuntimeError
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]))
+        outcome = await session.outcome()
+        assert (outcome.status, outcome.spent_usd) == (Status.FAILED, 0.25)
+
+
+@pytest.mark.parametrize("wrong", [{"usd": -1}, {"usd": float("nan")}, {"usd": float("inf")}, {"tokens": -1}])
+@on_loop
+async def test_an_amount_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    @step
+    async def work(ctx: Context) -> None:
+        ctx.spend(**wrong)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=[work]))
+        outcome = await session.outcome()
+        assert outcome.failure is not None
+        assert (outcome.failure.type, outcome.spent_usd) == ("ValueError", 0)
+        with pytest.raises(ValueError, match="money must be"):
+            await engine.start(Workflow("more", state=State, steps=[work]), budget=-1)
+
+
+@on_loop
+async def test_what_a_resume_skips_is_told_with_what_it_had_cost() -> None:
+    steps = [spending("one", 0.5), spending("two", 0.5)]
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("costs", state=State, steps=steps), budget=0.5)
+        await session.outcome()
+        await session.resume(budget=2)
+        outcome = await session.outcome()
+        assert (outcome.skipped_visits, outcome.saved_usd, outcome.spent_usd) == (1, 0.5, 1)

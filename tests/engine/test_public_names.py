@@ -1,0 +1,63 @@
+"""The public surface: what ``from holdfast import …`` offers, and nothing by accident."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import holdfast
+from holdfast import errors
+
+
+def test_every_public_name_is_there_sorted_and_from_one_of_our_modules() -> None:
+    names = holdfast.__all__
+    assert sorted(names, key=lambda name: (name[0].islower(), name)) == names
+    assert len(names) == len(set(names))
+    for name in names:
+        assert getattr(holdfast, name) is not None, name
+    assert set(names) == set(dir(holdfast))
+
+
+def test_names_are_resolved_when_they_are_asked_for_and_only_then() -> None:
+    program = (
+        "import sys, holdfast\n"
+        "assert not any(name.startswith('holdfast.') for name in sys.modules), sorted(sys.modules)\n"
+        "from holdfast import Workflow\n"
+        "assert 'holdfast.workflow' in sys.modules\n"
+        "assert 'holdfast.stores' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Workflw'"):
+        _ = holdfast.Workflw
+    with pytest.raises(ImportError):
+        exec("from holdfast import nothing_of_the_kind")
+
+
+def test_the_table_of_homes_and_the_list_of_names_agree() -> None:
+    assert set(holdfast._HOMES) == set(holdfast.__all__)
+    for name, home in holdfast._HOMES.items():
+        assert getattr(import_module(f"holdfast.{home}"), name) is getattr(holdfast, name)
+
+
+ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.HoldfastError)]
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_keeps_its_message_and_fields_when_it_is_pickled(kind: type[errors.HoldfastError]) -> None:
+    error = kind("what happened; what to do", session_id="one", field="topic")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert (str(again), again.fields) == (str(error), {"session_id": "one", "field": "topic"})
+    assert vars(again)["session_id"] == "one"
+
+
+def test_signals_are_no_errors() -> None:
+    assert issubclass(errors.Signal, BaseException)
+    assert not issubclass(errors.Signal, Exception)
