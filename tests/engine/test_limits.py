@@ -162,7 +162,6 @@ class Rated(BaseModel):
     items: list[Scored] = []
 
 
-@pytest.mark.xfail(strict=True, reason="the codec refuses the int that such a default leaves in a float field")
 @pytest.mark.parametrize("where", ["a field of the state", "a field of a model inside it"])
 @on_loop
 async def test_a_float_field_may_have_a_whole_number_as_its_default(where: str) -> None:

@@ -351,7 +351,6 @@ LOST: list[tuple[Any, Any, str, str]] = [
     (Literal[Colour.RED], Colour.RED, "x", "Colour"),
     (int, True, "x", "bool"),
     (int, Level.LOW, "x", "Level"),
-    (float, 1, "x", "int"),
     (Checked, changed(Checked(name="a"), name=" a "), "x.name", "str"),
     (set[Fact], [1], "x[0]", "int"),
     (dict[str, list[Decimal]], {"a": [Decimal("Infinity")]}, "x['a'][0]", "Decimal"),

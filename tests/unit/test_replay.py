@@ -200,8 +200,10 @@ def test_records_and_bytes_since_the_last_key_frame_are_counted() -> None:
 def test_what_a_line_goes_on_to_do_does_not_change_the_body_it_was_made_from() -> None:
     log = Log(items=[])
     log.checkpoint("b", Change("items", "append", inline([1])))
-    body = body_of(log.key_frame())
-    line = fold(log.records[-1:])
+    record = log.key_frame()
+    body = body_of(record)
+    line = Line()
+    line.fold(record, body)
     line.fold(seal(b"", 4, 3, "checkpoint", "b", 1, 0, b""), CheckpointBody("a"))
     assert body.visits == {"a": 1}
     assert line.visits == {"a": 1, "b": 1}
