@@ -58,7 +58,8 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step as one workflow runs it: every parameter and every result has its place.
 
     ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the
-    whole state and the session's id. ``many``: the step returns a mapping of path to value.
+    whole state and the session's id. ``places`` are the ``writes`` by path. ``many``: the step
+    returns a mapping of path to value.
     """
 
     name: str
@@ -72,6 +73,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None
     reads: tuple[Read, ...]
     writes: tuple[Place, ...]
+    places: Mapping[str, Place]
     many: bool
     when: Check | None
     takes_blocking: bool

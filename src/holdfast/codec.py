@@ -134,12 +134,15 @@ class Typed:
         """The value as the type wants it, or `StateRefused`."""
         if type(value) in self._direct:
             return value
-        from pydantic import ValidationError
-
         try:
             return self.adapter.validate_python(value, by_name=True)
-        except ValidationError as exc:
+        except ValueError as exc:  # pydantic's ValidationError is one
             raise StateRefused(str(_complaint(exc, value, path)), field=path) from exc
+
+    def store(self, value: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
+        """`validate`, then `encode`. What is stored plainly is exactly of the type and needs no validation."""
+        data = self._encode_plainly(value, limits)
+        return self.encode(self.validate(value, path), path, limits) if data is None else data
 
     def encode(self, value: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
         """The stored form; `ValueRefused` for what would not come back equal and of the same type."""

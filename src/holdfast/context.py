@@ -127,8 +127,8 @@ class Context:
 
     async def _keep(self, run: _Run, value: Any) -> Any:
         data = await self._visit.keep(run.operation, run.what, value, run.started, run.frame)
-        # What a replay will see is what the first run sees.
-        return value if run.what.result.immutable else run.what.result.decode(data, run.operation.name)
+        # Not the value itself: the first run must see what a replay will see.
+        return run.what.result.decode(data, run.operation.name)
 
     def _with_context(self, what: Callee, frame: Frame, kwargs: dict[str, Any]) -> dict[str, Any]:
         if what.context is None:

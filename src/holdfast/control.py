@@ -46,7 +46,7 @@ from holdfast.model import (
     seal,
 )
 from holdfast.replay import CheckpointBody, KeyBody, body_of, fold, to_payload
-from holdfast.state import Blobs, Slot, stored
+from holdfast.state import Blobs, Slot, State, stored
 from holdfast.store import Store
 from holdfast.visit import to_micro_usd
 from holdfast.workflow import Workflow
@@ -97,13 +97,20 @@ class Outcome(Generic[S]):
 
     session_id: SessionId
     status: Status
-    state: S
     pauses: tuple[Pause, ...]
     failure: Failure | None
     skipped_visits: int
     saved_time: timedelta
     saved_usd: float
     spent_usd: float
+    _state: S | StateRefused
+
+    @property
+    def state(self) -> S:
+        """The state as of the last checkpoint; raises `StateRefused` if it does not fit the model at hand."""
+        if isinstance(self._state, StateRefused):
+            raise self._state
+        return self._state
 
 
 class Session(Generic[S]):
@@ -403,9 +410,12 @@ class Control:
 
     async def _state(self, workflow: Workflow[Any], row: SessionRow) -> BaseModel:
         line = fold(await self.store.records(row.key, row.key_frame))
-        lending = Lending(workflow, line.state, self.store, self.limits)
+        return await self._built(workflow, line.state)
+
+    async def _built(self, workflow: Workflow[Any], state: State) -> BaseModel:
+        lending = Lending(workflow, state, self.store, self.limits)
         lending.fill_new_fields()
-        await lending.prefetch((), whole=True)
+        await lending.prefetch()
         return cast(BaseModel, lending.build())
 
     async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
@@ -413,16 +423,31 @@ class Control:
         self._check_open()
         run = self.driver.runs.get(session_id, run)
         if run is not None:
+            run.waiting += 1
             await run.finished()
             if run.broken is not None:
                 raise run.broken
         row = await self._unheld(session_id)
         visits, took, usd = run.kept if run is not None else (0, 0, 0)
+        pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
         return Outcome(
-            SessionId(row.session_id), row.status, await self._state(self._workflow_of(row), row),
-            tuple(await self.store.pauses(row.key)), row.failure,
-            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6,
+            SessionId(row.session_id), row.status, tuple(pauses), row.failure,
+            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, await self._final_state(row, run),
         )  # fmt: skip
+
+    async def _final_state(self, row: SessionRow, run: Run | None) -> BaseModel | StateRefused:
+        workflow = self._workflow_of(row)
+        final = None
+        if run is not None:
+            final = run.final
+            run.waiting -= 1
+            run.final = final if run.waiting else None  # a parked session costs a row, not its state in memory
+        try:
+            if final is not None and final[0] == row.seq:
+                return await self._built(workflow, final[1])
+            return await self._state(workflow, row)
+        except StateRefused as error:
+            return error
 
     async def _unheld(self, session_id: str) -> SessionRow:
         with self.driver.listening(session_id) as news:

@@ -30,14 +30,14 @@ from holdfast.errors import (
 )
 from holdfast.ids import SessionId
 from holdfast.ledger import Ledger
-from holdfast.lending import Lending, Lent, Paused
+from holdfast.lending import Lending, Paused
 from holdfast.model import Ended, Failure, Flags, Pause, PauseKind, Record, SessionRow
 from holdfast.replay import CheckpointBody, EventBody, Line, OperationBody, Settled, settle
 from holdfast.state import Blob, Blobs, Change, Inline
 from holdfast.store import Store
 from holdfast.threads import in_thread
 from holdfast.visit import Visit
-from holdfast.workflow import BoundStep, Workflow
+from holdfast.workflow import BoundStep, Check, Workflow
 
 CRASHES_ALLOWED = 3
 
@@ -179,12 +179,30 @@ class Drive:
     async def _run(self) -> None:
         if self.resumed:
             await self._take_up()
-        while not await self._parked():
+        else:
+            await self._look()
+        while self._goes_on() or not await self._parked():
             if self.line.leaving:
                 await self._leave_again()
                 continue
             assert self.line.step is not None
             await self._run_visit(self.workflow.step(self.line.step))
+
+    async def _look(self) -> None:
+        """See what was asked between the start and now: a pause before the first step means that no step runs."""
+        for fence, flags in (await self.store.flags([self.row.key])).values():
+            self.notice(fence, flags)
+
+    def _goes_on(self) -> bool:
+        """Nothing stands in the way of the next step."""
+        flags = self.flags
+        return not (
+            self.ledger.parked
+            or flags.pause_requested
+            or flags.cancel_requested
+            or self.stop_reason
+            or self.ledger.broken is not None
+        )
 
     async def _parked(self) -> bool:
         """End or park the session if that is what the facts ask for."""
@@ -280,7 +298,7 @@ class Drive:
         attempt = 1
         while True:
             try:
-                if step.when is not None and not await self.lending.holds(step.when):
+                if step.when is not None and not await self._holds(step.when):
                     await self._checkpoint(step, (), [], skipped=f"{step.when.name} said no")
                     return
                 started = self.clock.monotonic()
@@ -305,7 +323,12 @@ class Drive:
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
         if reason := self.over_budget():
             raise Paused("budget", reason)
-        lent = await self._lend(step)
+        if self.lending.far(step):
+            await self.lending.prefetch(step)
+        try:
+            lent = self.lending.lend(step)
+        except StateRefused as error:
+            raise Paused("definition", f"{step.name} cannot read the stored state: {error}") from error
         values = lent.values
         if step.session_id is not None:
             values[step.session_id] = SessionId(self.session_id)
@@ -315,7 +338,8 @@ class Drive:
             value = await self._call_with_context(step, attempt, values, step.context)
         self.lending.check_unchanged(step, lent)
         try:
-            return await self.lending.accept(step, value, blobs)
+            changes = self.lending.accept(step, value, blobs)
+            return await self.lending.accept_whole(changes, blobs) if self.workflow.shape.needs_whole else changes
         except OversizedValue as error:
             raise Paused("oversized", f"{step.name}: {error}") from error
         except WriteRefused as error:
@@ -323,13 +347,10 @@ class Drive:
             self.ledger.effect(id, "write.refused", str(error), {"field": error.field}, step.agent)
             raise
 
-    async def _lend(self, step: BoundStep) -> Lent:
-        try:
-            if self.line.state.deep:
-                await self.lending.prefetch(step.reads, step.whole)
-            return self.lending.lend(step)
-        except StateRefused as error:
-            raise Paused("definition", f"{step.name} cannot read the stored state: {error}") from error
+    async def _holds(self, when: Check) -> bool:
+        if self.lending.far(when):
+            await self.lending.prefetch(when)
+        return bool(self.lending.evaluate(when))
 
     async def _call_with_context(self, step: BoundStep, attempt: int, values: dict[str, Any], parameter: str) -> Any:
         self.visit = visit = Visit(self, step, self.line.visit, attempt)
@@ -445,8 +466,9 @@ class Drive:
         route = self.workflow.routes.get(step)
         guards = self.workflow.guards.get(step, ())
         try:
-            for check in (*guards, *([route.check] if route is not None else ())):
-                await self.lending.prefetch(check.reads, check.whole)
+            for check in guards if route is None else (*guards, route.check):
+                if self.lending.far(check):
+                    await self.lending.prefetch(check)
             return settle(self.workflow, step, self.lending.evaluate), None
         except StoreError:
             raise

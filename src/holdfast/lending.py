@@ -7,7 +7,7 @@ back as it was; what is written is validated and encoded before anything is comm
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from holdfast.fields import Place, Replace
 from holdfast.model import PauseKind
 from holdfast.state import Blobs, Change, Inline, State, stored
 from holdfast.store import Store
-from holdfast.workflow import BoundStep, Check, Read, Workflow
+from holdfast.workflow import BoundStep, Check, Workflow
 
 
 class Paused(Exception):
@@ -68,26 +68,26 @@ class Lending:
         """The arguments of one attempt. Its values must have been prefetched."""
         lent = Lent()
         for read in step.reads:
-            self._lend_one(step, read, lent)
+            place = read.place
+            value = lent.values[read.param] = self.read(place)
+            if value is None and read.required:
+                raise self._missing(step.name, place)
+            if not place.typed.immutable and place not in step.writes:
+                lent.mutable.append((place, value))
         if step.whole is not None:
             lent.whole = lent.values[step.whole] = self.build()
         return lent
 
-    def _lend_one(self, step: BoundStep, read: Read, lent: Lent) -> None:
-        value = lent.values[read.param] = self._required(step.name, read)
-        if not read.place.typed.immutable and read.place not in step.writes:
-            lent.mutable.append((read.place, value))
-
-    def _required(self, reader: str, read: Read) -> Any:
-        value = self.read(read.place)
-        if value is None and read.required:
-            writers = [name for name in self.workflow.writers(read.place.field) if name != reader]
-            source = f"{' or '.join(writers)} should have written it" if writers else "give it at the start"
-            raise Paused("missing", f"{reader} needs {read.place.path!r}, which is None; {source}")
-        return value
+    def _missing(self, reader: str, place: Place) -> Paused:
+        writers = [name for name in self.workflow.writers(place.field) if name != reader]
+        source = f"{' or '.join(writers)} should have written it" if writers else "give it at the start"
+        return Paused("missing", f"{reader} needs {place.path!r}, which is None; {source}")
 
     def read(self, place: Place) -> Any:
         """A fresh copy of the value at a place."""
+        slot = self.state.slots.get(place.path)
+        if type(slot) is Inline:
+            return place.typed.decode(bytes(slot.data), place.path)
         try:
             data = self.state.read(place.path)
         except KeyError:  # the part is younger than the stored value: its default comes from the model around it
@@ -100,22 +100,32 @@ class Lending:
         """The whole state as its model."""
         return self.shape.build({name: self.read(place) for name, place in self.shape.fields.items()})
 
-    async def prefetch(self, reads: Iterable[Read], whole: object = None) -> None:
-        """Get the large values that are about to be read."""
-        if not self.state.deep:
-            return
-        paths = [read.place.path for read in reads] if whole is None else list(self.shape.fields)
+    def far(self, reader: BoundStep | Check) -> bool:
+        """Whether something that is about to be read may have to be fetched first."""
+        deep = self.state.deep
+        if not deep or reader.whole is not None:
+            return bool(deep)
+        for read in reader.reads:  # noqa: SIM110 - a generator costs more than the loop
+            if read.place.field in deep:
+                return True
+        return False
+
+    async def prefetch(self, reader: BoundStep | Check | None = None) -> None:
+        """Get the large values that a step or a check reads, or all of them."""
+        if reader is None or reader.whole is not None:
+            paths = list(self.state.deep)
+        else:
+            paths = [read.place.path for read in reader.reads]
         if needed := self.state.needs(paths):
             self.state.provide(await self.store.blobs(needed))
 
-    async def holds(self, check: Check) -> bool:
-        """Whether a ``when`` lets its step run."""
-        await self.prefetch(check.reads, check.whole)
-        return bool(self.evaluate(check))
-
     def evaluate(self, check: Check) -> Any:
         """Ask a guard, a route or a ``when``. Its values must have been prefetched."""
-        values = {read.param: self._required(check.name, read) for read in check.reads}
+        values = {}
+        for read in check.reads:
+            value = values[read.param] = self.read(read.place)
+            if value is None and read.required:
+                raise self._missing(check.name, read.place)
         if check.whole is not None:
             values[check.whole] = self.build()
         return check(**values)
@@ -149,22 +159,19 @@ class Lending:
                 field=place.path,
             )
 
-    async def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
-        """What the step wrote, validated and encoded. Large values go to ``blobs``."""
-        changes = tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
-        if self.shape.needs_whole and changes:
-            return await self._accept_whole(changes, blobs)
-        return changes
+    def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
+        """What the step wrote, validated field by field and encoded. Large values go to ``blobs``."""
+        return tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
 
     def _change(self, place: Place, value: object, blobs: Blobs) -> Change:
         if place.growth is not None and place.grows is not None and not isinstance(value, Replace):
-            data = place.growth.encode(place.growth.validate(value, place.path), place.path, self.limits)
+            data = place.growth.store(value, place.path, self.limits)
             return Change(place.path, place.grows, stored(data, blobs))
         checked = place.check(value.value if isinstance(value, Replace) else value)
         return Change(place.path, "set", stored(place.typed.encode(checked, place.path, self.limits), blobs))
 
-    async def _accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
-        """The model's own validators look at the whole state; what they change is written too."""
+    async def accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
+        """Where the model's own validators look at the whole state: ask them; what they change is written too."""
         trial = self.state.copy()
         trial.provide(dict(blobs))
         for change in changes:
@@ -189,11 +196,11 @@ def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
         return []
     if not step.many:
         return [(step.writes[0], value)]
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise StateRefused(
             f"{step.name} writes several fields and must return a mapping, not {type(value).__name__}", field=""
         )
-    places = {place.path: place for place in step.writes}
+    places = step.places
     for path in value:
         if path not in places:
             raise WriteRefused(

@@ -34,7 +34,7 @@ PauseKind = Literal["operator", "guard", "budget", "oversized", "missing", "mism
 RecordKind = Literal["key", "operation", "checkpoint", "event"]
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One entry of a session's log.
 
     ``seq`` only rises; ``parent`` is the record this one builds on. ``body`` is
@@ -175,7 +175,7 @@ class Flags(msgspec.Struct, frozen=True):
     cancel_requested: bool
 
 
-class Commit(msgspec.Struct, frozen=True):
+class Commit(msgspec.Struct, frozen=True, gc=False):
     """One atomic move of a session from ``base_seq`` to the last of ``records``, under a fence."""
 
     key: int

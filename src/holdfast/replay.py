@@ -42,7 +42,7 @@ class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str | None = None
 
 
-class CheckpointBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What one visit changed, and where the session goes next."""
 
     next: str | None
@@ -57,7 +57,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, omit_defaults=True):
     effects: tuple[Effect, ...] = ()
 
 
-class OperationBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A remembered operation. ``input`` is a fingerprint, never the arguments themselves."""
 
     id: str
@@ -191,7 +191,7 @@ def fold(records: Iterable[Record]) -> Line:
     return line
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """Where a session goes after a step: on to ``next``, or nowhere yet and why."""
 
     next: str | None

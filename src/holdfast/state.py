@@ -34,13 +34,13 @@ _UNLIMITED = Limits(depth=128, value_bytes=2**62, nodes=2**62)
 Act = Literal["set", "append", "merge"]
 
 
-class Inline(msgspec.Struct, frozen=True, array_like=True, tag="v"):
+class Inline(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="v"):
     """A small value."""
 
     data: msgspec.Raw
 
 
-class Blob(msgspec.Struct, frozen=True, array_like=True, tag="b"):
+class Blob(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
     """A large value, by the hex of its hash."""
 
     hash: str
@@ -75,7 +75,7 @@ _slots = msgspec.json.Decoder(dict[str, Slot])
 _raw_dict = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
+class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One write of a checkpoint."""
 
     path: str
@@ -109,14 +109,15 @@ class State:
 
     def apply(self, change: Change) -> None:
         """Fold one change in."""
-        field, *rest = change.path.split(".")
-        if not rest:
+        if "." not in change.path:
+            field = change.path
             slot = self.slots[field] = _changed(self.slots.get(field), change)
             if type(slot) is Inline:
                 self.deep.discard(field)
             else:
                 self.deep.add(field)
             return
+        field, *rest = change.path.split(".")
         self.deep.add(field)
         level = self.slots
         slot = level[field]
@@ -197,8 +198,17 @@ def _opened(level: dict[str, Slot], field: str, slot: Slot, name: str) -> tuple[
     if type(slot) is not Parts:
         slot = level[field] = Parts(slot, {})
     if name not in slot.over:
-        slot.over[name] = Part(slot.base, name)
+        slot.over[name] = _part(slot.base, name)
     return slot.over, name, slot.over[name]
+
+
+def _part(base: Slot, name: str) -> Slot:
+    """A part, cut out if that needs no fetching: a key frame must not repeat what it was cut from."""
+    if type(base) is Inline and bytes(base.data) != b"null":
+        found = _raw_dict.decode(base.data).get(name)
+        if found is not None:
+            return Inline(found)
+    return Part(base, name)
 
 
 def _at(slot: Slot, names: list[str]) -> Slot:

@@ -246,6 +246,7 @@ def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> Bound
         session_id=inputs.session_id,
         reads=inputs.reads,
         writes=writes,
+        places={place.path: place for place in writes},
         many=each.many,
         when=when,
         takes_blocking=inputs.context is not None and not each.is_async,

@@ -195,7 +195,7 @@ async def states_along(program: Program, path: Path) -> list[State]:
         states = []
         for end in ends:
             lending = Lending(program.workflow, fold(records[:end]).state, store, engine.limits)
-            await lending.prefetch((), whole=True)
+            await lending.prefetch()
             states.append(lending.build().model_dump())
         return states
 

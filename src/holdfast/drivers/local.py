@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from holdfast.engine import Drive
 from holdfast.errors import StoreError
 from holdfast.model import SessionRow
+from holdfast.state import State
 from holdfast.store import Store
 
 
 class Run:
     """One drive of a session in this process: what remains to be known of it once it has ended."""
 
-    __slots__ = ("broken", "drive", "fence", "kept", "task")
+    __slots__ = ("broken", "drive", "fence", "final", "kept", "task", "waiting")
 
     def __init__(self, drive: Drive, task: asyncio.Task[None]) -> None:
         self.drive: Drive | None = drive
@@ -23,10 +24,13 @@ class Run:
         self.kept = drive.kept
         self.fence = drive.row.fence
         self.broken: BaseException | None = None
+        self.waiting = 0
+        self.final: tuple[int, State] | None = None  # for who waits: seq and state at the end, not to be read again
 
     async def finished(self) -> None:
         """Wait for the end of the drive."""
-        await asyncio.wait([self.task])
+        if not self.task.done():
+            await asyncio.wait([self.task])
 
 
 class LocalDriver:
@@ -57,6 +61,8 @@ class LocalDriver:
         if self.runs.get(drive.session_id) is run:
             del self.runs[drive.session_id]
         run.broken, run.drive = drive.broken, None
+        if run.waiting:
+            run.final = drive.ledger.seq, drive.line.state
         if isinstance(run.broken, StoreError):
             self.stranded[drive.session_id] = run
         if not run.task.cancelled():

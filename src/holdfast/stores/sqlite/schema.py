@@ -25,7 +25,7 @@ from holdfast.stores.sqlite.sql import Migration
 APPLICATION_ID = 0x486F6C64  # "Hold"
 VERSION = 1
 PAGE_SIZE = 4096
-WAL_PAGES = 400  # a checkpoint is due when the WAL has so many; syncing one that still grows is slow, so not many
+WAL_PAGES = 200
 PATIENCE = 10_000  # milliseconds
 _WAL_BYTES_KEPT = 16 * 2**20
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's rollback journals begin

@@ -28,6 +28,7 @@ from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.stores.sqlite.writes import Writes
 
 CHEAP = 400e-6  # seconds; a commit that takes longer on average is none of the loop's business
+TICK = 2e-3  # seconds; how long a lone session may commit before everybody else on the loop has a turn
 
 T = TypeVar("T")
 
@@ -264,10 +265,9 @@ class Writer:
         self._pending: list[Work] = []
         self._in_flight = False
         self._flush_due = False
-        self._ticked = False  # an inline commit was made in this tick of the loop
+        self._tick_task: asyncio.Task[Any] | None = None  # who commits inline in this tick of the loop …
+        self._tick_until = 0.0  # … and until when; then the loop has its turn
         self._cost = 0.0  # moving average of the seconds that a single commit takes
-        self._wal_pages = 0
-        self._wal_due = schema.WAL_PAGES
         self._waited_since = 0.0
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -316,7 +316,12 @@ class Writer:
         return work.future
 
     def _cheap(self) -> bool:
-        return not (self._in_flight or self._ticked) and self._cost < CHEAP and len(self._held) <= 1
+        if self._in_flight or self._cost >= CHEAP or len(self._held) > 1:
+            return False
+        # Two tasks that commit in one tick are better off together, in a batch.
+        return self._tick_task is None or (
+            self._tick_task is asyncio.current_task() and time.perf_counter() < self._tick_until
+        )
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -342,45 +347,31 @@ class Writer:
         return True
 
     def _move_inline(self, commit: Commit) -> Flags | None:
-        self._ticked = True
-        self._loop.call_soon(self._next_tick)
         start = time.perf_counter()
+        if self._tick_task is None:
+            self._tick_task = asyncio.current_task()
+            self._tick_until = start + TICK
+            self._loop.call_soon(self._next_tick)
         flags = self.inline.move(commit)
         self._note_cost(time.perf_counter() - start)
-        if self._wal_pages >= self._wal_due:
-            self._checkpoint()
         return flags
 
     def _next_tick(self) -> None:
-        self._ticked = False
-
-    def _checkpoint(self) -> None:
-        # An empty batch: the thread folds the WAL into the database. Commits wait behind it, so
-        # that the WAL can start anew, and the loop does not wait at all.
-        if not self._in_flight:
-            self._in_flight = True
-            self._queue.put([])
+        self._tick_task = None
 
     def _note_cost(self, seconds: float) -> None:
         self._cost += (seconds - self._cost) * 0.1
 
     def _tune_inline(self, connection: apsw.Connection) -> None:
         connection.set_busy_timeout(0)  # who would have to wait goes to the thread
-        connection.set_wal_hook(self._note_wal)  # takes the place of automatic checkpoints
-
-    def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
+        connection.wal_autocheckpoint(schema.WAL_PAGES)
 
     # on the writer thread
 
     def _serve(self) -> None:
         while (batch := self._queue.get()) is not None:
             start = time.perf_counter()
-            if batch:
-                self._run_threaded(batch)
-            else:
-                self._fold_wal()
+            self._run_threaded(batch)
             self._tell(self._done, batch, time.perf_counter() - start)
         try:
             self.threaded.close()
@@ -395,14 +386,6 @@ class Writer:
         except BaseException as exc:  # nobody must wait for ever
             for work in batch:
                 work.error = exc
-
-    def _fold_wal(self) -> None:
-        try:
-            size, done = self.threaded.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.Error:
-            size, done = self._wal_pages, 0  # a commit will meet the same trouble and report it
-        self._wal_due = schema.WAL_PAGES if done >= size else size + schema.WAL_PAGES
-        self._wal_pages = 0
 
     def _tune_threaded(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(self._wait_for_lock)
