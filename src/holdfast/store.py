@@ -75,7 +75,9 @@ class Store(Protocol):
         Resets the crash count (unless ``keep_crashes``: the session got no further), adds the
         spending, opens and closes pause records and, with ``release``, gives up the hold, all
         in one transaction. Raises `HoldLost` if fence or ``seq`` no longer fit. None, and
-        nothing written, if ``only_if_paused`` is set and no pause is requested any more.
+        nothing written, if ``only_if_paused`` is set and no pause is requested any more. One
+        that ends the session for good (completed, cancelled) closes its open pauses and
+        withdraws the request: nobody waits for them any more.
         Commits of one session take effect in the order given.
         """
 

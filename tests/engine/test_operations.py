@@ -65,6 +65,21 @@ async def test_what_the_first_run_sees_is_what_a_replay_will_see() -> None:
 
 
 @on_loop
+async def test_a_value_that_is_stored_as_another_type_has_that_type_at_once() -> None:
+    twice = Twice()
+    seen: list[object] = []
+
+    async def weigh() -> float:
+        return 3
+
+    async def body(ctx: Context) -> None:
+        seen.append(await ctx.do(weigh))
+
+    await twice.run(body)
+    assert [(value, type(value)) for value in seen] == [(3.0, float)] * 2
+
+
+@on_loop
 async def test_equal_calls_are_told_apart_by_their_number_and_different_ones_by_their_arguments() -> None:
     twice = Twice()
 

@@ -55,6 +55,19 @@ async def test_a_session_can_be_started_paused_and_runs_nothing_until_it_is_resu
         assert (await session.outcome()).state == FINISHED
 
 
+@pytest.mark.covers("S1.41", "S1.43")
+@on_loop
+async def test_a_pause_between_the_start_and_the_first_step_runs_no_step() -> None:
+    pipeline = Pipeline()
+    async with Engine(":memory:") as engine:
+        session = await engine.start(pipeline.workflow)
+        await session.pause("wait", by="ann")
+        outcome = await session.outcome()
+        assert (outcome.status, outcome.state, pipeline.calls) == (Status.PAUSED, until("outline"), [])
+        await session.resume()
+        assert (await session.outcome()).state == FINISHED
+
+
 @pytest.mark.covers("S1.47", "S1.21", "S1.20")
 @pytest.mark.parametrize("how", ["api", "by hand"])
 @on_loop
@@ -160,6 +173,7 @@ async def test_a_pause_after_the_last_step_has_begun_ends_completed_and_says_so(
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
+        assert (outcome.pauses, (await session.info()).pause_requested) == ((), False)  # nothing waits for it any more
         assert await session.pause("even later") is Status.COMPLETED
         assert (await engine.pause(session.id))[0].status is Status.COMPLETED
 

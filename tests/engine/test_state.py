@@ -190,11 +190,13 @@ async def test_a_field_that_the_model_gained_gets_its_default_or_pauses_the_sess
     required = with_steps(changed(mood=(str, ...)))
     async with Engine(path, workflows=[required]) as engine:
         session = await engine.resume("memo-1")
-        assert await parked(engine, session.id) is Status.PAUSED
-        (pause,) = await session.pauses()
-        assert pause.kind == "definition"
+        outcome = await session.outcome()
+        (pause,) = outcome.pauses
+        assert (outcome.status, pause.kind) == (Status.PAUSED, "definition")
         assert "mood" in pause.reason
         assert "default" in pause.reason
+        with pytest.raises(StateRefused, match="mood"):
+            _ = outcome.state
     defaulted = with_steps(changed(mood=(str, "calm")))
     async with Engine(path, workflows=[defaulted]) as engine:
         session = await engine.resume("memo-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -179,6 +180,7 @@ class Reference:
     points: list[str]
     labels: list[str]
     seen: Seen
+    took: float
 
     def some(self, *beginnings: str) -> list[str]:
         """The points whose names begin so."""
@@ -191,7 +193,10 @@ class Reference:
 
 def undisturbed(lab: Lab) -> Reference:
     session = lab.new("undisturbed")
+    began = time.monotonic()
     child = lab.drive(session)
     assert child.wait() == 0
+    took = time.monotonic() - began
     runs = lab.runs(session)
-    return Reference([hit for hit in runs.hits if not hit.startswith("checkpoint")], runs.labels, lab.see(session))
+    hits = [hit for hit in runs.hits if not hit.startswith("checkpoint")]
+    return Reference(hits, runs.labels, lab.see(session), took)

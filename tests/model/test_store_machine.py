@@ -271,9 +271,11 @@ class StoreMachine(RuleBasedStateMachine):
         row, known = self.rows[session_id], self.known[session_id]
         known.records.extend(commit.records)
         known.pauses.extend(commit.open_pauses)
+        over = commit.ended in ("completed", "cancelled")
         for index, pause in enumerate(known.pauses):
-            if pause.id in commit.close_pauses and pause.closed_at is None:
+            if pause.closed_at is None and (over or pause.id in commit.close_pauses):
                 known.pauses[index] = replace(pause, closed_at=commit.updated_at, closed_by=commit.closed_by)
+        asked = {"pause_requested": False, "pause_mode": "finish"} if over else {}
         self.blobs.update(commit.blobs)
         last = commit.records[-1]
         self.expect(
@@ -282,7 +284,7 @@ class StoreMachine(RuleBasedStateMachine):
             leaving=commit.leaving, ended=commit.ended, failure=commit.failure,
             crashes=row.crashes if commit.keep_crashes else 0,
             spent_usd=row.spent_usd + commit.spend_usd, spent_tokens=row.spent_tokens + commit.spend_tokens,
-            progress=commit.progress, holder=None if commit.release else row.holder,
+            progress=commit.progress, holder=None if commit.release else row.holder, **asked,
         )  # fmt: skip
         self.beliefs[engine, session_id] = Belief(commit.fence, last.seq, last.digest)
         return Flags(row.pause_requested, row.pause_mode, row.cancel_requested)

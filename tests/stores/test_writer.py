@@ -66,7 +66,10 @@ async def test_a_lone_session_commits_inline(path: Path, monkeypatch: pytest.Mon
 
 
 @on_loop
-async def test_a_session_that_never_yields_leaves_the_loop_its_turn(path: Path) -> None:
+async def test_a_session_that_never_yields_leaves_the_loop_its_turn(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "TICK", 0.0)
     async with opened(path) as store:
         driver, ticks = await started(store), 0
 
@@ -140,12 +143,10 @@ async def test_the_log_that_sqlite_writes_ahead_does_not_grow_without_end(
 ) -> None:
     monkeypatch.setattr(writer, "CHEAP", 10.0)
     async with opened(path, synchronous="OFF") as store:
-        driver, folds = await started(store), 0
+        driver = await started(store)
         for _ in range(2000):
             await driver.commit(b"x" * 2000)
-            folds += store._writer._in_flight
         pages = Path(f"{path}-wal").stat().st_size / (schema.PAGE_SIZE + 24)
-        assert folds > 3
         assert pages < 2 * schema.WAL_PAGES
         assert len(await store.records(driver.key, 1)) == 2001
 

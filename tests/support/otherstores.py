@@ -113,9 +113,15 @@ class DictStore:
         kept.records += commit.records
         self.large.update(commit.blobs)
         closed = {"closed_at": commit.updated_at, "closed_by": commit.closed_by}
-        kept.pauses = [replace(each, **closed) if each.id in commit.close_pauses else each for each in kept.pauses]
         kept.pauses += commit.open_pauses
-        held = {"holder": None, "live": False} if commit.release else {}
+        over = commit.ended in ("completed", "cancelled")
+        kept.pauses = [
+            replace(each, **closed) if each.closed_at is None and (over or each.id in commit.close_pauses) else each
+            for each in kept.pauses
+        ]
+        held: dict[str, Any] = {"holder": None, "live": False} if commit.release else {}
+        if over:
+            held |= {"pause_requested": False, "pause_mode": "finish"}
         self._set(
             kept, seq=kept.records[-1].seq, digest=kept.records[-1].digest, updated_at=commit.updated_at,
             key_frame=commit.key_frame, step=commit.step, visit=commit.visit, leaving=commit.leaving,

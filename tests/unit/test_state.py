@@ -181,16 +181,17 @@ def test_a_part_is_written_beside_the_rest() -> None:
     assert kept.read("box.b.d") == [3, 4]
 
 
-def test_a_part_that_grows_points_into_the_value_it_grew_from() -> None:
-    kept = Kept(box={"items": [1], "text": "t"})
+@pytest.mark.parametrize(("text", "kind"), [("t", Inline), ("t" * INLINE_BYTES, Part)], ids=["small", "large"])
+def test_a_part_that_grows_is_cut_out_of_a_small_value_and_points_into_a_large_one(text: str, kind: type) -> None:
+    kept = Kept(box={"items": [1], "text": text})
     kept.change("box.items", "append", [2])
     box = kept.state.slots["box"]
     assert isinstance(box, Parts)
     items = box.over["items"]
     assert isinstance(items, Grown)
-    assert items.segments[0] == Part(box.base, "items")
+    assert type(items.segments[0]) is kind
     kept.through_key_frame()
-    assert kept.read("box") == {"items": [1, 2], "text": "t"}
+    assert kept.read("box") == {"items": [1, 2], "text": text}
 
 
 def test_a_part_of_an_absent_value_is_absent() -> None:

@@ -46,6 +46,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: close_pause
 UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND id = ? AND closed_at IS NULL
 
+-- name: close_all_pauses
+UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND closed_at IS NULL
+
 -- name: create
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,

@@ -103,6 +103,9 @@ class Writes:
         for pause_id in commit.close_pauses:
             closing = (commit.updated_at, commit.closed_by, commit.key, pause_id)
             connection.execute(QUERIES["close_pause"], closing)
+        if commit.ended in ("completed", "cancelled"):
+            connection.execute(QUERIES["close_all_pauses"], (commit.updated_at, commit.closed_by, commit.key))
+            connection.execute(QUERIES["withdraw_request"], (commit.key,))
         if commit.release:
             connection.execute(QUERIES["release"], (commit.key,))
 
