@@ -11,7 +11,8 @@ import sys
 
 # What a session's data depends on. Front ends and the demo are measured, but not held to this.
 GUARDED = (
-    "engine", "context", "visit", "history", "lending", "callee", "threads", "replay", "state", "drivers/*", "stores/*",
+    "control", "engine", "context", "visit", "history", "ledger", "lending", "callee", "threads", "replay", "state",
+    "drivers/*", "stores/*",
 )  # fmt: skip
 
 

@@ -56,7 +56,8 @@ class Campaign:
         return 1, killed(self.lab, self.reference, self.point(), also=self.point())
 
     def kill_at_times(self) -> tuple[int, list[str]]:
-        return 1, killed_at_times(self.lab, self.reference, [self.draw.uniform(0.02, 0.8) * self.reference.took for _ in range(2)])
+        delays = [self.draw.uniform(0.02, 0.8) * self.reference.took for _ in range(2)]
+        return 1, killed_at_times(self.lab, self.reference, delays)
 
     def end(self) -> tuple[int, list[str]]:
         actions: tuple[Action, ...] = ("term", "int")

@@ -580,3 +580,40 @@ async def test_closing_finishes_what_was_submitted(tmp_path: Path) -> None:
 def test_an_unknown_synchronous_setting_is_refused() -> None:
     with pytest.raises(ValueError, match="SOMETIMES"):
         SqliteStore(":memory:", synchronous="SOMETIMES")
+
+
+@on_loop
+async def test_what_is_asked_about_a_session_that_does_not_exist_is_an_error(place: str) -> None:
+    async with opened(place) as store:
+        with pytest.raises(UnknownSession):
+            await store.records(99, 1)
+        with pytest.raises(UnknownSession):
+            await store.signals(99, 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("pause_mode", "'never'"), ("tags", "'['"), ("progress", "'[1]'"), ("failure", "'{}'"), ("ended", "'soon'")],
+)
+@on_loop
+async def test_facts_that_cannot_have_been_written_are_reported_not_served(place: str, column: str, value: str) -> None:
+    async with opened(place) as store:
+        driver = await started(store)
+        on_disk(store, "PRAGMA ignore_check_constraints = ON")
+        on_disk(store, f"UPDATE sessions SET {column} = {value}")
+        with pytest.raises(DamagedRecord, match="facts about a session"):
+            await store.get("s1")
+        if column == "pause_mode":
+            with pytest.raises(DamagedRecord, match="facts about a session"):
+                await store.flags([driver.key])
+
+
+@on_loop
+async def test_a_log_that_lacks_the_record_before_is_reported(place: str) -> None:
+    async with opened(place) as store:
+        driver = await started(store)
+        await driver.commit()
+        await driver.commit()
+        on_disk(store, "DELETE FROM log WHERE seq = 2")
+        with pytest.raises(DamagedRecord, match="2"):
+            await store.records(driver.key, 3)
