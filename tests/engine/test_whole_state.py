@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -226,3 +227,39 @@ def test_an_engine_in_a_thread_leaves_the_programs_signal_handlers_alone() -> No
     thread.start()
     thread.join(20)
     assert ended == [Status.COMPLETED]
+
+
+def test_an_interrupted_program_ends_with_keyboard_interrupt_and_its_session_is_ready(tmp_path: Path) -> None:
+    pipeline = Pipeline()
+    gate = pipeline.hold("draft")
+
+    async def main() -> None:
+        async with Engine(tmp_path / "h.db") as engine:
+            session = await engine.start(pipeline.workflow, session_id="s")
+            await gate.reached.wait()
+            signal.raise_signal(signal.SIGINT)
+            await session.outcome()
+            await asyncio.Event().wait()  # what the program does next; it is not left waiting
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert signal.getsignal(signal.SIGINT) is before
+
+    async def look() -> Status:
+        async with Engine(tmp_path / "h.db", workflows=[pipeline.workflow]) as engine:
+            return (await engine.info("s")).status
+
+    assert asyncio.run(look()) is Status.READY
+
+
+@on_loop
+async def test_a_blocking_function_that_raises_stop_iteration_is_an_error_like_any_other() -> None:
+    @step
+    async def work(ctx: Context) -> None:
+        await ctx.do(next, iter(()), key="empty")
+
+    async with Engine(":memory:") as engine:
+        outcome = await (await engine.start(Workflow("stop", state=Doc, steps=[work]))).outcome()
+        assert outcome.failure is not None
+        assert "StopIteration" in outcome.failure.message
