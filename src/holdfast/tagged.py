@@ -16,7 +16,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
@@ -437,7 +437,7 @@ class OpenWalk(DumpedWalk):
         return sorted(super().pairs(value, depth), key=encode_sorted)
 
 
-_TEXTUAL = frozenset({"ipaddress", "pathlib", "pydantic.networks", "pydantic_core._pydantic_core"})
+_TEXTUAL = frozenset({"ipaddress", PurePath.__module__, "pydantic.networks", "pydantic_core._pydantic_core"})
 
 
 def _plain_leaf(base: type, value: Any) -> Any:
