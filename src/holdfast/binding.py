@@ -22,6 +22,7 @@ from holdfast.retry import Retry
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _NAME_RULE = "use letters, digits and _ . -, starting with a letter or _"
+_CONTEXT_NAMES = ("ctx", "context")
 
 Function = Callable[..., Any]
 Hints = Mapping[str, Any]
@@ -228,13 +229,14 @@ class Binder:
 
     def _unmatched(self, parameter: inspect.Parameter) -> None:
         name, fields, model = parameter.name, self.shape.fields, self.shape.model.__name__
-        if parameter.default is parameter.empty:
+        if self.is_step and name in _CONTEXT_NAMES and parameter.annotation is parameter.empty:
+            wanted = "Context" if inspect.iscoroutinefunction(self.fn) else "BlockingContext"
+            self.problems.add(f"parameter {name!r} gets the context by its annotation; annotate it: {name}: {wanted}")
+        elif parameter.default is parameter.empty:
             self.problems.add(
                 f"parameter {name!r} matches no field of {model} and has no default{did_you_mean(name, fields)}"
             )
-            return
-        meant = near_miss(name, fields)
-        if meant:
+        elif meant := near_miss(name, fields):
             self.problems.add(
                 f"parameter {name!r} would keep its default, as it matches no field of {model};"
                 f" did you mean {meant!r}? If not, give it a name that is less alike"

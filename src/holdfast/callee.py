@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
 from holdfast.codec import Typed, typed
+from holdfast.errors import StepError
 
 _known: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
 
@@ -16,10 +17,10 @@ _known: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
 class Callee:
     """What has to be known about a function once."""
 
-    __slots__ = ("context", "is_async", "name", "result")
+    __slots__ = ("context", "given", "is_async", "name", "result")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        plain = _plain(fn)
+        plain, self.given = _plain(fn)
         hints = _hints(plain)
         self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
         self.result: Typed = typed(hints.get("return", Any))
@@ -31,6 +32,10 @@ class Callee:
 
 def callee(fn: Callable[..., Any]) -> Callee:
     """Look at a function, once."""
+    if not callable(fn):
+        raise StepError(
+            f"a function is needed, not {type(fn).__name__}: pass it and its arguments apart, ctx.do(fn, argument)"
+        )
     try:
         found = _known.get(fn)
     except TypeError:  # neither hashable nor weakly referable: look again each time
@@ -40,10 +45,13 @@ def callee(fn: Callable[..., Any]) -> Callee:
     return found
 
 
-def _plain(fn: Callable[..., Any]) -> Any:
+def _plain(fn: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]]:
+    """The function itself, and what `functools.partial` has given it already: that is input as well."""
+    given: list[Any] = []
     while isinstance(fn, functools.partial):
+        given += [fn.args, fn.keywords]
         fn = fn.func
-    return getattr(fn, "fn", fn) if getattr(fn, "__holdfast_step__", False) else fn
+    return fn, tuple(given)
 
 
 def _called(fn: Any) -> Any:

@@ -15,12 +15,12 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from holdfast.callee import Callee, callee
 from holdfast.codec import encode, fingerprint
-from holdfast.errors import ContextClosed, MapFailed, StepError, StepLeft
+from holdfast.errors import ContextClosed, MapFailed, StepError, StepLeft, said
 from holdfast.ids import SessionId
 from holdfast.replay import OperationBody
 from holdfast.state import Blobs, stored
 from holdfast.threads import in_thread
-from holdfast.visit import Frame, Operation, Visit
+from holdfast.visit import Frame, Operation, Visit, is_count
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -117,6 +117,8 @@ class Context:
 
     async def _start(self, operation: Operation, what: Callee) -> _Run | _Remembered:
         visit = self._visit
+        while (twin := visit.running.get(operation.id)) is not None:
+            await twin.wait()  # the same operation runs in another branch: it runs once
         found = visit.remembered(operation)
         await visit.admit(operation, self._frame, found)
         if found is not None:
@@ -202,6 +204,10 @@ class Context:
     def progress(self, done: int, total: int) -> None:
         """Show how far the step has come."""
         self._visit.check_open()
+        if not (is_count(done) and is_count(total)):
+            raise ValueError(
+                f"progress takes two whole numbers, how many are done and of how many: {done!r}, {total!r}"
+            )
         self._visit.host.show_progress(done, total)
 
     def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
@@ -241,8 +247,10 @@ class _FanOut:
         self.what = callee(fn)
         self.done: dict[int, Any] = {}
         self.failed: dict[int, Exception] = {}
-        self.id = self.visit.nth(f"{ctx._frame.scope}/map:{self._name(key)}")
+        # Items are known by what they are, not by which map of the visit came first: branches may race.
+        self.scope = f"{ctx._frame.scope}/map:{self._name(key)}"
         self.operations = [self._identify(item, key) for item in items]
+        self._refuse_doubles(key)
         self.queue: deque[int] = deque(range(len(items)))
 
     def _name(self, key: object) -> str:
@@ -253,12 +261,16 @@ class _FanOut:
         return self.what.name
 
     def _identify(self, item: Any, key: Callable[[Any], str | int] | None) -> Operation:
-        operation = self.visit.identify(self.id, self.what, (item,), {}, None if key is None else key(item))
-        if key is not None and self.visit.nth(operation.id) != f"{operation.id}#1":
-            raise StepError(
-                f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}"
-            )
-        return operation
+        return self.visit.identify(self.scope, self.what, (item,), {}, None if key is None else key(item))
+
+    def _refuse_doubles(self, key: object) -> None:
+        seen: set[str] = set()
+        for operation in self.operations if key is not None else ():
+            if operation.id in seen:
+                raise StepError(
+                    f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}"
+                )
+            seen.add(operation.id)
 
     async def run(self, concurrency: int) -> None:
         """Until every item is done or has failed."""
@@ -271,17 +283,18 @@ class _FanOut:
     async def _expect(self) -> None:
         """Record the set once, before the first item."""
         ids = [operation.id for operation in self.operations]
+        if not ids:
+            return
         print_ = fingerprint(ids).hex()[:24]
-        header = Operation(self.id, self.what.name, print_, False)
-        found = self.visit.remembered(header)
-        if not ids or (found is not None and found.input == print_):
+        header = Operation(self.visit.nth(f"{self.scope}={print_}"), self.what.name, print_, True)
+        if self.visit.remembered(header) is not None:
             return
         await self.visit.admit(header, self.ctx._frame, None)
         self.visit.check_open()
         blobs: Blobs = []
-        value = stored(encode(ids, self.id), blobs)
+        value = stored(encode(ids, header.id), blobs)
         body = OperationBody(
-            self.id,
+            header.id,
             self.what.name,
             value,
             print_,
@@ -300,13 +313,15 @@ class _FanOut:
             self.queue.popleft()
             try:
                 self.done[index] = await self.ctx._once(operation, self.what, self.fn, (self.items[index],), {})
+            except ContextClosed:
+                raise  # the step is being left: this is no failure of the item's
             except Exception as error:
                 self._note_failure(index, operation, error)
             self.visit.host.show_progress(len(self.done), len(self.items))
 
     def _note_failure(self, index: int, operation: Operation, error: Exception) -> None:
         self.failed[index] = error
-        summary = f"{operation.name}, item {index}: {type(error).__name__}: {error}"
+        summary = f"{operation.name}, item {index}: {type(error).__name__}: {said(error)}"
         visit, data = self.visit, {"id": operation.id}
         visit.host.ledger.effect(f"failed:{operation.id}:{visit.run}", "item.failed", summary, data, visit.step.agent)
 
@@ -314,10 +329,12 @@ class _FanOut:
         """All failures as one error; it asks for the longest wait that any of them asks for."""
         first = next(iter(self.failed.values()))
         waits = [getattr(error, "retry_after", None) for error in self.failed.values()]
-        failed = {self.operations[index].id: f"{type(error).__name__}: {error}" for index, error in self.failed.items()}
+        failed = {
+            self.operations[index].id: f"{type(error).__name__}: {said(error)}" for index, error in self.failed.items()
+        }
         error = MapFailed(
             f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed,"
-            f" first {type(first).__name__}: {first}; the others are kept, resume tries the failed ones again",
+            f" first {type(first).__name__}: {said(first)}; the others are kept, resume tries the failed ones again",
             failed=failed,
             retry_after=max((wait for wait in waits if isinstance(wait, int | float)), default=None),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -24,10 +26,12 @@ from holdfast.errors import (
     InputConflict,
     StateRefused,
     StoreClosed,
+    StoreUnavailable,
     UnknownSession,
     VerbRefused,
     WrongOwner,
     did_you_mean,
+    said,
 )
 from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.ledger import Ledger
@@ -52,6 +56,9 @@ from holdfast.visit import to_micro_usd
 from holdfast.workflow import Workflow
 
 S = TypeVar("S", bound=BaseModel)
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a session that another process drives."""
 
 
 @dataclass(frozen=True)
@@ -184,14 +191,14 @@ class Control:
         self.driver = LocalDriver(store)
         self.workflows: dict[str, Workflow[Any]] = {}
         self.is_open = False
-        for workflow in workflows:
+        for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:
             self._know(workflow)
 
     # starting
 
     async def start(
         self, workflow: Workflow[S], state: S | None = None, /, *,
-        session_id: str | None = None, owner: str | None = None, tags: Sequence[str] = (),
+        session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
         budget: float | Decimal | None = None, at: str | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, **fields: Any,
     ) -> Session[S]:  # fmt: skip
@@ -202,6 +209,7 @@ class Control:
         """
         self._check_open()
         self._know(workflow)
+        _texts(owner=owner, reason=reason, by=by)
         if state is not None and fields:
             raise TypeError("give the state as a model or as fields, not both")
         known = None if session_id is None else check_session_id(session_id)
@@ -210,16 +218,22 @@ class Control:
         while True:
             new = self._new_session(workflow, given, known or new_session_id(), at, by)
             new = msgspec.structs.replace(
-                new, owner=owner, tags=tuple(tags), pause=pause, claim=pause is None,
+                new, owner=owner, tags=_tags(tags), pause=pause, claim=pause is None,
                 budget_usd=None if budget is None else to_micro_usd(budget),
             )  # fmt: skip
-            row = await self.store.create(new)
-            if row is not None:
-                break
+            created = await self._create(workflow, new)
+            if created is not None:
+                return created
             if known is not None:
-                return await self._go_on(workflow, new)
-        run = None if pause is not None else self._begin(workflow, row, new.records)
-        return Session(self, SessionId(row.session_id), run)
+                return await self._go_on(workflow, new, by)
+
+    async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
+        with self.driver.begins(new.session_id):
+            row = await self.store.create(new)
+            if row is None:
+                return None
+            run = self._begin(workflow, row, new.records) if new.claim else None
+            return Session(self, SessionId(row.session_id), run)
 
     def _new_session(
         self,
@@ -266,7 +280,7 @@ class Control:
             records.append(seal(last.digest, last.seq + 1, last.seq, "checkpoint", step.name, 1, now, to_payload(skip)))
         return tuple(records), target
 
-    async def _go_on(self, workflow: Workflow[S], new: NewSession) -> Session[S]:
+    async def _go_on(self, workflow: Workflow[S], new: NewSession, by: str | None) -> Session[S]:
         row = await self._row(new.session_id)
         if (row.workflow, row.input_digest) != (new.workflow, new.input_digest):
             raise InputConflict(
@@ -279,7 +293,7 @@ class Control:
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
-        return cast("Session[S]", await self.resume(row.session_id, owner=new.owner, budget=budget))
+        return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
 
     # resuming
 
@@ -289,6 +303,7 @@ class Control:
     ) -> Session[Any]:  # fmt: skip
         """Close the operator's pauses, test the others again, and go on from exactly there, in this process."""
         self._check_open()
+        _texts(by=by, owner=owner)
         row = await self._row(session_id)
         _check_owner(row, owner)
         session: Session[Any] = Session(self, SessionId(row.session_id))
@@ -300,11 +315,14 @@ class Control:
                 f"session {row.session_id!r} was cancelled and cannot be resumed; start a new one",
                 session_id=row.session_id, status=before.value,
             )  # fmt: skip
-        driven = row.live and not steal and self.driver.strands(row) is None
+        driven = row.live and not steal and not self.driver.strands(row)
         if driven and before is Status.RUNNING:
             holder = self.store.describe_holder(row.holder)
+            if row.holder == self.store.number:
+                holder = f"this engine ({holder})"
             raise AlreadyRunning(
-                f"session {row.session_id!r} is driven by {holder}; pause it there, or take it over with steal=True",
+                f"session {row.session_id!r} is driven by {holder}; wait for it with"
+                " (await engine.session(id)).outcome(), pause it, or take it over with engine.resume(id, steal=True)",
                 session_id=row.session_id, holder=holder,
             )  # fmt: skip
         workflow = self._workflow_of(row)
@@ -320,11 +338,12 @@ class Control:
     async def _take_over(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool, by: str | None
     ) -> Run:
-        seq = row.seq
-        row = await self.store.claim(row.session_id, steal or self.driver.strands(row) is not None)
-        if not row.seq == seq == records[-1].seq:
-            records = await self.store.records(row.key, row.key_frame)
-        return self._begin(workflow, row, records, resumed=True, by=by)
+        seq, steal = row.seq, steal or self.driver.strands(row)
+        with self.driver.begins(row.session_id):
+            row = await self.store.claim(row.session_id, steal)
+            if not row.seq == seq == records[-1].seq:
+                records = await self.store.records(row.key, row.key_frame)
+            return self._begin(workflow, row, records, resumed=True, by=by)
 
     def _begin(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
@@ -344,6 +363,7 @@ class Control:
     ) -> list[SessionInfo]:  # fmt: skip
         """Ask sessions to stand still: one, those that match, or everything. Ended ones say so by their status."""
         self._check_open()
+        _texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
             raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}")
         named = [part for part in (session_id, workflow, tag, owner) if part is not None]
@@ -359,6 +379,7 @@ class Control:
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
         """End a session for good; what it has done stays readable."""
         self._check_open()
+        _texts(reason=reason, by=by)
         row = await self._row(session_id)
         if row.status in (Status.COMPLETED, Status.CANCELLED):
             return row.status
@@ -398,7 +419,7 @@ class Control:
     ) -> list[SessionInfo]:  # fmt: skip
         """Sessions that match, newest first."""
         self._check_open()
-        wanted = None if status is None else Status(status)
+        wanted = None if status is None else _status(status)
         rows = await self.store.find(Filter(workflow=workflow, owner=owner, tag=tag))
         return [self._info(row) for row in rows if wanted is None or row.status is wanted][:limit]
 
@@ -452,11 +473,17 @@ class Control:
     async def _unheld(self, session_id: str) -> SessionRow:
         with self.driver.listening(session_id) as news:
             while (row := await self._row(session_id)).live:
-                if (stranded := self.driver.strands(row)) and stranded.broken is not None:
-                    raise stranded.broken
-                news.clear()
-                await news.wait()
+                if self.driver.strands(row):
+                    raise self.driver.troubles.get(session_id) or _undriven(row)
+                await self._news_of(news)
         return row
+
+    async def _news_of(self, news: asyncio.Event) -> None:
+        """Wait until something may have changed. A process that is killed tells nobody, so look from time to time."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), LOOK_EVERY)
+        news.clear()  # before the next look, so that nothing is missed in between
+        self._check_open()
 
     async def pauses(self, session_id: str) -> list[Pause]:
         """The open pause records of a session."""
@@ -483,7 +510,6 @@ class Control:
         progress: tuple[int, int] | None = None
         with self.driver.listening(session_id) as news:
             while True:
-                news.clear()
                 row = await self._row(session_id)
                 for event in await self._news(row, cursor):
                     cursor = history.Cursor.parse(event.cursor)
@@ -505,7 +531,7 @@ class Control:
                         summary,
                         {"done": done, "total": total},
                     )
-                await news.wait()
+                await self._news_of(news)
 
     async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
         # Signals first: those that came after record row.seq belong to the next reading.
@@ -520,6 +546,11 @@ class Control:
             raise StoreClosed("the engine is not open; use it inside `async with Engine(…) as engine:`")
 
     def _know(self, workflow: Workflow[Any]) -> None:
+        if not isinstance(workflow, Workflow):
+            raise DefinitionError(
+                f"a Workflow is needed, not {type(workflow).__name__} {workflow!r:.60}; make one:"
+                " Workflow(name, state=Model, steps=[…])"
+            )
         known = self.workflows.setdefault(workflow.name, workflow)
         if known is not workflow:
             raise DefinitionError(f"two different workflows are named {workflow.name!r}; rename one")
@@ -560,6 +591,34 @@ class Control:
 def _check_owner(row: SessionRow, owner: str | None) -> None:
     if owner is not None and row.owner is not None and owner != row.owner:
         raise WrongOwner(
-            f"session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}",
+            f"session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}; resume it as its owner",
             session_id=row.session_id, owner=row.owner,
         )  # fmt: skip
+
+
+def _tags(tags: str | Sequence[str]) -> tuple[str, ...]:
+    found = (tags,) if isinstance(tags, str) else tuple(tags)
+    for tag in found:
+        if not isinstance(tag, str):
+            raise TypeError(f"a tag is a text, not {type(tag).__name__}: {tag!r}")
+    return found
+
+
+def _status(name: str) -> Status:
+    try:
+        return Status(name)
+    except ValueError:
+        raise ValueError(f"{name!r} is no status{did_you_mean(str(name), list(Status))}") from None
+
+
+def _texts(**given: object) -> None:
+    """Who, why and whose are kept as they are told: refuse early what could not be stored."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} must be a text, not {type(value).__name__}: {value!r}")
+        if value is not None and said(ValueError(value)) != value:
+            raise ValueError(f"{name} must be a text of at most 10,000 characters that can be stored: {value!r:.60}")
+
+
+def _undriven(row: SessionRow) -> StoreUnavailable:
+    return StoreUnavailable(f"session {row.session_id!r} is held by this engine and driven by nobody; resume it")

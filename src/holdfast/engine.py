@@ -27,12 +27,14 @@ from holdfast.errors import (
     StoreError,
     WriteRefused,
     did_you_mean,
+    said,
 )
 from holdfast.ids import SessionId
 from holdfast.ledger import Ledger
 from holdfast.lending import Lending, Paused
 from holdfast.model import Ended, Failure, Flags, Pause, PauseKind, Record, SessionRow
 from holdfast.replay import CheckpointBody, EventBody, Line, OperationBody, Settled, settle
+from holdfast.retry import retry_after
 from holdfast.state import Blob, Blobs, Change, Inline
 from holdfast.store import Store
 from holdfast.threads import in_thread
@@ -69,6 +71,7 @@ class Drive:
         self.changed = changed
         self.events = workflow.events
         self.fence = row.fence
+        self.budget = row.budget_usd
         self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested)
         self.ledger = Ledger(store, row, clock, self._committed)
         self.line: Line = self.ledger.line
@@ -80,7 +83,9 @@ class Drive:
         self.demand: Paused | None = None
         self.visit: Visit | None = None
         self.interrupt: Interrupt | None = None
+        self.cancels = 0
         self.in_step = False
+        self.in_code = False  # what is raised comes from the step's own code
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
 
@@ -150,8 +155,10 @@ class Drive:
         self.demand = self.demand or Paused(kind, reason)
 
     def _interrupt(self, why: Interrupt) -> None:
-        if self.in_step and self.interrupt is None and self.task is not None:
-            self.interrupt = why
+        # A step may swallow a cancellation; only "abort" insists.
+        if self.in_step and self.task is not None and (self.interrupt is None or why == "abort"):
+            self.interrupt = self.interrupt or why
+            self.cancels += 1
             if self.visit is not None:
                 self.visit.close()
             self.task.cancel()
@@ -169,7 +176,7 @@ class Drive:
             await self._let_go("the event loop ended")
             raise
         except BaseException as error:
-            await self._let_go(f"{type(error).__name__}: {error}")
+            await self._let_go(f"{type(error).__name__}: {said(error)}")
             self.ledger.breaks(error)
             if not isinstance(error, Exception):
                 raise
@@ -243,7 +250,7 @@ class Drive:
     async def _take_up(self) -> None:
         """The first record of a resumed session: what is skipped, which pauses close, or why it stays paused."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
-        if obstacle := self._obstacle(pauses):
+        if obstacle := await self._obstacle(pauses):
             await self.ledger.park(obstacle, pauses)
             return
         visits, took, usd = self.kept
@@ -259,12 +266,12 @@ class Drive:
         summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
         await self.ledger.note("session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by)
 
-    def _obstacle(self, pauses: list[Pause]) -> Paused | None:
+    async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
         if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
             return Paused("crashes", self._crash_report())
         if reason := self._misfit():
             return Paused("definition", reason)
-        if reason := self.over_budget():
+        if reason := await self.over_budget():
             return Paused("budget", reason)
         try:
             self.lending.fill_new_fields()
@@ -309,8 +316,13 @@ class Drive:
             except Paused as paused:
                 await self.ledger.park(paused)
                 return
-            except (StoreError, HoldLost):
-                raise
+            except (StoreError, HoldLost) as error:
+                if self.broken is not None or not self.in_code:
+                    raise
+                if not await self._retry(step, attempt, error):  # of another engine, that the step uses
+                    return
+                attempt += 1
+                continue
             except Exception as error:
                 if self.broken is not None or not await self._retry(step, attempt, error):
                     return
@@ -321,7 +333,7 @@ class Drive:
             return
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
-        if reason := self.over_budget():
+        if reason := await self.over_budget():
             raise Paused("budget", reason)
         if self.lending.far(step):
             await self.lending.prefetch(step)
@@ -366,7 +378,7 @@ class Drive:
         timer = None
         if step.timeout is not None:
             timer = asyncio.get_running_loop().call_later(step.timeout, self._interrupt, "timeout")
-        self.in_step = True
+        self.in_step = self.in_code = True
         try:
             value = await (step.fn(**values) if step.is_async else in_thread(step.fn, **values))
         except (Exception, asyncio.CancelledError) as error:
@@ -381,6 +393,7 @@ class Drive:
             self.in_step = False
             if timer is not None:
                 timer.cancel()
+        self.in_code = False
         if self.interrupt is not None:
             why, unseen = await self._take_back_interrupt()
             if why is not None and not unseen:
@@ -397,7 +410,9 @@ class Drive:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             unseen = True
-        if self.task is not None and self.task.uncancel():
+        cancels, self.cancels = self.cancels, 0
+        left = [self.task.uncancel() for _ in range(cancels)] if self.task is not None else []
+        if left and left[-1]:
             raise asyncio.CancelledError  # somebody else wants this task to end as well
         return why, unseen
 
@@ -409,12 +424,17 @@ class Drive:
 
     async def _retry(self, step: BoundStep, attempt: int, error: Exception) -> bool:
         """Wait before the next attempt, or fail the session. False if there is no next attempt in this run."""
-        delay = step.retry.delay(attempt, _judged(error), random.random, to_datetime(self.clock.now()))
+        now = to_datetime(self.clock.now())
+        cause = error.__cause__ if isinstance(error, MapFailed) and error.__cause__ is not None else error
+        delay = step.retry.delay(attempt, cause, random.random, now)
+        if delay is not None:  # a fan-out is tried again if its first failure would be, after the longest wait of all
+            delay = max(delay, retry_after(error, now) or 0)
         if delay is None or isinstance(error, WriteRefused | LentValueChanged):
             await self.ledger.fail(_failure(step.name, error, attempt))
             return False
-        summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {error}; again in {delay:.1f} s"
-        data = {"attempt": attempt, "delay": delay, "error": str(error)}
+        text = said(error)
+        summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {text}; again in {delay:.1f} s"
+        data = {"attempt": attempt, "delay": delay, "error": text}
         await self.ledger.note("step.retried", summary, data, agent=step.agent)
         await self._rest(delay)
         return not self.wanted
@@ -455,6 +475,8 @@ class Drive:
             "checkpoint", step.name, number, body, blobs, applied=True,
             ended=ended, failure=failure, open_pauses=pauses, release=bool(ended or pauses),
         )  # fmt: skip
+        if self.line.state.loaded:
+            self.line.state.forget()
 
     def _straight(self, step: str) -> tuple[Settled, None] | None:
         """Most steps have neither guard nor route behind them."""
@@ -498,22 +520,26 @@ class Drive:
 
     # for the visits
 
-    def over_budget(self) -> str:
+    async def over_budget(self) -> str:
         """Why no more money may be spent; empty if it may."""
-        budget = self.row.budget_usd
-        if budget is None:
+        if self.budget is None or (spent := self._spent()) < self.budget:
             return ""
-        spent = self.ledger.spent_usd + sum(effect.usd for effect in self.ledger.pending)
-        if spent < budget:
+        row = await self.store.get(self.session_id)  # somebody may have raised it meanwhile
+        self.budget = budget = self.budget if row is None else row.budget_usd
+        if budget is None or spent < budget:
             return ""
         return f"${spent / 1e6:.4f} of a budget of ${budget / 1e6:.4f} are spent; resume with a higher budget"
+
+    def _spent(self) -> int:
+        pending = self.ledger.pending
+        return self.ledger.spent_usd + (sum(effect.usd for effect in pending.values()) if pending else 0)
 
     async def remember(self, body: OperationBody, blobs: Blobs) -> None:
         """Commit an operation. A store that refuses ends the step, whatever its code does with the error."""
         assert self.line.step is not None
         try:
             await self.ledger.commit("operation", self.line.step, self.line.visit, body, blobs)
-        except (StoreError, HoldLost):
+        except Exception:
             self._interrupt("abort")
             raise
 
@@ -541,13 +567,9 @@ def _overtaken(session_id: str) -> HoldLost:
     )
 
 
-def _judged(error: Exception) -> BaseException:
-    """A fan-out is tried again if its first failure would be; its own wish to wait counts for all."""
-    if isinstance(error, MapFailed) and error.__cause__ is not None and error.fields.get("retry_after") is None:
-        return error.__cause__
-    return error
-
-
 def _failure(step: str, error: Exception, attempts: int) -> Failure:
-    text = "".join(traceback.format_exception(error))[-8_000:]
-    return Failure(step, type(error).__name__, str(error) or type(error).__name__, attempts, text)
+    try:
+        trace = "".join(traceback.format_exception(error))[-8_000:].encode("utf-8", "backslashreplace").decode()
+    except Exception:  # an error whose own text cannot be read
+        trace = ""
+    return Failure(step, type(error).__name__, said(error) or type(error).__name__, attempts, trace)

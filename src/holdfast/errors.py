@@ -40,6 +40,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}" if names else ""
 
 
+def said(error: BaseException) -> str:
+    """What an error says, as a text that can be stored, whatever its author did.
+
+    >>> said(ValueError("bad \\udcff name"))
+    'bad \\\\udcff name'
+    """
+    try:
+        text = str(error)
+    except Exception:
+        text = f"{type(error).__name__}, whose text cannot be read"
+    return text[:10_000].encode("utf-8", "backslashreplace").decode()
+
+
 class HoldfastError(Exception):
     """Base of all errors. Fields given by keyword become attributes and survive pickling."""
 

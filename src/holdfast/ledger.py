@@ -10,7 +10,6 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.codec import encode
-from holdfast.errors import HoldLost, StoreError
 from holdfast.lending import Paused
 from holdfast.model import Commit, Failure, Flags, Pause, PauseKind, Record, RecordKind, SessionRow, seal
 from holdfast.replay import Body, Effect, EventBody, Line, fold, to_payload
@@ -41,7 +40,7 @@ class Ledger:
         self.frame_weight = 0
         self.spent_usd = row.spent_usd
         self.progress: tuple[int, int] | None = None
-        self.pending: list[Effect] = []
+        self.pending: dict[str, Effect] = {}
         self.parked = False
         self.broken: BaseException | None = None
 
@@ -75,19 +74,19 @@ class Ledger:
 
     def effect(self, id: str, type: str, summary: str, data: Mapping[str, Any], agent: str) -> None:
         """Have an event committed with the next record, unless it was already."""
-        if not self.knows_effect(id):
-            raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
-            self.pending.append(Effect(id, self.clock.now(), type, agent, summary, raw))
+        raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
+        self.pend(Effect(id, self.clock.now(), type, agent, summary, raw))
 
-    def knows_effect(self, id: str) -> bool:
-        """Whether this visit has emitted or spent that before."""
-        return id in self.line.effects or any(effect.id == id for effect in self.pending)
+    def pend(self, effect: Effect) -> None:
+        """Have an effect committed with the next record, unless this visit has had it before."""
+        if effect.id not in self.line.effects and effect.id not in self.pending:
+            self.pending[effect.id] = effect
 
     def take_effects(self) -> tuple[Effect, ...]:
         """What the step emitted and spent since the last record, to be committed with the one that is being made."""
         if not self.pending:
             return ()
-        effects = tuple(self.pending)
+        effects = tuple(self.pending.values())
         self.pending.clear()
         return effects
 
@@ -132,7 +131,8 @@ class Ledger:
         )  # fmt: skip
         try:
             flags = await self.store.commit(commit)
-        except (StoreError, HoldLost) as error:
+        except Exception as error:
+            # Whatever it is, this end of the log is no longer known to be the store's.
             self.breaks(error)
             raise
         if flags is None:
@@ -151,7 +151,7 @@ class Ledger:
     def _give_back(self, body: Body) -> None:
         """Nothing was written: what the step had emitted and spent goes with the next record instead."""
         effects: tuple[Effect, ...] = getattr(body, "effects", ())
-        self.pending[:0] = effects
+        self.pending = {effect.id: effect for effect in effects} | self.pending
         self.line.effects.difference_update(effect.id for effect in effects)
         usd, _ = _spending(body)
         self.line.usd -= usd

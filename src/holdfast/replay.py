@@ -204,7 +204,7 @@ def settle(workflow: Workflow[Any], step: str, evaluate: Callable[[Check], Any])
     for guard in workflow.guards.get(step, ()):
         reason = evaluate(guard)
         if reason is not None:
-            return Settled(None, str(reason), guard.name)
+            return Settled(None, str(reason) or f"guard {guard.name!r} refused and gave no reason", guard.name)
     route = workflow.routes.get(step)
     if route is None:
         return Settled(workflow.following(step))

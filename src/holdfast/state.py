@@ -140,6 +140,13 @@ class State:
         for key, data in blobs.items():
             self.loaded[key.hex()] = data
 
+    def forget(self) -> None:
+        """Let go of large values that no slot names any more."""
+        named: set[str] = set()
+        for field in self.deep:
+            named.update(_blobs(self.slots[field]))
+        self.loaded = {key: data for key, data in self.loaded.items() if key in named}
+
     def read(self, path: str) -> bytes | None:
         """The encoded value at a path; None if the field was never written."""
         slot = self.slots.get(path)

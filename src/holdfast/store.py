@@ -35,6 +35,10 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what was submitted, release the hold on everything, disconnect. Twice is no error."""
 
+    @property
+    def number(self) -> int:
+        """Which holder this engine is: what `SessionRow.holder` says of the sessions that it holds."""
+
     # sessions
 
     async def create(self, new: NewSession) -> SessionRow | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -20,11 +20,15 @@ from holdfast.callee import Callee
 from holdfast.clock import Clock
 from holdfast.codec import Limits, fingerprint
 from holdfast.errors import ContextClosed, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
+from holdfast.events import ENGINE_EVENTS
 from holdfast.ledger import Ledger
 from holdfast.model import PauseKind
 from holdfast.replay import Effect, Line, OperationBody
 from holdfast.state import Blobs, stored
 from holdfast.workflow import BoundStep
+
+MOST = 2**60
+"""The most tokens or micro-dollars that can be told at once."""
 
 
 class Host(Protocol):
@@ -46,7 +50,7 @@ class Host(Protocol):
     def stopping(self) -> bool:
         """The program ends: no new operation may start."""
 
-    def over_budget(self) -> str:
+    async def over_budget(self) -> str:
         """Why no more money may be spent; empty if it may."""
 
     def leave(self) -> None:
@@ -100,6 +104,7 @@ class Visit:
         self.active = 0
         self.standing: set[asyncio.Future[None]] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.running: dict[str, asyncio.Event] = {}
         self.refused = False
         self.left = False
         self.loop = asyncio.get_running_loop()
@@ -119,13 +124,13 @@ class Visit:
     ) -> Operation:
         """Name an operation so that a replay finds it again."""
         if key is not None:
-            return Operation(f"{scope}/{callee.name}[{_key(key)}]", callee.name, _input(args, kwargs), True)
+            return Operation(f"{scope}/{callee.name}[{_key(key)}]", callee.name, _input(callee, args, kwargs), True)
         if callee.name == "<lambda>":
             raise StepError(
                 f"{self.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
             )
         try:
-            print_ = fingerprint(args, kwargs).hex()[:24]
+            print_ = fingerprint(*callee.given, args, kwargs).hex()[:24]
         except ValueRefused as error:
             raise StepError(
                 f"{self.step.name}: the arguments of {callee.name!r} cannot be encoded ({error});"
@@ -160,14 +165,14 @@ class Visit:
             return
         if self.host.stopping:
             await self.stand_still(frame)
-        if reason := self.host.over_budget():
+        if reason := await self.host.over_budget():
             await self.refuse(frame, "budget", reason)
         if self.unclaimed and not operation.keyed:
             self._note_miss(operation)
 
     def _note_miss(self, operation: Operation) -> None:
-        prefix = operation.id.split("~")[0]
-        if any(known.startswith(prefix + "~") for known in self.unclaimed):
+        prefix = operation.id.rpartition("~")[0] + "~"
+        if any(known.startswith(prefix) and "/" not in known[len(prefix) :] for known in self.unclaimed):
             summary = f"{operation.name} was called with other input than before; it runs"
             data = {"id": operation.id}
             self.host.ledger.effect(f"miss:{operation.id}", "operation.missed", summary, data, self.step.agent)
@@ -199,25 +204,29 @@ class Visit:
     def emit(self, scope: str, type: str, summary: str, data: dict[str, Any]) -> None:
         """An event of the workflow's own."""
         self.check_open()
+        if type in ENGINE_EVENTS:
+            raise EventRefused(f"{self.step.name}: {type!r} is one of the engine's own events; give yours another name")
         if type not in self.host.events:
             raise EventRefused(
                 f"{self.step.name}: the workflow declares no event {type!r}; add it to Workflow(events=[…])"
-                + did_you_mean(type, self.host.events)
+                + did_you_mean(str(type), self.host.events)
             )
-        self.host.ledger.effect(self.nth(f"{scope}/emit:{type}"), type, summary, data, self.step.agent)
+        if not isinstance(summary, str):
+            raise EventRefused(
+                f"{self.step.name}: the summary of {type!r} must be a text, not {summary!r}; give data by name"
+            )
+        # By content, not by order: branches may race, and each event must still be the one it was.
+        print_ = fingerprint(summary, data).hex()[:24]
+        self.host.ledger.effect(self.nth(f"{scope}/emit:{type}~{print_}"), type, summary, data, self.step.agent)
 
     def spend(self, scope: str, usd: float | Decimal, tokens: int) -> None:
         """Money and tokens that the step has used."""
         self.check_open()
         micros = to_micro_usd(usd)
-        if tokens < 0:
-            raise ValueError(f"tokens cannot be negative: {tokens}")
+        if not is_count(tokens):
+            raise ValueError(f"tokens must be a whole number, not negative: {tokens!r}")
         id = self.nth(f"{scope}/spend:{micros}:{tokens}")
-        ledger = self.host.ledger
-        if not ledger.knows_effect(id):
-            ledger.pending.append(
-                Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens)
-            )
+        self.host.ledger.pend(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
 
     # standing still
 
@@ -232,10 +241,12 @@ class Visit:
         """Something is in flight."""
         self.check_open()
         self.active += 1
+        self.running[frame.scope] = asyncio.Event()
 
     def exit(self, frame: Frame) -> None:
         """It no longer is."""
         self.active -= 1
+        self.running.pop(frame.scope).set()
         self.settle()
 
     async def refuse(self, frame: Frame, kind: PauseKind, reason: str) -> None:
@@ -282,15 +293,23 @@ class Visit:
         self.standing.clear()  # what goes on is no reason to leave, though its task has yet to notice
 
 
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number that can be stored."""
+    return isinstance(value, int) and 0 <= value <= MOST
+
+
 def to_micro_usd(usd: float | Decimal) -> int:
     """Money as an integer.
 
     >>> to_micro_usd(0.25), to_micro_usd(Decimal("0.000001"))
     (250000, 1)
     """
-    amount = Decimal(str(usd))
-    if not amount.is_finite() or amount < 0:
-        raise ValueError(f"money must be a finite amount of dollars, not negative: {usd!r}")
+    try:
+        amount = Decimal(str(usd))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if isinstance(usd, bool) or not 0 <= (amount if amount.is_finite() else -1) <= MOST // 1_000_000:
+        raise ValueError(f"money must be an amount of dollars, not negative: {usd!r}")
     return int((amount * 1_000_000).to_integral_value())
 
 
@@ -300,9 +319,9 @@ def _key(key: object) -> str:
     return msgspec.json.encode(key).decode()
 
 
-def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _input(callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     try:
-        return fingerprint(args, kwargs).hex()[:24]
+        return fingerprint(*callee.given, args, kwargs).hex()[:24]
     except ValueRefused:
         return ""
 

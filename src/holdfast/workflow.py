@@ -210,8 +210,7 @@ def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
         return []
     for each in steps:
         if not isinstance(each, Step):
-            what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
-            problems.add(f"{what} in steps is not a step; decorate it with @step")
+            problems.add(_misplaced(each, "step", "@step"))
         elif found.get(each.name) is each:
             problems.add(f"step {each.name!r} is listed twice; use a route to visit it again")
         elif each.name in found:
@@ -385,14 +384,21 @@ def _says_why(returned: Any) -> bool:
 def _placed(each: Any, role: str, steps: Mapping[str, BoundStep], problems: Problems) -> Problems | None:
     """Where to report about a route or guard; None if it is none, or stands after no step of this workflow."""
     if getattr(each, "role", None) != role:
-        what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
-        problems.add(f"{what} in {role}s is not a {role}; decorate it with @{role}(after=...)")
+        problems.add(_misplaced(each, role, f"@{role}(after=...)"))
         return None
     here = problems.at(f"{role} {each.name!r}")
     if each.after not in steps:
         here.add(f"it stands after {each.after!r}, which is no step{did_you_mean(str(each.after), steps)}")
         return None
     return here
+
+
+def _misplaced(each: Any, role: str, decorator: str) -> str:
+    """What to do about something that is listed among those of a role it does not have."""
+    if isinstance(each, Step | Route | Guard):
+        return f"{each.role} {each.name!r} is listed in {role}s=; move it to {each.role}s=[{each.name}]"
+    what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
+    return f"{what} in {role}s is not a {role}; decorate it with {decorator}"
 
 
 def _targets(each: Route[..., Any], steps: Mapping[str, BoundStep], problems: Problems) -> tuple[str | None, ...]:

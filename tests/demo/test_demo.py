@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +18,8 @@ import pytest
 
 from holdfast import Engine, Event, SessionId, Status
 from holdfast.demo.pipeline import PRICES, Report, primes_below, report
+from holdfast.demo.screen import Screen
+from holdfast.demo.view import Row, View
 
 
 @dataclass(frozen=True)
@@ -145,3 +149,79 @@ def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path
     assert done.returncode == 1
     assert "is not a database" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("inside", ["", "folder"])
+def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside: str) -> None:
+    place = tmp_path / "file"
+    place.write_text("in the way")
+    done = run("--fast", "--store", place / inside)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"no store can be made in {place / inside}: " in done.stderr
+    assert "name another folder with --store" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "holdfast.demo", "--fast", "--store", str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        for _ in range(2):
+            demo.stdout.readline()
+        demo.stdout.close()
+        assert demo.stderr.read() == ""  # its worker has this end too, so it is gone as well
+    assert demo.returncode == 128 + signal.SIGPIPE
+
+
+class Terminal(io.TextIOWrapper):
+    """What would be on a terminal."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        super().__init__(io.BytesIO(), encoding)
+
+    def isatty(self) -> bool:
+        return True
+
+    def text(self) -> str:
+        self.seek(0)
+        return self.read()
+
+
+def a_view() -> View:
+    """A step that is kept, one in the middle of its items with all there is to say, and those ahead."""
+    view = View()
+    view.rows["outline"] = Row("outline", done=True, kept=True, took=1.0, usd=0.05)
+    view.rows["survey"] = Row("survey", total=8, items=5, kept_items=3, took=1.0, usd=0.6)
+    return view
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 100])
+def test_no_row_is_wider_than_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    screen = Screen(terminal)
+    view = a_view()
+    for _ in range(2):
+        screen.draw(view, running=True)
+    rows = re.sub(r"\033\[\d*\w", "", terminal.text()).splitlines()
+    assert len(rows) == 2 * len(view.rows)
+    assert max(map(len, rows)) <= columns - 1
+    assert columns < 100 or any(row.endswith("5 of 8, 3 kept from before, $0.60") for row in rows)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("kind", ["xterm", "dumb"])
+def test_an_encoding_without_the_signs_gets_plain_ones(
+    encoding: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    terminal = Terminal(encoding)
+    screen = Screen(terminal)
+    screen.say("kept in a folder called ∞")
+    screen.draw(a_view(), running=True)
+    shown = terminal.text()
+    assert "folder called ?" in shown
+    assert "#####..." in shown
+    assert shown.count("?") == 1

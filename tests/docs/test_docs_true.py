@@ -119,6 +119,13 @@ def test_every_operation_of_a_context_is_in_the_table() -> None:
     assert named == {name for name in dir(Context) if not name.startswith("_")}
 
 
+def test_what_has_to_be_shown_is_said_in_the_words_of_the_project() -> None:
+    titles = [row[1] for row in rows((DOCS / "acceptance.md").read_text("utf-8")) if re.fullmatch(r"S\d\.\d+", row[0])]
+    assert len(titles) == 415
+    synonyms = re.compile(r"\bstages?\b|\b(?:an?|the) (?:\w+ )?run\b", re.IGNORECASE)  # it is a step, a session
+    assert [title for title in titles if synonyms.search(title)] == []
+
+
 def test_decisions_are_numbered_without_a_gap_and_have_their_three_parts() -> None:
     records = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))

@@ -276,7 +276,9 @@ async def test_the_progress_of_a_map_is_shown_and_stored() -> None:
 
 
 @pytest.mark.covers("S3.43")
-@pytest.mark.parametrize(("wrong", "hint"), [("fuond", "did you mean 'found'?"), ("session.completed", "known: found")])
+@pytest.mark.parametrize(
+    ("wrong", "hint"), [("fuond", "did you mean 'found'?"), ("session.completed", "one of the engine's own events")]
+)
 @on_loop
 async def test_an_event_that_the_workflow_does_not_declare_is_refused_with_the_nearest_name(
     wrong: str, hint: str

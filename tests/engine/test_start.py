@@ -270,7 +270,7 @@ async def test_a_second_start_of_a_running_session_is_told_who_runs_it() -> None
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow, session_id="memo-1")
         await gate.reached.wait()
-        with pytest.raises(AlreadyRunning, match=r"driven by process \d+ on") as refused:
+        with pytest.raises(AlreadyRunning, match=r"driven by this engine \(process \d+ on") as refused:
             await engine.start(pipeline.workflow, session_id="memo-1")
         assert "process" in refused.value.holder
         gate.opened.set()

@@ -42,6 +42,8 @@ async def test_a_second_engine_of_the_same_process_is_told_who_holds_the_session
         with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} on ") as refusal:
             await second.claim("s1")
         assert refusal.value.holder == second.describe_holder((await stored(first)).holder)
+        for way_out in ("await (await engine.session('s1')).outcome()", "engine.resume('s1', steal=True)"):
+            assert way_out in str(refusal.value)
         assert (await stored(second)).status == Status.RUNNING
         await driver.commit(release=True)
         assert (await second.claim("s1")).fence == 2
@@ -282,6 +284,31 @@ async def test_a_pause_taken_back_by_hand_closes_the_operators_pauses(path: Path
         [closed] = await store.pauses(driver.key, open_only=False)
         assert closed.closed_at is not None
         assert closed.closed_at > 1_600_000_000_000_000
+
+
+@on_loop
+async def test_a_pause_set_by_hand_leaves_completed_and_cancelled_sessions_alone(path: Path) -> None:
+    look = "SELECT session_id, pause_requested FROM workflow_states"
+    async with opened(path) as store:
+        await started(store, "running")
+        for ended in ("completed", "failed", "cancelled"):
+            await (await started(store, ended)).commit(release=True, ended=ended)
+        shown = await asyncio.to_thread(outside, path, "UPDATE workflow_states SET pause_requested = 1", look)
+        by_hand = dict(shown)
+        assert by_hand == {"running": 1, "failed": 1, "completed": 0, "cancelled": 0}
+        await asyncio.to_thread(outside, path, "UPDATE workflow_states SET pause_requested = 0")
+        by_verb = {row.session_id: row.pause_requested for row in await store.pause(Filter(), operator())}
+        assert by_verb == by_hand
+
+
+@on_loop
+async def test_a_pause_can_be_taken_back_by_hand_after_the_end(path: Path) -> None:
+    async with opened(path) as store:
+        await (await started(store)).commit(release=True, ended="completed")
+        await asyncio.to_thread(outside, path, "UPDATE sessions SET pause_requested = 1")  # past the view
+        assert (await stored(store)).pause_requested
+        await asyncio.to_thread(outside, path, "UPDATE workflow_states SET pause_requested = 0")
+        assert not (await stored(store)).pause_requested
 
 
 @on_loop

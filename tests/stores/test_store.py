@@ -543,7 +543,7 @@ async def test_a_store_that_is_not_open_says_so(place: str) -> None:
     with pytest.raises(StoreClosed, match="not open yet"):
         await store.get("s1")
     await store.open(lambda: None)
-    with pytest.raises(StoreClosed, match="opened before"):
+    with pytest.raises(StoreClosed, match=r"opened before; make another Engine \(or SqliteStore\)"):
         await store.open(lambda: None)
     driver = await started(store)
     await asyncio.gather(store.close(), store.close())

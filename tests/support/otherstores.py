@@ -53,6 +53,10 @@ class DictStore:
         self.kept: dict[str, _Kept] = {} if kept is None else kept
         self.large: dict[bytes, bytes] = {}
 
+    @property
+    def number(self) -> int:
+        return 1
+
     async def open(self, on_change: Callable[[], None]) -> None:
         self.on_change = on_change
 

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,6 +79,12 @@ def test_the_wheel_contains_the_package_with_its_sql_and_nothing_else() -> None:
     needed = {f"holdfast/{path.relative_to(package).as_posix()}" for path in package.rglob("*.sql")}
     assert needed | {"holdfast/py.typed", "holdfast/__init__.py"} <= files
     assert [name for name in files if not name.startswith("holdfast/")] == []
+
+
+def test_the_source_archive_contains_what_the_tests_look_at() -> None:
+    files = {file.relative_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
+    assert {".ci/run", ".github/workflows/ci.yml", "tools/venv", "Makefile"} <= files
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= files
 
 
 def test_scripts_can_be_executed() -> None:

@@ -416,6 +416,31 @@ def test_a_plain_step_takes_a_blocking_context() -> None:
     assert (bound.context, bound.is_async, bound.takes_blocking) == ("ctx", False, True)
 
 
+def test_a_context_without_an_annotation_is_told_which_one_it_needs() -> None:
+    @step
+    async def moving(ctx) -> None: ...  # type: ignore[no-untyped-def]
+
+    @step
+    def standing(context) -> None: ...  # type: ignore[no-untyped-def]
+
+    @step
+    async def optional(ctx=None) -> None: ...  # type: ignore[no-untyped-def]
+
+    assert refused_once(moving).endswith("; annotate it: ctx: Context")
+    assert refused_once(standing).endswith("; annotate it: context: BlockingContext")
+    assert refused_once(optional).endswith("; annotate it: ctx: Context")
+
+
+def test_a_field_may_be_called_context() -> None:
+    class Chat(BaseModel):
+        context: str = ""
+
+    @step
+    def fine(context) -> None: ...  # type: ignore[no-untyped-def]
+
+    assert [read.param for read in Workflow("chat", state=Chat, steps=[fine]).step("fine").reads] == ["context"]
+
+
 def test_a_context_in_a_plain_step_is_refused() -> None:
     @step
     def wrong(ctx: Context) -> None: ...
@@ -837,6 +862,22 @@ def test_what_is_not_a_step_is_refused_in_the_list() -> None:
         Workflow("brief", state=Brief, steps=write)  # type: ignore[arg-type]
 
 
+def test_what_stands_in_the_wrong_list_is_told_where_it_belongs() -> None:
+    @route(after=write)
+    def onward(topic: str) -> Literal["write"] | None:
+        return None
+
+    @guard(after=write)
+    def ready(topic: str) -> str | None:
+        return None
+
+    assert "route 'onward' is listed in steps=; move it to routes=[onward]" in refused_once(write, onward)
+    assert "guard 'ready' is listed in steps=; move it to guards=[ready]" in refused_once(write, ready)
+    assert "guard 'ready' is listed in routes=; move it to guards=[ready]" in refused_once(write, routes=[ready])
+    assert "route 'onward' is listed in guards=; move it to routes=[onward]" in refused_once(write, guards=[onward])
+    assert "step 'write' is listed in guards=; move it to steps=[write]" in refused_once(write, guards=[write])
+
+
 def test_a_state_that_cannot_be_one_is_refused() -> None:
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -957,7 +998,7 @@ def test_what_is_no_route_or_guard_is_refused_in_their_lists() -> None:
 
     message = refused(research, write, publish, routes=[plain], guards=[judge])
     assert "function 'plain' in routes is not a route; decorate it with @route(after=...)" in message
-    assert "<route judge after write> in guards is not a guard" in message
+    assert "route 'judge' is listed in guards=; move it to routes=[judge]" in message
 
 
 # guards and conditions

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import secrets
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,20 +23,35 @@ PACE, FAST = 0.9, 0.15
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo. 0 if it could be shown to its end."""
-    options = _parser().parse_args(arguments)
-    screen = Screen()
+    parser = _parser()
+    options = parser.parse_args(arguments)
     with ExitStack() as stack:
-        folder = _folder(stack, options.store, options.keep)
-        screen.say(f"A workflow of {len(report.steps)} steps writes a report. Its pace and its prices are made up.")
         try:
-            asyncio.run(_tell(folder, FAST if options.fast else PACE, screen))
-        except (OutOfStep, HoldfastError) as error:
-            screen.say(f"\nThe demo could not be shown: {error}", "red")
-            return 1
-        except KeyboardInterrupt:
-            return 130
-        kept = options.keep or options.store is not None
-        screen.say(f"\nThe store was {folder / 'holdfast.db'} ({'kept' if kept else 'removed; --keep keeps it'}).")
+            folder = _folder(stack, options.store, options.keep)
+        except OSError as error:
+            parser.error(
+                f"no store can be made in {options.store or 'a temporary folder'}: {error.strerror}"
+                "; name another folder with --store"
+            )
+        try:
+            return _show(folder, options)
+        except BrokenPipeError:  # the reader, perhaps head, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed goes there
+            return 128 + signal.SIGPIPE
+
+
+def _show(folder: Path, options: argparse.Namespace) -> int:
+    screen = Screen()
+    screen.say(f"A workflow of {len(report.steps)} steps writes a report. Its pace and its prices are made up.")
+    try:
+        asyncio.run(_tell(folder, FAST if options.fast else PACE, screen))
+    except (OutOfStep, HoldfastError) as error:
+        screen.say(f"\nThe demo could not be shown: {error}", "red")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    kept = options.keep or options.store is not None
+    screen.say(f"\nThe store was {folder / 'holdfast.db'} ({'kept' if kept else 'removed; --keep keeps it'}).")
     return 0
 
 
@@ -54,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
 def _folder(stack: ExitStack, chosen: Path | None, keep: bool) -> Path:
     if chosen is not None:
         chosen.mkdir(parents=True, exist_ok=True)
-        return chosen
+        with tempfile.TemporaryFile(dir=chosen):  # a folder that is there may still take no file
+            return chosen
     if keep:
         return Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-demo-")))

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 import sys
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from holdfast.demo.view import Row, View
 
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+class Signs(NamedTuple):
+    """What stands before a row, and what its bar is made of."""
+
+    kept: str
+    done: str
+    active: str
+    ahead: str
+    full: str
+    empty: str
+    spinner: str
+
+
+_DRAWN = Signs("↷", "✓", "▸", "·", "■", "□", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+_PLAIN = Signs("~", "+", ">", "-", "#", ".", "|/-\\")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -16,7 +32,10 @@ class Screen:
     """Where the demo is shown."""
 
     def __init__(self, stream: TextIO = sys.stdout) -> None:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a folder's name may have letters that the encoding lacks
         self._stream = stream
+        self._signs = _signs(stream)
         self._terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._coloured = self._terminal and "NO_COLOR" not in os.environ
         self._drawn = 0
@@ -30,6 +49,12 @@ class Screen:
 
     def styled(self, text: str, style: str) -> str:
         return f"\033[{_STYLES[style]}m{text}\033[0m" if style and self._coloured else text
+
+    def _cut(self, text: str, beside: int) -> str:
+        """As much as fits into one line: rows that wrap could not be replaced. The last column may wrap, too."""
+        if not self._terminal:
+            return text
+        return text[: max(0, shutil.get_terminal_size().columns - 1 - beside)]
 
     def chapter(self, text: str) -> None:
         """A heading. The steps are shown anew below it."""
@@ -47,25 +72,33 @@ class Screen:
             self._drawn = len(lines)
             return
         for row in rows:
-            if (row.items or row.done) and (text := _text(row)) not in self._said:
+            if (row.items or row.done) and (text := self._text(row)) not in self._said:
                 self._said.add(text)
                 print(self._line(row, running), file=self._stream, flush=True)
 
     def _line(self, row: Row, active: bool) -> str:
-        text = _text(row)
+        signs, text = self._signs, self._cut(self._text(row), beside=len("   ✓ "))
         if row.kept:
-            return self.styled(f"   ↷ {text}", "dim")
+            return self.styled(f"   {signs.kept} {text}", "dim")
         if row.done:
-            return f"   {self.styled('✓', 'green')} {text}"
+            return f"   {self.styled(signs.done, 'green')} {text}"
         if active:
-            sign = _SPINNER[self._tick % len(_SPINNER)] if self._terminal else "▸"
+            sign = signs.spinner[self._tick % len(signs.spinner)] if self._terminal else signs.active
             return f"   {self.styled(sign, 'cyan')} {text}"
-        return self.styled(f"   · {text}", "dim")
+        return self.styled(f"   {signs.ahead} {text}", "dim")
+
+    def _text(self, row: Row) -> str:
+        bar = self._signs.full * row.items + self._signs.empty * (row.total - row.items)
+        return f"{row.name:<8} {bar:<10}{_detail(row)}".rstrip()
 
 
-def _text(row: Row) -> str:
-    bar = "■" * row.items + "□" * (row.total - row.items)
-    return f"{row.name:<8} {bar:<10}{_detail(row)}".rstrip()
+def _signs(stream: TextIO) -> Signs:
+    """Those that the stream can encode."""
+    try:
+        "".join(_DRAWN).encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return _PLAIN
+    return _DRAWN
 
 
 def _detail(row: Row) -> str:

@@ -16,21 +16,20 @@ from holdfast.store import Store
 class Run:
     """One drive of a session in this process: what remains to be known of it once it has ended."""
 
-    __slots__ = ("broken", "drive", "fence", "final", "kept", "task", "waiting")
+    __slots__ = ("broken", "drive", "ended", "final", "kept", "task", "waiting")
 
     def __init__(self, drive: Drive, task: asyncio.Task[None]) -> None:
         self.drive: Drive | None = drive
         self.task = task
         self.kept = drive.kept
-        self.fence = drive.row.fence
+        self.ended = asyncio.Event()
         self.broken: BaseException | None = None
         self.waiting = 0
         self.final: tuple[int, State] | None = None  # for who waits: seq and state at the end, not to be read again
 
     async def finished(self) -> None:
         """Wait for the end of the drive."""
-        if not self.task.done():
-            await asyncio.wait([self.task])
+        await self.ended.wait()
 
 
 class LocalDriver:
@@ -39,7 +38,8 @@ class LocalDriver:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
-        self.stranded: dict[str, Run] = {}  # ended by the store's refusal, so without giving the hold back
+        self.beginning: set[str] = set()  # held, or about to be, but not yet driven
+        self.troubles: dict[str, BaseException] = {}  # why drives ended here without giving the hold back
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
         self.ending = ""
@@ -51,7 +51,7 @@ class LocalDriver:
             former.notice(drive.row.fence, former.flags)
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"holdfast {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
-        self.stranded.pop(drive.session_id, None)
+        self.troubles.pop(drive.session_id, None)
         task.add_done_callback(lambda done: self._ended(run, drive))
         if self.ending:
             drive.stop(self.ending)
@@ -61,18 +61,30 @@ class LocalDriver:
         if self.runs.get(drive.session_id) is run:
             del self.runs[drive.session_id]
         run.broken, run.drive = drive.broken, None
+        if run.broken is not None and not drive.ledger.parked:
+            self.troubles[drive.session_id] = run.broken
         if run.waiting:
             run.final = drive.ledger.seq, drive.line.state
-        if isinstance(run.broken, StoreError):
-            self.stranded[drive.session_id] = run
         if not run.task.cancelled():
             run.task.exception()  # kept as ``broken``; looked at here so that asyncio does not complain
+        run.ended.set()
         self.changed(drive.session_id)
 
-    def strands(self, row: SessionRow) -> Run | None:
-        """The run that ended here and still has the hold: nobody drives the session, whatever the store says."""
-        run = self.stranded.get(row.session_id)
-        return run if run is not None and run.fence == row.fence else None
+    def strands(self, row: SessionRow) -> bool:
+        """This engine holds the session and nobody drives it: the store refused when it should have been given back."""
+        ours = row.holder is not None and row.holder == self.store.number
+        return ours and row.session_id not in self.runs and row.session_id not in self.beginning
+
+    @contextmanager
+    def begins(self, session_id: str) -> Iterator[None]:
+        """From before the hold is taken until the drive has begun; a second attempt meanwhile finds it taken."""
+        first = session_id not in self.beginning
+        self.beginning.add(session_id)
+        try:
+            yield
+        finally:
+            if first:
+                self.beginning.discard(session_id)
 
     def drive(self, session_id: str) -> Drive | None:
         """The drive of a session that runs here."""
@@ -82,6 +94,7 @@ class LocalDriver:
     async def stop(self, reason: str) -> None:
         """End every drive after its current operation."""
         self.ending = reason
+        self._tell_all()
         for run in list(self.runs.values()):
             if run.drive is not None:
                 run.drive.stop(reason)
@@ -104,11 +117,14 @@ class LocalDriver:
 
     def on_change(self) -> None:
         """Somebody wrote to the store: tell the listeners, and look for requests to the sessions that we drive."""
+        self._tell_all()
+        if self.runs and (self.refreshing is None or self.refreshing.done()):
+            self.refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="holdfast refresh")
+
+    def _tell_all(self) -> None:
         for listeners in self.listeners.values():
             for listener in listeners:
                 listener.set()
-        if self.runs and (self.refreshing is None or self.refreshing.done()):
-            self.refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="holdfast refresh")
 
     async def _refresh(self) -> None:
         driven = {run.drive.row.key: run.drive for run in self.runs.values() if run.drive is not None}

@@ -1,8 +1,9 @@
 """SIGINT and SIGTERM: end the program after the current operation and leave its sessions ready.
 
 The first signal lets every operation that is in flight finish, a second one aborts at
-once. Then the program that entered the engine ends as it would have without us: with
-`KeyboardInterrupt`, or with exit code 143.
+once, a third one (or a second that finds the event loop blocked) ends the program where it
+stands. Otherwise it ends as it would have without us: with `KeyboardInterrupt`, or with
+exit code 143.
 """
 
 from __future__ import annotations
@@ -10,48 +11,60 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from types import FrameType
+from typing import Any
 
 from holdfast.drivers.local import LocalDriver
 
 
 class SignalWatch:
-    """Signal handlers of one event loop, for as long as its engine is open."""
+    """The signal handlers of one engine, for as long as it is open. The former ones come back when it closes."""
 
     def __init__(self, driver: LocalDriver) -> None:
         self.driver = driver
         self.host = asyncio.current_task()
+        self.loop = asyncio.get_running_loop()
         self.received: signal.Signals | None = None
-        self.former: dict[signal.Signals, object] = {}
+        self.count = 0
+        self.seen = 0
+        self.former: dict[signal.Signals, Any] = {}
         self.ending: asyncio.Task[None] | None = None
         self.leaving = False
         self.cancelled = False
+        self.over = False
 
     def install(self) -> None:
-        """Only the main thread's loop can take signals; elsewhere the program's own handlers stay."""
+        """Only the main thread can take signals; elsewhere the program's own handlers stay."""
         if threading.current_thread() is not threading.main_thread():
             return
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            self.former[number] = signal.getsignal(number)
-            loop.add_signal_handler(number, self._on_signal, number)
+            self.former[number] = signal.signal(number, self._on_signal)
 
     def uninstall(self) -> None:
         """Put back what was there before."""
-        loop = asyncio.get_running_loop()
         for number, former in self.former.items():
-            loop.remove_signal_handler(number)
             if former is not None:  # None: set by C code, cannot be put back
-                signal.signal(number, former)  # type: ignore[arg-type]  # exactly what getsignal returned
+                signal.signal(number, former)
         self.former.clear()
 
-    def _on_signal(self, number: signal.Signals) -> None:
-        again = self.received is not None
-        self.received = self.received or number
-        loop = asyncio.get_running_loop()
-        if again:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Runs between any two bytecodes of the main thread: it only counts, and tells the loop."""
+        self.received = self.received or signal.Signals(number)
+        self.count += 1
+        if self.count > self.seen + 1 or self.count > 2:  # the loop does not answer, or the step does not end
+            self.uninstall()
+            self.over = True
+            raise self._end_of_program()
+        self.loop.call_soon_threadsafe(self._on_loop, signal.Signals(number))
+
+    def _on_loop(self, number: signal.Signals) -> None:
+        self.seen += 1
+        if self.over:
+            return
+        if self.seen > 1:
             self.driver.abort(f"{number.name} received twice")
         else:
-            self.ending = loop.create_task(self._end(number), name="holdfast ending")
+            self.ending = self.loop.create_task(self._end(number), name="holdfast ending")
 
     async def _end(self, number: signal.Signals) -> None:
         await self.driver.stop(f"{number.name} received")
@@ -66,4 +79,7 @@ class SignalWatch:
             return None
         if self.host is not None and self.cancelled:
             self.host.uncancel()
-        return KeyboardInterrupt() if self.received == signal.SIGINT else SystemExit(128 + self.received)
+        return self._end_of_program()
+
+    def _end_of_program(self) -> BaseException:
+        return SystemExit(128 + signal.SIGTERM) if self.received == signal.SIGTERM else KeyboardInterrupt()

@@ -155,7 +155,10 @@ SELECT
         || printf('.%06d+00:00', updated_at % 1000000) AS updated_at
 FROM sessions;
 
+-- As with the verb: what is completed or cancelled cannot be paused any more.
 CREATE TRIGGER pause_by_hand INSTEAD OF UPDATE OF pause_requested ON workflow_states
 BEGIN
-    UPDATE sessions SET pause_requested = NEW.pause_requested WHERE session_id = NEW.session_id;
+    UPDATE sessions SET pause_requested = NEW.pause_requested
+    WHERE session_id = NEW.session_id
+        AND (NEW.pause_requested = 0 OR ended IS NULL OR ended = 'failed');
 END;

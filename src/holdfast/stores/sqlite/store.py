@@ -57,7 +57,7 @@ class SqliteStore:
 
     async def open(self, on_change: Callable[[], None]) -> None:
         if self._state != "new":
-            raise StoreClosed(f"the store {self.path} was opened before; make another SqliteStore")
+            raise StoreClosed(f"the store {self.path} was opened before; make another Engine (or SqliteStore)")
         self._pid = os.getpid()
         if not self._place.in_memory:
             refuse_inherited(self.path)
@@ -155,6 +155,10 @@ class SqliteStore:
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         with self._reading() as connection:
             return reads.blobs(connection, hashes)
+
+    @property
+    def number(self) -> int:
+        return self._writes.number
 
     # driving
 

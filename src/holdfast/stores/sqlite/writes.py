@@ -136,7 +136,9 @@ class Writes:
         if row.live and not steal:
             holder = self.describe(connection, row.holder)
             raise AlreadyRunning(
-                f"session {session_id} is driven by {holder}; pause it there, or take it over with steal=True",
+                f"session {session_id} is driven by {holder}; wait for it with"
+                f" await (await engine.session({session_id!r})).outcome(), pause it,"
+                f" or take it over with engine.resume({session_id!r}, steal=True)",
                 session_id=session_id,
                 holder=holder,
             )
