@@ -321,8 +321,9 @@ class Control:
             if row.holder == self.store.number:
                 holder = f"this engine ({holder})"
             raise AlreadyRunning(
-                f"session {row.session_id!r} is driven by {holder}; wait for it with"
-                " (await engine.session(id)).outcome(), pause it, or take it over with engine.resume(id, steal=True)",
+                f"session {row.session_id!r} is driven by {holder}; wait for it with await (await"
+                f" engine.session({row.session_id!r})).outcome(), pause it, or take it over with"
+                f" engine.resume({row.session_id!r}, steal=True)",
                 session_id=row.session_id, holder=holder,
             )  # fmt: skip
         workflow = self._workflow_of(row)
