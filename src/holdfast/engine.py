@@ -122,7 +122,8 @@ class Drive:
         self._take(flags)
 
     def _committed(self, flags: Flags) -> None:
-        self._take(flags)
+        if flags is not self.flags:
+            self._take(flags)
         self.changed(self.session_id)
 
     def _take(self, flags: Flags) -> None:
@@ -333,7 +334,7 @@ class Drive:
             return
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
-        if reason := await self.over_budget():
+        if self.budget is not None and (reason := await self.over_budget()):
             raise Paused("budget", reason)
         if self.lending.far(step):
             await self.lending.prefetch(step)
@@ -348,7 +349,8 @@ class Drive:
             value = await self._call(step, values)
         else:
             value = await self._call_with_context(step, attempt, values, step.context)
-        self.lending.check_unchanged(step, lent)
+        if lent.mutable or lent.whole is not None:
+            self.lending.check_unchanged(step, lent)
         try:
             changes = self.lending.accept(step, value, blobs)
             return await self.lending.accept_whole(changes, blobs) if self.workflow.shape.needs_whole else changes
@@ -468,15 +470,18 @@ class Drive:
             settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
             "" if step.agent == step.name else step.agent, self.ledger.take_effects(),
         )  # fmt: skip
-        ended: Ended | None = "failed" if failure else "completed" if not body.leaving and body.next is None else None
-        pauses = (self.ledger.new_pause("guard", settled.refused),) if settled.refused else ()
         self.ledger.progress = None
-        await self.ledger.commit(
-            "checkpoint", step.name, number, body, blobs, applied=True,
-            ended=ended, failure=failure, open_pauses=pauses, release=bool(ended or pauses),
-        )  # fmt: skip
+        facts = self._end_facts(settled, failure) if settled.next is None else {}
+        await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
         if self.line.state.loaded:
             self.line.state.forget()
+
+    def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
+        """The session does not go on: it is done, failed, or held back by a guard."""
+        if settled.refused:
+            return {"open_pauses": (self.ledger.new_pause("guard", settled.refused),), "release": True}
+        ended: Ended = "completed" if failure is None else "failed"
+        return {"ended": ended, "failure": failure, "release": True}
 
     def _straight(self, step: str) -> tuple[Settled, None] | None:
         """Most steps have neither guard nor route behind them."""

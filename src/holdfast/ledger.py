@@ -100,7 +100,7 @@ class Ledger:
         await self.note("session.failed", failure.message, data, ended="failed", failure=failure, release=True)
 
     async def commit(
-        self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None, *,
+        self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None,
         applied: bool = False, **facts: Any,
     ) -> bool:  # fmt: skip
         """Seal a record, fold it in and commit it, with a key frame behind it when one is due.
@@ -112,7 +112,7 @@ class Ledger:
         base, digest = self.seq, self.digest
         records = [self._seal(kind, step, visit, body)]
         self.line.fold(records[0], body, applied)
-        if kind == "checkpoint" and self._key_frame_due():
+        if self.line.records_since_key >= KEY_FRAME_EVERY and kind == "checkpoint" and self._key_frame_due():
             blobs = [*(blobs or ()), *self.line.state.seal()]
             records.append(self._seal("key", self.line.step or "", self.line.visit, self.line.key_body()))
             self.key_frame = self.seq
@@ -160,7 +160,7 @@ class Ledger:
     def _key_frame_due(self) -> bool:
         """Every 256 records, but not before those since the last one weigh as much as it will."""
         line = self.line
-        if line.records_since_key < KEY_FRAME_EVERY or line.bytes_since_key < self.frame_weight:
+        if line.bytes_since_key < self.frame_weight:
             return False
         self.frame_weight = line.state.weight()
         return line.bytes_since_key >= self.frame_weight

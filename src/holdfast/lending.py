@@ -128,7 +128,7 @@ class Lending:
                 raise self._missing(check.name, read.place)
         if check.whole is not None:
             values[check.whole] = self.build()
-        return check(**values)
+        return check.fn(**values)
 
     # taking back
 

@@ -64,11 +64,33 @@ def chained(previous: bytes, head: str, body: bytes) -> bytes:
     return sha256(b"%b%b%b" % (previous, body, head.encode())).digest()
 
 
+class _Salts:
+    """Random bytes, fetched from the system for many records at once. A forked child fetches its own."""
+
+    def __init__(self) -> None:
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        self.left: list[bytes] = []
+
+    def __call__(self) -> bytes:
+        try:
+            return self.left.pop()
+        except IndexError:
+            fresh = os.urandom(16 * 64)
+            self.left = [fresh[start : start + 16] for start in range(16, len(fresh), 16)]
+            return fresh[:16]
+
+
+_salt = _Salts()
+
+
 def seal(
     previous: bytes, seq: int, parent: int, kind: RecordKind, step: str, visit: int, at: int, payload: bytes
 ) -> Record:
     """Make a record and chain it to the one whose digest is ``previous``."""
-    salt = os.urandom(16)
+    salt = _salt()
     body = sha256(salt + payload).digest()
     digest = chained(previous, f"{seq}|{parent}|{kind}|{step}|{visit}|{at}", body)
     return Record(seq, parent, kind, step, visit, at, payload, salt, body, digest)

@@ -150,8 +150,10 @@ class Line:
         self.step, self.leaving = (record.step if body.leaving else body.next), body.leaving
         # A visit's own time contains that of its operations, which were counted one by one.
         operations = sum(operation.took for operation in self.operations.values()) if self.operations else 0
-        self.took += max(0, body.took - operations)
-        self._fold_effects(body.effects)
+        if body.took > operations:
+            self.took += body.took - operations
+        if body.effects:
+            self._fold_effects(body.effects)
         self._open(record.seq)
 
     def _fold_key(self, record: Record, body: KeyBody) -> None:
@@ -167,8 +169,10 @@ class Line:
             self.usd += effect.usd
 
     def _open(self, seq: int) -> None:
-        self.operations.clear()
-        self.effects.clear()
+        if self.operations:
+            self.operations.clear()
+        if self.effects:
+            self.effects.clear()
         self.opened = seq
 
     def key_body(self) -> KeyBody:

@@ -266,7 +266,8 @@ class Writer:
         self._in_flight = False
         self._flush_due = False
         self._tick_task: asyncio.Task[Any] | None = None  # who commits inline in this tick of the loop …
-        self._tick_until = 0.0  # … and until when; then the loop has its turn
+        self._tick_until = 0.0  # … and until when; …
+        self._tick_over = False  # … then the loop has its turn
         self._cost = 0.0  # moving average of the seconds that a single commit takes
         self._waited_since = 0.0
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
@@ -291,9 +292,13 @@ class Writer:
             return self.inline.move(commit)
         if not self._pending and self._cheap():
             try:
-                return self._move_inline(commit)
+                flags = self._move_inline(commit)
             except apsw.BusyError:
                 pass  # somebody else writes: the thread will wait for them
+            else:
+                if self._tick_over:
+                    await asyncio.sleep(0)
+                return flags
         answer: Flags | None = await self._submit(Work(commit=commit))
         return answer
 
@@ -319,9 +324,7 @@ class Writer:
         if self._in_flight or self._cost >= CHEAP or len(self._held) > 1:
             return False
         # Two tasks that commit in one tick are better off together, in a batch.
-        return self._tick_task is None or (
-            self._tick_task is asyncio.current_task() and time.perf_counter() < self._tick_until
-        )
+        return self._tick_task is None or self._tick_task is asyncio.current_task()
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -353,7 +356,9 @@ class Writer:
             self._tick_until = start + TICK
             self._loop.call_soon(self._next_tick)
         flags = self.inline.move(commit)
-        self._note_cost(time.perf_counter() - start)
+        end = time.perf_counter()
+        self._note_cost(end - start)
+        self._tick_over = end > self._tick_until
         return flags
 
     def _next_tick(self) -> None:
