@@ -43,6 +43,7 @@ class Check(msgspec.Struct, frozen=True):
     fn: Function
     reads: tuple[Read, ...]
     whole: str | None
+    fields: frozenset[str]
 
     def __call__(self, **values: Any) -> Any:
         return self.fn(**values)
@@ -59,8 +60,8 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step as one workflow runs it: every parameter and every result has its place.
 
     ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the
-    whole state and the session's id. ``places`` are the ``writes`` by path. ``many``: the step
-    returns a mapping of path to value.
+    whole state and the session's id. ``fields`` are those of the state that it reads,
+    ``places`` the ``writes`` by path. ``many``: the step returns a mapping of path to value.
     """
 
     name: str
@@ -73,6 +74,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     whole: str | None
     session_id: str | None
     reads: tuple[Read, ...]
+    fields: frozenset[str]
     writes: tuple[Place, ...]
     places: Mapping[str, Place]
     many: bool

@@ -50,6 +50,7 @@ class Lending:
         self.state = state
         self.store = store
         self.limits = limits
+        self.known: dict[str, tuple[Inline, Any]] = {}
 
     def fill_new_fields(self) -> None:
         """Fields that the model has gained since the session was stored get their defaults."""
@@ -87,7 +88,7 @@ class Lending:
         """A fresh copy of the value at a place."""
         slot = self.state.slots.get(place.path)
         if type(slot) is Inline:
-            return place.typed.decode(bytes(slot.data), place.path)
+            return self._read_inline(place, slot)
         try:
             data = self.state.read(place.path)
         except KeyError:  # the part is younger than the stored value: its default comes from the model around it
@@ -96,19 +97,22 @@ class Lending:
         assert data is not None, place.path
         return place.typed.decode(data, place.path)
 
+    def _read_inline(self, place: Place, slot: Inline) -> Any:
+        known = self.known.get(place.path)
+        if known is not None and known[0] is slot:
+            return known[1]
+        value = place.typed.decode(bytes(slot.data), place.path)
+        if place.typed.immutable:  # nobody can change it, so everybody may have the same one
+            self.known[place.path] = slot, value
+        return value
+
     def build(self) -> Any:
         """The whole state as its model."""
         return self.shape.build({name: self.read(place) for name, place in self.shape.fields.items()})
 
     def far(self, reader: BoundStep | Check) -> bool:
         """Whether something that is about to be read may have to be fetched first."""
-        deep = self.state.deep
-        if not deep or reader.whole is not None:
-            return bool(deep)
-        for read in reader.reads:  # noqa: SIM110 - a generator costs more than the loop
-            if read.place.field in deep:
-                return True
-        return False
+        return not self.state.deep.isdisjoint(reader.fields)
 
     async def prefetch(self, reader: BoundStep | Check | None = None) -> None:
         """Get the large values that a step or a check reads, or all of them."""

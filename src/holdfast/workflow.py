@@ -244,12 +244,19 @@ def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> Bound
         whole=inputs.whole,
         session_id=inputs.session_id,
         reads=inputs.reads,
+        fields=_fields_read(inputs, state),
         writes=writes,
         places={place.path: place for place in writes},
         many=each.many,
         when=when,
         takes_blocking=inputs.context is not None and not each.is_async,
     )
+
+
+def _fields_read(inputs: Inputs, state: Shape) -> frozenset[str]:
+    if inputs.whole is not None:
+        return frozenset(state.fields)
+    return frozenset(read.place.field for read in inputs.reads)
 
 
 def _hints(fn: Function, early: dict[str, Any] | None, problems: Problems) -> dict[str, Any] | None:
@@ -293,7 +300,7 @@ def _bound_check(fn: Function, early: dict[str, Any] | None, state: Shape, probl
     if hints is None:
         return None
     inputs = Binder(state, problems, fn, hints, is_step=False).inputs()
-    return Check(fn.__name__, fn, inputs.reads, inputs.whole)
+    return Check(fn.__name__, fn, inputs.reads, inputs.whole, _fields_read(inputs, state))
 
 
 def _bound_when(fn: Function, early: dict[str, Any] | None, state: Shape, problems: Problems) -> Check | None:
