@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.api import Engine
     from holdfast.context import Batch, BlockingContext, Context
-    from holdfast.control import Outcome, Session
+    from holdfast.control import Session
     from holdfast.errors import HoldfastError, MapFailed
     from holdfast.fields import Append, At, Merge, Replace
     from holdfast.ids import SessionId
     from holdfast.model import Event, Status
+    from holdfast.outcome import Outcome
     from holdfast.retry import Retry
     from holdfast.steps import Scope, guard, route, step
     from holdfast.workflow import Workflow
@@ -28,7 +29,7 @@ _HOMES = {
     "HoldfastError": "errors",
     "MapFailed": "errors",
     "Merge": "fields",
-    "Outcome": "control",
+    "Outcome": "outcome",
     "Replace": "fields",
     "Retry": "retry",
     "Scope": "steps",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Generic, TypeVar, cast
@@ -38,7 +37,6 @@ from holdfast.ledger import Ledger
 from holdfast.lending import Lending
 from holdfast.model import (
     Event,
-    Failure,
     Filter,
     NewSession,
     Pause,
@@ -49,6 +47,7 @@ from holdfast.model import (
     first_digest,
     seal,
 )
+from holdfast.outcome import Outcome, SessionInfo, VisitInfo
 from holdfast.replay import CheckpointBody, KeyBody, body_of, fold, to_payload
 from holdfast.state import Blobs, Slot, State, stored
 from holdfast.store import Store
@@ -59,65 +58,6 @@ S = TypeVar("S", bound=BaseModel)
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at a session that another process drives."""
-
-
-@dataclass(frozen=True)
-class SessionInfo:
-    """What is known about a session without reading its state."""
-
-    session_id: SessionId
-    workflow: str
-    version: int
-    status: Status
-    step: str | None
-    visit: int
-    owner: str | None
-    tags: tuple[str, ...]
-    created_at: datetime
-    updated_at: datetime
-    pause_requested: bool
-    cancel_requested: bool
-    holder: str | None
-    failure: Failure | None
-    spent_usd: float
-    spent_tokens: int
-    budget_usd: float | None
-    progress: tuple[int, int] | None
-
-
-@dataclass(frozen=True)
-class VisitInfo:
-    """One finished visit."""
-
-    step: str
-    visit: int
-    seq: int
-    at: datetime
-    took: timedelta
-    skipped: str
-    attempts: int
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[S]):
-    """How a session stands after it stopped running here."""
-
-    session_id: SessionId
-    status: Status
-    pauses: tuple[Pause, ...]
-    failure: Failure | None
-    skipped_visits: int
-    saved_time: timedelta
-    saved_usd: float
-    spent_usd: float
-    _state: S | StateRefused
-
-    @property
-    def state(self) -> S:
-        """The state as of the last checkpoint; raises `StateRefused` if it does not fit the model at hand."""
-        if isinstance(self._state, StateRefused):
-            raise self._state
-        return self._state
 
 
 class Session(Generic[S]):

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from holdfast import Engine, Status
-from holdfast.control import SessionInfo
 from holdfast.engine import Drive
 from holdfast.errors import AlreadyRunning, InputConflict, StoreError, VerbRefused
 from holdfast.model import Filter, Flags, Pause, Record, SessionRow
+from holdfast.outcome import SessionInfo
 from holdfast.replay import Effect, Line, Settled, body_of
 from holdfast.visit import Visit
 from tests.support.clock import ManualClock

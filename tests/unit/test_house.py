@@ -40,7 +40,7 @@ def foreign(text: str) -> list[str]:
     [
         "see /home/ada/notes",
         "cd /work/x",
-        '"/root/.cache"',
+        '"/root/cache"',
         "--index-url=x",
         "find-links = y",
         "https://pypi.org/simple/",
