@@ -305,6 +305,7 @@ class Drive:
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = 1
         while True:
+            self.in_code = False
             try:
                 if step.when is not None and not await self._holds(step.when):
                     await self._checkpoint(step, (), [], skipped=f"{step.when.name} said no")
@@ -317,14 +318,9 @@ class Drive:
             except Paused as paused:
                 await self.ledger.park(paused)
                 return
-            except (StoreError, HoldLost) as error:
-                if self.broken is not None or not self.in_code:
-                    raise
-                if not await self._retry(step, attempt, error):  # of another engine, that the step uses
-                    return
-                attempt += 1
-                continue
             except Exception as error:
+                if isinstance(error, StoreError | HoldLost) and (self.broken is not None or not self.in_code):
+                    raise  # of our own store; one that the step's code raised is of another engine that it uses
                 if self.broken is not None or not await self._retry(step, attempt, error):
                     return
                 attempt += 1

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Context, Engine, MapFailed, Retry, Status, Workflow, guard, step
-from holdfast.errors import DefinitionError, StoreClosed
+from holdfast.errors import DefinitionError, StoreClosed, StoreUnavailable
 from tests.support.children import child
 from tests.support.clock import ManualClock
 from tests.support.loop import on_loop
@@ -353,6 +353,27 @@ async def test_an_error_of_another_engine_that_a_step_uses_is_the_steps_own() ->
 
     outcome = await outcome_of(work)
     assert (outcome.status, outcome.failure.type) == (Status.FAILED, StoreClosed.__name__)
+
+
+@on_loop
+async def test_trouble_of_our_own_store_before_a_second_attempt_is_not_the_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+
+        async def refuses(session_id: str) -> None:
+            monkeypatch.undo()  # only the engine's own look is refused, not the test's
+            raise StoreUnavailable("the disk is gone")
+
+        @step(retry=2)
+        async def work(ctx: Context) -> None:
+            ctx.spend(usd=2)
+            monkeypatch.setattr(engine.store, "get", refuses)
+            raise ConnectionError("again")
+
+        session = await engine.start(Workflow("work", state=State, steps=[work]), budget=1)
+        with pytest.raises(StoreUnavailable, match="the disk is gone"):
+            await session.outcome()
 
 
 @on_loop
