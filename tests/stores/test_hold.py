@@ -30,11 +30,6 @@ from tests.stores.kit import (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
 @on_loop
 async def test_a_second_engine_of_the_same_process_is_told_who_holds_the_session(path: Path) -> None:
     async with opened(path) as first, opened(path) as second:

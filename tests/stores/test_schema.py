@@ -16,11 +16,6 @@ from holdfast.stores.sqlite import SqliteStore, schema, sql
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
 def shape(connection: apsw.Connection) -> set[tuple[object, ...]]:
     return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall())
 

@@ -29,11 +29,6 @@ from tests.stores.kit import (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
 class Counts:
     """How many transactions each of the two writing connections made, from now on."""
 
