@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.api import Engine
     from holdfast.context import Batch, BlockingContext, Context
-    from holdfast.control import Session
     from holdfast.errors import HoldfastError, MapFailed
     from holdfast.fields import Append, At, Merge, Replace
     from holdfast.ids import SessionId
     from holdfast.model import Event, Status
     from holdfast.outcome import Outcome
     from holdfast.retry import Retry
+    from holdfast.session import Session
     from holdfast.steps import Scope, guard, route, step
     from holdfast.workflow import Workflow
 
@@ -33,7 +33,7 @@ _HOMES = {
     "Replace": "fields",
     "Retry": "retry",
     "Scope": "steps",
-    "Session": "control",
+    "Session": "session",
     "SessionId": "ids",
     "Status": "model",
     "Workflow": "workflow",

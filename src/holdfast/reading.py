@@ -1,0 +1,173 @@
+"""Looking at sessions: their facts, their state, how they end, their history. Nothing here writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from holdfast import history
+from holdfast.clock import to_datetime
+from holdfast.drivers.local import Run
+from holdfast.errors import StateRefused, StoreUnavailable, did_you_mean
+from holdfast.ids import SessionId
+from holdfast.lending import Lending
+from holdfast.model import Event, Filter, Pause, SessionRow, Status
+from holdfast.outcome import Outcome, SessionInfo, VisitInfo
+from holdfast.replay import CheckpointBody, body_of, fold
+from holdfast.service import Service
+from holdfast.state import State
+from holdfast.workflow import Workflow
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a session that another process drives."""
+
+
+class Reading(Service):
+    """The verbs that only look."""
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """What is known about a session without reading its state."""
+        self._check_open()
+        return self._info(await self._row(session_id))
+
+    async def sessions(
+        self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
+        status: Status | str | None = None, limit: int | None = None,
+    ) -> list[SessionInfo]:  # fmt: skip
+        """Sessions that match, newest first."""
+        self._check_open()
+        wanted = None if status is None else _status(status)
+        rows = await self.store.find(Filter(workflow=workflow, owner=owner, tag=tag))
+        return [self._info(row) for row in rows if wanted is None or row.status is wanted][:limit]
+
+    async def state(self, session_id: str) -> BaseModel:
+        """The state as of the last checkpoint, validated field by field."""
+        self._check_open()
+        row = await self._row(session_id)
+        return await self._state(self._workflow_of(row), row)
+
+    async def _state(self, workflow: Workflow[Any], row: SessionRow) -> BaseModel:
+        line = fold(await self.store.records(row.key, row.key_frame))
+        return await self._built(workflow, line.state)
+
+    async def _built(self, workflow: Workflow[Any], state: State) -> BaseModel:
+        lending = Lending(workflow, state, self.store, self.limits)
+        lending.fill_new_fields()
+        await lending.prefetch()
+        return cast(BaseModel, lending.build())
+
+    async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
+        """Wait until nobody drives the session any more, then say how it stands."""
+        self._check_open()
+        run = self.driver.runs.get(session_id, run)
+        if run is not None:
+            run.waiting += 1
+            await run.finished()
+            if run.broken is not None:
+                raise run.broken
+        row = await self._unheld(session_id)
+        visits, took, usd = run.kept if run is not None else (0, 0, 0)
+        pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
+        return Outcome(
+            SessionId(row.session_id), row.status, tuple(pauses), row.failure,
+            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, await self._final_state(row, run),
+        )  # fmt: skip
+
+    async def _final_state(self, row: SessionRow, run: Run | None) -> BaseModel | StateRefused:
+        workflow = self._workflow_of(row)
+        final = None
+        if run is not None:
+            final = run.final
+            run.waiting -= 1
+            run.final = final if run.waiting else None  # a parked session costs a row, not its state in memory
+        try:
+            if final is not None and final[0] == row.seq:
+                return await self._built(workflow, final[1])
+            return await self._state(workflow, row)
+        except StateRefused as error:
+            return error
+
+    async def _unheld(self, session_id: str) -> SessionRow:
+        with self.driver.listening(session_id) as news:
+            while (row := await self._row(session_id)).live:
+                if self.driver.strands(row):
+                    raise self.driver.troubles.get(session_id) or _undriven(row)
+                await self._news_of(news)
+        return row
+
+    async def _news_of(self, news: asyncio.Event) -> None:
+        """Wait until something may have changed. A process that is killed tells nobody, so look from time to time."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), LOOK_EVERY)
+        news.clear()  # before the next look, so that nothing is missed in between
+        self._check_open()
+
+    async def pauses(self, session_id: str) -> list[Pause]:
+        """The open pause records of a session."""
+        self._check_open()
+        return await self.store.pauses((await self._row(session_id)).key)
+
+    async def visits(self, session_id: str) -> list[VisitInfo]:
+        """The finished visits, in order."""
+        self._check_open()
+        row = await self._row(session_id)
+        found = []
+        for record in await self.store.records(row.key, 1):
+            if record.kind == "checkpoint":
+                body: CheckpointBody = body_of(record)
+                took = timedelta(microseconds=body.took)
+                at = to_datetime(record.at)
+                found.append(VisitInfo(record.step, record.visit, record.seq, at, took, body.skipped, body.attempts))
+        return found
+
+    async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
+        """The history after a cursor; with ``follow``, also what comes, until the session ends."""
+        self._check_open()
+        cursor = history.Cursor.parse(after) if after else history.Cursor()
+        progress: tuple[int, int] | None = None
+        with self.driver.listening(session_id) as news:
+            while True:
+                row = await self._row(session_id)
+                for event in await self._news(row, cursor):
+                    cursor = history.Cursor.parse(event.cursor)
+                    yield event
+                if not follow or row.ended is not None:
+                    return
+                drive = self.driver.drive(session_id)
+                shown = drive.ledger.progress if drive is not None else row.progress
+                if shown is not None and shown != progress:
+                    progress = shown
+                    done, total = shown
+                    summary = f"{done}/{total}"
+                    yield Event(
+                        "",
+                        session_id,
+                        self.clock.now(),
+                        row.step or "",
+                        "progress",
+                        summary,
+                        {"done": done, "total": total},
+                    )
+                await self._news_of(news)
+
+    async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
+        # Signals first: those that came after record row.seq belong to the next reading.
+        signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
+        records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []
+        return list(history.events(row.session_id, cursor, records, signals))
+
+
+def _status(name: str) -> Status:
+    try:
+        return Status(name)
+    except ValueError:
+        raise ValueError(f"{name!r} is no status{did_you_mean(str(name), list(Status))}") from None
+
+
+def _undriven(row: SessionRow) -> StoreUnavailable:
+    return StoreUnavailable(f"session {row.session_id!r} is held by this engine and driven by nobody; resume it")
