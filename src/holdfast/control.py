@@ -17,6 +17,7 @@ from holdfast.errors import AlreadyRunning, InputConflict, StateRefused, VerbRef
 from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.ledger import Ledger
 from holdfast.model import Filter, NewSession, Pause, PauseMode, Record, SessionRow, Status, first_digest, seal
+from holdfast.observe import Watch
 from holdfast.outcome import SessionInfo
 from holdfast.reading import Reading
 from holdfast.replay import CheckpointBody, KeyBody, to_payload
@@ -31,6 +32,8 @@ S = TypeVar("S", bound=BaseModel)
 
 class Control(Reading):
     """The verbs over one open store."""
+
+    drives = Drive  # the testing package drives otherwise
 
     async def session(self, session_id: str) -> Session[Any]:
         """A handle on a stored session."""
@@ -75,6 +78,7 @@ class Control(Reading):
             row = await self.store.create(new)
             if row is None:
                 return None
+            Watch(row.session_id, row.workflow).started(row.step, paused=not new.claim)
             run = self._begin(workflow, row, new.records) if new.claim else None
             return Session(self, SessionId(row.session_id), run)
 
@@ -193,7 +197,7 @@ class Control(Reading):
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
         resumed: bool = False, by: str | None = None,
     ) -> Run:  # fmt: skip
-        drive = Drive(self.store, workflow, row, self.clock, self.limits, self.driver.changed)
+        drive = self.drives(self.store, workflow, row, self.clock, self.limits, self.driver.changed)
         drive.resumed, drive.resumed_by = resumed, by
         drive.load(records)
         return self.driver.begin(drive)
@@ -227,10 +231,11 @@ class Control(Reading):
         row = await self._row(session_id)
         if row.status in (Status.COMPLETED, Status.CANCELLED):
             return row.status
-        row = await self.store.cancel(row.session_id, by, reason, self.clock.now())
+        tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
         self.driver.on_change()
-        if not row.live:
-            await self._cancel_parked(row)
+        for each in tree:
+            if not each.live:
+                await self._cancel_parked(each)
         return (await self._row(session_id)).status
 
     async def _cancel_parked(self, row: SessionRow) -> None:

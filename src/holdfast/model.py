@@ -31,7 +31,7 @@ class Status(StrEnum):
 Ended = Literal["completed", "failed", "cancelled"]
 PauseMode = Literal["finish", "abort"]
 PauseKind = Literal["operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes"]
-RecordKind = Literal["key", "operation", "checkpoint", "event"]
+RecordKind = Literal["key", "operation", "checkpoint", "event", "wait", "edit", "rewind"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -125,12 +125,17 @@ class Pause(msgspec.Struct, frozen=True):
     at: int
     step: str = ""
     mode: PauseMode = "finish"
+    freeze: bool = False
     closed_at: int | None = None
     closed_by: str | None = None
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """The stored facts about one session. ``live`` is the store's word on whether the holder is alive."""
+    """The stored facts about one session.
+
+    ``live`` and ``due`` are the store's word: whether the holder is alive, and whether what the session waits for has
+    come. ``waiting`` names what kinds of things those are, ``wakes_at`` is 0 if one of them is there.
+    """
 
     key: int
     session_id: str
@@ -163,6 +168,11 @@ class SessionRow(msgspec.Struct, frozen=True):
     budget_usd: int | None
     open_pauses: int
     progress: tuple[int, int] | None
+    parent: int | None = None
+    keep_for: int | None = None
+    mail: bool = False
+    frozen: int = 0
+    due: bool = False
 
     @property
     def status(self) -> Status:
@@ -182,6 +192,8 @@ def derive_status(row: SessionRow) -> Status:
         return Status.FAILED
     if row.live:
         return Status.RUNNING
+    if row.due:
+        return Status.READY
     if row.waiting:
         return Status.WAITING
     if row.wakes_at is not None:
@@ -195,10 +207,23 @@ class Flags(msgspec.Struct, frozen=True):
     pause_requested: bool
     pause_mode: PauseMode
     cancel_requested: bool
+    mail: bool = False
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a child tells its parent. Its end wakes the parent; a pause is only noted."""
+
+    status: str
+    payload: bytes
+    ends: bool
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """One atomic move of a session from ``base_seq`` to the last of ``records``, under a fence."""
+    """One atomic move of a session from ``base_seq`` to the last of ``records``, under a fence.
+
+    With ``release`` the hold is given up; ``waiting`` and ``wakes_at`` then say what would make the session go on.
+    ``consume`` are the numbers of the signals that it has taken in, ``report`` goes to its ``parent``.
+    """
 
     key: int
     fence: int
@@ -222,10 +247,16 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     open_pauses: tuple[Pause, ...] = ()
     close_pauses: tuple[str, ...] = ()
     closed_by: str | None = None
+    waiting: str | None = None
+    wakes_at: int | None = None
+    consume: tuple[int, ...] = ()
+    thaw: bool = False
+    parent: int | None = None
+    report: Report | None = None
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """What `Store.create` stores."""
+    """What `Store.create` stores. ``names`` are large values of other sessions that its records name."""
 
     session_id: str
     workflow: str
@@ -241,10 +272,13 @@ class NewSession(msgspec.Struct, frozen=True):
     blobs: tuple[tuple[bytes, bytes], ...] = ()
     pause: Pause | None = None
     claim: bool = True
+    parent: int | None = None
+    keep_for: int | None = None
+    names: tuple[bytes, ...] = ()
 
 
 class SignalRecord(msgspec.Struct, frozen=True):
-    """Something that came from outside: a request to pause, resume or cancel.
+    """Something that came from outside: a request to pause, resume or cancel, a message, the end of a child.
 
     Numbered per session in a chain of its own. ``after`` is the log's ``seq`` when it
     arrived, which gives log and signals one common order.
@@ -260,13 +294,18 @@ class SignalRecord(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions a verb is for. Everything given must match; nothing given matches all."""
+    """Which sessions a verb is for. Everything given must match; nothing given matches all.
+
+    ``tree`` adds to ``session_id`` what descends from it; ``parent`` is the key of the one whose children are meant.
+    """
 
     session_id: str | None = None
     workflow: str | None = None
     owner: str | None = None
     tag: str | None = None
     unended: bool = False
+    tree: bool = False
+    parent: int | None = None
     limit: int | None = None
 
 

@@ -60,6 +60,9 @@ class Store(Protocol):
         first bad one.
         """
 
+    async def key_frame(self, key: int, seq: int) -> int:
+        """The last key frame with a number of at most ``seq``: from it on the records tell the state at ``seq``."""
+
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         """Large values by hash, each proved against it. Raises `DamagedRecord` for a missing or changed one."""
 
@@ -88,6 +91,18 @@ class Store(Protocol):
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         """Fence and outside requests of these sessions."""
 
+    async def mail(self, key: int) -> list[SignalRecord]:
+        """The signals that the session has yet to take in, oldest first. A commit consumes them."""
+
+    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+        """Id, spending and budget of the session and of those above it that have a budget."""
+
+    async def due(self, now: int, workflows: Sequence[str], limit: int) -> list[SessionRow]:
+        """Sessions of these workflows that nobody drives and that could go on: their time or their mail has come."""
+
+    async def next_wake(self, now: int, workflows: Sequence[str]) -> int | None:
+        """When the next session of these workflows wakes, after ``now``."""
+
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
@@ -99,10 +114,16 @@ class Store(Protocol):
         """
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
-        """Withdraw the operator's pauses of a session and note who did; optionally set a new budget."""
+        """Withdraw the operator's pauses of a session and its descendants, and note who did.
 
-    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> SessionRow:
-        """Request the end of an unended session."""
+        Time spent under a pause that froze the timers is added to ``frozen``. Optionally sets a new budget.
+        """
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
+        """Request the end of a session and of all that descends from it. The session itself comes first."""
+
+    async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
+        """Keep a message for a session; it becomes due if it waits for one. Raises `SessionEnded`."""
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         """Pause records, oldest first. A pause flag set by hand in the database shows as one of an unknown author."""

@@ -38,13 +38,13 @@ class Apart(_Twin):
             return await self._inner.commit(commit)
         step, visit, leaving = self._place
         data = replace(commit, step=step, visit=visit, leaving=leaving, ended=None, release=False)
-        await self._inner.commit(data)
+        flags = await self._inner.commit(data)
         self._place = (commit.step, commit.visit, commit.leaving)
-        move = replace(
-            commit, base_seq=commit.records[-1].seq, records=(), blobs=(), open_pauses=(), close_pauses=(),
-            spend_usd=0, spend_tokens=0,
-        )  # fmt: skip
-        return await self._inner.commit(move)
+        holder = "NULL" if commit.release else "holder"
+        statement = f"UPDATE sessions SET step = ?, visit = ?, leaving = ?, ended = ?, holder = {holder} WHERE key = ?"
+        values = (*self._place, commit.ended, commit.key)
+        await self._inner._do(lambda connection: connection.execute(statement, values))  # type: ignore[attr-defined]  # below the protocol
+        return flags
 
 
 class Early(_Twin):

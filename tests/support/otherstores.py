@@ -164,12 +164,12 @@ class DictStore:
         budget = {} if budget_usd is None else {"budget_usd": budget_usd}
         return self._set(kept, pause_requested=False, pause_mode="finish", **budget)
 
-    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> SessionRow:
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
         kept = self._known(session_id)
         if not _over(kept.row) and not kept.row.cancel_requested:
             self._signal(kept, "cancel", by, at, {"reason": reason})
             self._set(kept, cancel_requested=True)
-        return kept.row
+        return [kept.row]
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         return [pause for pause in self._by(key).pauses if pause.closed_at is None or not open_only]

@@ -8,30 +8,43 @@ SELECT
     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
     crashes, spent_usd, spent_tokens, budget_usd,
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL),
-    progress
+    progress, parent, keep_for, mail, frozen
 FROM sessions
 
 -- name: move
 -- A session moves forward, if it still stands where the driver thinks and the driver still holds it.
--- Sets no indexed column: a release is a statement of its own.
+-- Sets no indexed column: a release is a statement of its own. The last of the new records gets the
+-- given place behind the end of the log; `tail` is where the one before them is.
 UPDATE sessions SET
-    seq = ?, key_frame = ?, digest = coalesce(?, digest), updated_at = max(updated_at, ?),
+    seq = ?, tail = head, head = (SELECT coalesce(max(id), 0) FROM log) + ?,
+    key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
     step = ?, visit = ?, leaving = ?, ended = ?, failure = ?, crashes = crashes * ?,
     spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, progress = ?,
     version = coalesce(?, version)
 WHERE key = ? AND seq = ? AND fence = ? AND holder = ? AND (NOT ? OR pause_requested)
-RETURNING key, seq, fence, pause_requested, pause_mode, cancel_requested
+RETURNING key, seq, fence, tail, head, pause_requested, pause_mode, cancel_requested, mail
 
 -- name: position
 -- What `move` looked at, to say why it did not fit.
 SELECT session_id, seq, fence, holder, pause_requested FROM sessions WHERE key = ?
 
 -- name: append
-INSERT INTO log (session, seq, parent, kind, step, visit, at, payload, salt, body, digest)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO log (id, prev, session, seq, parent, kind, step, visit, at, payload, salt, body, digest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: log_end
+SELECT coalesce(max(id), 0) FROM log
 
 -- name: release
-UPDATE sessions SET holder = NULL WHERE key = ?
+UPDATE sessions SET holder = NULL, waiting = ?, wakes_at = ? WHERE key = ?
+
+-- name: release_waiting
+-- What it waits for may have come while it was about to park: then it is due at once.
+UPDATE sessions SET holder = NULL, waiting = ?1, wakes_at = CASE
+    WHEN mail AND EXISTS (
+        SELECT 1 FROM inbox JOIN signals USING (session, n) WHERE inbox.session = key AND instr(?1, signals.kind)
+    ) THEN 0 ELSE ?2 END
+WHERE key = ?3
 
 -- name: release_all
 UPDATE sessions SET holder = NULL WHERE holder = ?
@@ -39,9 +52,43 @@ UPDATE sessions SET holder = NULL WHERE holder = ?
 -- name: keep_blob
 INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING
 
+-- name: name_blob
+INSERT INTO names (session, hash) VALUES (?, ?) ON CONFLICT (session, hash) DO NOTHING
+
+-- name: consume
+DELETE FROM inbox WHERE session = ? AND n = ?
+
+-- name: look_for_mail
+UPDATE sessions SET mail = EXISTS (SELECT 1 FROM inbox WHERE session = key) WHERE key = ?
+
+-- name: thaw
+UPDATE sessions SET frozen = 0 WHERE key = ?
+
+-- name: charge_ancestors
+WITH RECURSIVE up (key) AS (
+    SELECT parent FROM sessions WHERE key = ?1 AND parent IS NOT NULL
+    UNION
+    SELECT sessions.parent FROM up JOIN sessions USING (key) WHERE sessions.parent IS NOT NULL
+)
+UPDATE sessions SET spent_usd = spent_usd + ?2, spent_tokens = spent_tokens + ?3 WHERE key IN (SELECT key FROM up)
+
+-- name: purses
+-- What a session and those above it have spent, and may spend.
+WITH RECURSIVE up (key) AS (
+    VALUES (?)
+    UNION
+    SELECT sessions.parent FROM up JOIN sessions USING (key) WHERE sessions.parent IS NOT NULL
+)
+SELECT session_id, spent_usd, budget_usd FROM up JOIN sessions USING (key) WHERE budget_usd IS NOT NULL
+
+-- name: next_wake
+SELECT min(wakes_at) FROM sessions
+WHERE wakes_at > ? AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
+    AND workflow IN (SELECT value FROM json_each(?))
+
 -- name: open_pause
-INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, closed_at, closed_by)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: close_pause
 UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND id = ? AND closed_at IS NULL
@@ -52,15 +99,17 @@ UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND closed_at I
 -- name: create
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-    seq, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest
+    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO NOTHING
 RETURNING key
 
 -- name: claim
 -- A failed session can go on: it is no longer at its end. Its failure stays until a commit.
-UPDATE sessions SET holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL WHERE key = ?
+UPDATE sessions SET
+    holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL
+WHERE key = ?
 
 -- name: operator_pauses
 SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
@@ -77,6 +126,12 @@ UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ?
 -- name: withdraw_request
 UPDATE sessions SET pause_requested = 0, pause_mode = 'finish' WHERE key = ?
 
+-- name: frozen_since
+SELECT min(at) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND freeze
+
+-- name: freeze
+UPDATE sessions SET frozen = frozen + ? WHERE key = ?
+
 -- name: set_budget
 UPDATE sessions SET budget_usd = ? WHERE key = ?
 
@@ -92,15 +147,48 @@ INSERT INTO signals (session, n, after, kind, "by", at, payload, digest) VALUES 
 -- name: move_signals
 UPDATE sessions SET signals_n = ?, signals_digest = ? WHERE key = ?
 
+-- name: deliver
+INSERT INTO inbox (session, n) VALUES (?, ?)
+
+-- name: has_mail
+-- The session is due if it waits for this kind of thing.
+UPDATE sessions SET mail = 1, wakes_at = CASE WHEN instr(coalesce(waiting, ''), ?) THEN 0 ELSE wakes_at END
+WHERE key = ?
+
+-- name: mail
+SELECT n, after, kind, "by", at, payload, digest FROM inbox JOIN signals USING (session, n)
+WHERE inbox.session = ? ORDER BY n
+
 -- name: log_head
-SELECT session_id, seq, digest FROM sessions WHERE key = ?
+SELECT session_id, seq, digest, head FROM sessions WHERE key = ?
 
 -- name: records
-SELECT seq, parent, kind, step, visit, at, payload, salt, body, digest
-FROM log WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq
+-- From `id` back to `since`, the newest first. What lies after `until` is passed over.
+WITH RECURSIVE chain (id, prev, seq) AS (
+    SELECT id, prev, seq FROM log WHERE id = ?1 AND session = ?2
+    UNION ALL
+    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    WHERE chain.seq > ?3 AND log.session = ?2 AND log.seq < chain.seq
+)
+SELECT log.seq, parent, kind, step, visit, at, payload, salt, body, digest
+FROM chain JOIN log USING (id) WHERE chain.seq <= ?4
 
 -- name: record_digest
-SELECT digest FROM log WHERE session = ? AND seq = ?
+-- Walks back from the end: for what was written a moment ago.
+WITH RECURSIVE chain (id, prev, seq) AS (
+    SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.key = ?1
+    UNION ALL
+    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    WHERE chain.seq > ?2 AND log.session = ?1 AND log.seq < chain.seq
+)
+SELECT digest FROM chain JOIN log USING (id) WHERE chain.seq = ?2
+
+-- name: key_frame_after
+-- The record from which a stretch that ends at `until` is read backwards.
+SELECT id FROM log WHERE session = ? AND kind = 'key' AND seq >= ? ORDER BY seq LIMIT 1
+
+-- name: key_frame_before
+SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq DESC LIMIT 1
 
 -- name: signals
 SELECT n, after, kind, "by", at, payload, digest FROM signals WHERE session = ? AND n >= ? ORDER BY n
@@ -109,11 +197,11 @@ SELECT n, after, kind, "by", at, payload, digest FROM signals WHERE session = ? 
 SELECT data FROM blobs WHERE hash = ?
 
 -- name: flags
-SELECT key, fence, pause_requested, pause_mode, cancel_requested
+SELECT key, fence, pause_requested, pause_mode, cancel_requested, mail
 FROM sessions WHERE key IN (SELECT value FROM json_each(?))
 
 -- name: pauses
-SELECT id, kind, reason, "by", at, step, mode, closed_at, closed_by
+SELECT id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by
 FROM pauses WHERE session = ? AND (closed_at IS NULL OR NOT ?) ORDER BY n
 
 -- name: pause_flag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import apsw
 import msgspec
@@ -26,7 +26,15 @@ from holdfast.model import (
 )
 from holdfast.stores.sqlite.sql import QUERIES
 
-Alive = Callable[[int], bool]
+
+class Present(NamedTuple):
+    """What is true at this moment and not in the database: which engines live, and what time it is."""
+
+    alive: Callable[[int], bool]
+    now: Callable[[], int]
+
+
+Rows = list[SessionRow]
 
 _FACTS = QUERIES["facts"]
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
@@ -43,14 +51,16 @@ _Stored = tuple[
     _Seq, _Seq, bytes, str | None, int, _Flag, Ended | None, str | None,
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
     int, int, int, int | None, int, str | None,
+    int | None, int | None, _Flag, int,
 ]  # fmt: skip
 
 # All there are: a commit hands one out instead of making it.
-_FLAGS: dict[tuple[int, str, int], Flags] = {
-    (pause, mode, cancel): Flags(bool(pause), mode, bool(cancel))
+_FLAGS: dict[tuple[int, str, int, int], Flags] = {
+    (pause, mode, cancel, mail): Flags(bool(pause), mode, bool(cancel), bool(mail))
     for pause in (0, 1)
     for mode in ("finish", "abort")
     for cancel in (0, 1)
+    for mail in (0, 1)
 }
 
 # Every part of a Filter but the limit, as a condition.
@@ -59,7 +69,19 @@ _CONDITIONS = {
     "workflow": "workflow = ?",
     "owner": "owner = ?",
     "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
+    "parent": "parent = ?",
 }
+_DUE = """WHERE wakes_at <= ? AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
+    AND (ended IS NULL OR ended = 'failed') AND workflow IN (SELECT value FROM json_each(?))
+ORDER BY wakes_at LIMIT ?"""
+_TREE = """key IN (
+    WITH RECURSIVE down (key) AS (
+        SELECT key FROM sessions WHERE session_id = ?
+        UNION
+        SELECT sessions.key FROM down JOIN sessions ON sessions.parent = down.key
+    )
+    SELECT key FROM down
+)"""
 
 
 def one(connection: apsw.Connection, query: str, *bindings: object) -> Any:
@@ -72,34 +94,34 @@ def every(connection: apsw.Connection, query: str, *bindings: object) -> list[An
     return connection.execute(query, bindings).fetchall()
 
 
-def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int) -> Flags:
+def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int, mail: int) -> Flags:
     """The flags as stored, as a struct."""
     try:
-        return _FLAGS[pause_requested, pause_mode, cancel_requested]
+        return _FLAGS[pause_requested, pause_mode, cancel_requested, mail]
     except KeyError as exc:
         raise _damaged_facts(exc) from exc
 
 
-def get(connection: apsw.Connection, session_id: str, alive: Alive) -> SessionRow | None:
+def get(connection: apsw.Connection, session_id: str, present: Present) -> SessionRow | None:
     found = one(connection, f"{_FACTS} WHERE session_id = ?", session_id)
     if found is None:
         return None
-    row = _row(found, alive)
+    row = _row(found, present)
     if row.session_id != session_id:
         raise _damaged_facts(f"asked for {session_id!r}, found {row.session_id!r}")
     return row
 
 
-def get_by_key(connection: apsw.Connection, key: int, alive: Alive) -> SessionRow:
+def get_by_key(connection: apsw.Connection, key: int, present: Present) -> SessionRow:
     found = one(connection, f"{_FACTS} WHERE key = ?", key)
     if found is None:
         raise UnknownSession(f"no session has the key {key} in this store", session_id="")
-    return _row(found, alive)
+    return _row(found, present)
 
 
-def find(connection: apsw.Connection, query: Filter, alive: Alive) -> list[SessionRow]:
+def find(connection: apsw.Connection, query: Filter, present: Present) -> Rows:
     given = [(part, getattr(query, part)) for part in _CONDITIONS if getattr(query, part) is not None]
-    conditions = [_CONDITIONS[part] for part, _ in given]
+    conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part, _ in given]
     if query.unended:
         conditions.append("(ended IS NULL OR ended = 'failed')")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -109,27 +131,46 @@ def find(connection: apsw.Connection, query: Filter, alive: Alive) -> list[Sessi
 
     def alive_once(holder: int) -> bool:
         if holder not in known:
-            known[holder] = alive(holder)
+            known[holder] = present.alive(holder)
         return known[holder]
 
     rows = every(connection, statement, *(value for _, value in given), limit)
-    return [_row(row, alive_once) for row in rows]
+    return [_row(row, Present(alive_once, present.now)) for row in rows]
 
 
-def _row(stored: Sequence[Any], alive: Alive) -> SessionRow:
+def due(connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int) -> Rows:
+    names = msgspec.json.encode(workflows).decode()
+    rows = [_row(row, present) for row in every(connection, f"{_FACTS} {_DUE}", now, names, limit)]
+    return [row for row in rows if not row.live and not row.open_pauses]
+
+
+def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str]) -> int | None:
+    found: int | None = one(connection, QUERIES["next_wake"], now, msgspec.json.encode(workflows).decode())[0]
+    return found
+
+
+def purses(connection: apsw.Connection, key: int) -> list[tuple[str, int, int]]:
+    rows = every(connection, QUERIES["purses"], key)
+    found: list[tuple[str, int, int]] = _typed(rows, list[tuple[str, int, int]])
+    return found
+
+
+def _row(stored: Sequence[Any], present: Present) -> SessionRow:
     (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
      seq, key_frame, digest, step, visit, leaving, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
-     crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress) = _typed(stored, _Stored)  # fmt: skip
+     crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
+     parent, keep_for, mail, frozen) = _typed(stored, _Stored)  # fmt: skip
     try:
         return SessionRow(
             key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
             seq, key_frame, digest, step, visit, bool(leaving), ended,
             None if failure is None else _FAILURE.decode(failure),
             bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
-            holder is not None and alive(holder), waiting, wakes_at,
+            holder is not None and present.alive(holder), waiting, wakes_at,
             crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
-            None if progress is None else _PROGRESS.decode(progress),
+            None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
+            wakes_at is not None and wakes_at <= present.now(),
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc
@@ -153,7 +194,7 @@ def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[i
 
 
 def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause]:
-    found = [Pause(*row) for row in every(connection, QUERIES["pauses"], key, open_only)]
+    found = [_pause(*row) for row in every(connection, QUERIES["pauses"], key, open_only)]
     flag = one(connection, QUERIES["pause_flag"], key)
     if flag and flag[0] and not any(pause.kind == "operator" and pause.closed_at is None for pause in found):
         reason = "pause_requested was set in the database"
@@ -161,30 +202,41 @@ def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause
     return found
 
 
+def _pause(
+    id: str, kind: Any, reason: str, by: str | None, at: int, step: str, mode: Any, freeze: int, *end: Any
+) -> Pause:
+    return Pause(id, kind, reason, by, at, step, mode, bool(freeze), *end)
+
+
 def records(connection: apsw.Connection, key: int, since: int, until: int | None) -> list[Record]:
     head = one(connection, QUERIES["log_head"], key)
     if head is None:
         raise UnknownSession(f"no session has the key {key} in this store", session_id="")
-    session_id, last_seq, last_digest = _typed(head, tuple[str, _Seq, bytes])
+    session_id, last_seq, last_digest, end = _typed(head, tuple[str, _Seq, bytes, int])
     first, last = max(since, 1), last_seq if until is None else min(until, last_seq)
     if first > last:
         return []
-    rows = every(connection, QUERIES["records"], key, first, last)
-    found = [Record(*row) for row in rows]
-    _prove_records(session_id, first, last, found, _digest_before(connection, key, session_id, first))
+    if last < last_seq:  # the chain is read backwards: begin as near as possible
+        near = one(connection, QUERIES["key_frame_after"], key, last)
+        end = end if near is None else near[0]
+    found = [Record(*row) for row in every(connection, QUERIES["records"], end, key, first - 1, last)]
+    found.reverse()
+    lowest = found[0].seq if found else last + 1
+    if lowest > max(first - 1, 1):  # the chain breaks off before it
+        raise _damaged(session_id, lowest - 1, "is missing")
+    previous = found.pop(0).digest if first > 1 else first_digest(session_id)
+    _prove_records(session_id, first, last, found, previous)
     if last == last_seq and found[-1].digest != last_digest:
         raise _damaged(session_id, last, "is not the one that the session ends with")
     return found
 
 
-def _digest_before(connection: apsw.Connection, key: int, session_id: str, seq: int) -> bytes:
-    if seq == 1:
-        return first_digest(session_id)
-    found = one(connection, QUERIES["record_digest"], key, seq - 1)
+def key_frame(connection: apsw.Connection, key: int, seq: int) -> int:
+    found = one(connection, QUERIES["key_frame_before"], key, seq)
     if found is None:
-        raise _damaged(session_id, seq - 1, "is missing")
-    digest: bytes = found[0]
-    return digest
+        raise DamagedRecord(f"no key frame is found at or before record {seq}; restore the database from a backup")
+    number: int = found[0]
+    return number
 
 
 def _prove_records(session_id: str, first: int, last: int, found: list[Record], previous: bytes) -> None:
@@ -232,6 +284,15 @@ def signals(connection: apsw.Connection, key: int, after: int) -> list[SignalRec
     if after < count and (len(found) != count - after or previous != last_digest):
         raise _damaged_signal(session_id, after + len(found) + (len(found) < count - after))
     return found
+
+
+def mail(connection: apsw.Connection, key: int) -> list[SignalRecord]:
+    """What is yet to be taken in, out of the chain of signals, which is proved from there on."""
+    rows = every(connection, QUERIES["mail"], key)
+    if not rows:
+        return []
+    wanted = {row[0] for row in rows}
+    return [signal for signal in signals(connection, key, min(wanted) - 1) if signal.n in wanted]
 
 
 def _signal_intact(signal: SignalRecord, previous: bytes) -> bool:

@@ -63,7 +63,7 @@ class SqliteStore:
             refuse_inherited(self.path)
             await asyncio.to_thread(schema.prepare, self._place)
         self._hold: Hold = MemoryHold() if self._place.in_memory else FileHold(self.path)
-        self._writes = Writes(self._hold)
+        self._writes = Writes(self._hold, self._clock)
         self._writer = Writer(self._place, self._writes, self._held)
         self._writer.start()
         try:
@@ -142,15 +142,19 @@ class SqliteStore:
 
     async def get(self, session_id: str) -> SessionRow | None:
         with self._reading() as connection:
-            return reads.get(connection, session_id, self._hold.alive)
+            return reads.get(connection, session_id, self._writes.present)
 
     async def find(self, query: Filter) -> list[SessionRow]:
         with self._reading() as connection:
-            return reads.find(connection, query, self._hold.alive)
+            return reads.find(connection, query, self._writes.present)
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         with self._snapshot() as connection:
             return reads.records(connection, key, since, until)
+
+    async def key_frame(self, key: int, seq: int) -> int:
+        with self._reading() as connection:
+            return reads.key_frame(connection, key, seq)
 
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         with self._reading() as connection:
@@ -182,6 +186,22 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.flags(connection, keys)
 
+    async def mail(self, key: int) -> list[SignalRecord]:
+        with self._snapshot() as connection:
+            return reads.mail(connection, key)
+
+    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+        with self._reading() as connection:
+            return reads.purses(connection, key)
+
+    async def due(self, now: int, workflows: Sequence[str], limit: int) -> list[SessionRow]:
+        with self._reading() as connection:
+            return reads.due(connection, self._writes.present, now, workflows, limit)
+
+    async def next_wake(self, now: int, workflows: Sequence[str]) -> int | None:
+        with self._reading() as connection:
+            return reads.next_wake(connection, now, workflows)
+
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
@@ -190,8 +210,11 @@ class SqliteStore:
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
         return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))
 
-    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> SessionRow:
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
         return await self._do(lambda connection: self._writes.cancel(connection, session_id, by, reason, at))
+
+    async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
+        return await self._do(lambda connection: self._writes.send(connection, session_id, by, at, payload))
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         with self._snapshot() as connection:

@@ -223,10 +223,8 @@ def _do(work: Work, connection: apsw.Connection) -> None:
         work.error = exc
 
 
-def _trace(commit: Commit) -> Trace | None:
+def _trace(commit: Commit) -> Trace:
     """A record's digest has 16 random bytes in it, so it names the transaction as well."""
-    if not commit.records:
-        return None
     last = commit.records[-1]
     return Trace(QUERIES["record_digest"], (commit.key, last.seq), last.digest)
 

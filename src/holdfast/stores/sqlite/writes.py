@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import apsw
 import msgspec
 from msgspec.structs import astuple, replace
 
-from holdfast.clock import to_datetime
+from holdfast.clock import Clock, to_datetime
 from holdfast.errors import AlreadyRunning, HoldLost, SessionEnded, UnknownSession
 from holdfast.model import Commit, Filter, Flags, NewSession, Pause, SessionRow, SignalRecord, first_digest
 from holdfast.stores.sqlite import reads
@@ -32,50 +33,54 @@ Outcome = Flags | HoldLost | None
 class Writes:
     """The verbs of one engine. ``number`` is the engine's, 0 until it is registered."""
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, clock: Clock) -> None:
         self.hold = hold
+        self.present = reads.Present(hold.alive, clock.now)
         self.number = 0
 
     # driving
 
     def move(self, connection: apsw.Connection, commit: Commit) -> Outcome:
         """Apply one commit."""
-        row: Any = connection.execute(_MOVE, self._place(commit)).fetchone()
+        row: Any = connection.execute(_MOVE, self._place(commit, len(commit.records))).fetchone()
         if row is None:
             return self._unfit(connection, commit)
-        for record in commit.records:
-            connection.execute(_APPEND, (commit.key, *astuple(record)))
+        for line in _lines(commit, row[3], row[4]):
+            connection.execute(_APPEND, line)
         self._attach(connection, commit)
-        return reads.flags_of(row[3], row[4], row[5])
+        return reads.flags_of(row[5], row[6], row[7], row[8])
 
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
         """Apply commits in order, with one statement for the rows and one for the log; one outcome for each."""
-        moved: list[Any] = connection.executemany(_MOVE, map(self._place, commits)).fetchall()
+        ends = accumulate(len(commit.records) for commit in commits)
+        moved: list[Any] = connection.executemany(_MOVE, map(self._place, commits, ends)).fetchall()
         outcomes: list[Outcome] = []
         fitting: list[Commit] = []
+        lines: list[tuple[object, ...]] = []
         rows = iter(moved)
         row = next(rows, None)
         for commit in commits:
             # What came back is in the order of the commits, with those left out that did not fit.
             if row is not None and row[0] == commit.key and row[1] == _end(commit) and row[2] == commit.fence:
-                outcomes.append(reads.flags_of(row[3], row[4], row[5]))
+                outcomes.append(reads.flags_of(row[5], row[6], row[7], row[8]))
                 fitting.append(commit)
+                lines += _lines(commit, row[3], row[4])
                 row = next(rows, None)
             else:
                 outcomes.append(self._unfit(connection, commit))
-        lines = [(commit.key, *astuple(record)) for commit in fitting for record in commit.records]
         connection.executemany(_APPEND, lines)
         for commit in fitting:
             self._attach(connection, commit)
         return outcomes
 
-    def _place(self, commit: Commit) -> tuple[object, ...]:
-        """The bindings of the query `move`."""
-        records, failure, progress = commit.records, commit.failure, commit.progress
+    def _place(self, commit: Commit, end: int) -> tuple[object, ...]:
+        """The bindings of the query `move`. The commit's last record comes ``end`` places behind the log's end."""
+        last, failure, progress = commit.records[-1], commit.failure, commit.progress
         return (
-            records[-1].seq if records else commit.base_seq,
+            last.seq,
+            end,
             commit.key_frame,
-            records[-1].digest if records else None,
+            last.digest,
             commit.updated_at,
             commit.step,
             commit.visit,
@@ -97,7 +102,7 @@ class Writes:
     def _attach(self, connection: apsw.Connection, commit: Commit) -> None:
         """What only some commits bring."""
         if commit.blobs:
-            connection.executemany(QUERIES["keep_blob"], commit.blobs)
+            self._keep(connection, commit.key, commit.blobs)
         if commit.open_pauses:
             connection.executemany(QUERIES["open_pause"], [(commit.key, *astuple(p)) for p in commit.open_pauses])
         for pause_id in commit.close_pauses:
@@ -106,8 +111,38 @@ class Writes:
         if commit.ended in ("completed", "cancelled"):
             connection.execute(QUERIES["close_all_pauses"], (commit.updated_at, commit.closed_by, commit.key))
             connection.execute(QUERIES["withdraw_request"], (commit.key,))
+        if commit.consume:
+            connection.executemany(QUERIES["consume"], [(commit.key, n) for n in commit.consume])
+            connection.execute(QUERIES["look_for_mail"], (commit.key,))
+        if commit.thaw:
+            connection.execute(QUERIES["thaw"], (commit.key,))
+        if commit.parent is not None:
+            self._tell_parent(connection, commit, commit.parent)
         if commit.release:
-            connection.execute(QUERIES["release"], (commit.key,))
+            query = QUERIES["release" if commit.waiting is None else "release_waiting"]
+            connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
+
+    def _tell_parent(self, connection: apsw.Connection, commit: Commit, parent: int) -> None:
+        """Money is counted in everything above a session; its end lies in the inbox of its parent."""
+        if commit.spend_usd or commit.spend_tokens:
+            connection.execute(QUERIES["charge_ancestors"], (commit.key, commit.spend_usd, commit.spend_tokens))
+        report = commit.report
+        if report is None or _over(reads.get_by_key(connection, parent, self.present)):
+            return
+        n = self._signal(connection, parent, f"child.{report.status}", None, commit.updated_at, report.payload)
+        if report.ends:
+            self._deliver(connection, parent, n, "child")
+
+    def _deliver(self, connection: apsw.Connection, key: int, n: int, kind: str) -> None:
+        connection.execute(QUERIES["deliver"], (key, n))
+        connection.execute(QUERIES["has_mail"], (kind, key))
+
+    def _keep(
+        self, connection: apsw.Connection, key: int, blobs: Sequence[tuple[bytes, bytes]], names: Sequence[bytes] = ()
+    ) -> None:
+        connection.executemany(QUERIES["keep_blob"], blobs)
+        connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_, _ in blobs])
+        connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_ in names])
 
     def _unfit(self, connection: apsw.Connection, commit: Commit) -> Outcome:
         """Why a commit did not fit. (One with ``only_if_paused`` is never in company, so this sees what it saw.)"""
@@ -149,26 +184,36 @@ class Writes:
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
         last = new.records[-1]
         key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
+        head = connection.execute(QUERIES["log_end"]).get + len(new.records)
         values = (
             new.session_id, new.workflow, new.version, new.owner, _json(new.tags).decode(), new.input_digest,
-            new.created_at, new.created_at, last.seq, key_frame, last.digest, new.step, new.visit,
+            new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
             self.number if new.claim else None, int(new.claim), new.budget_usd, first_digest(new.session_id),
+            new.parent, new.keep_for,
         )  # fmt: skip
         found = reads.one(connection, QUERIES["create"], *values)
         if found is None:
             return None
         key: int = found[0]
-        connection.executemany(_APPEND, [(key, *astuple(record)) for record in new.records])
-        connection.executemany(QUERIES["keep_blob"], new.blobs)
-        row = reads.get_by_key(connection, key, self.hold.alive)
-        return row if new.pause is None else self._request_pause(connection, row, new.pause)
+        first = head - len(new.records) + 1
+        lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(new.records, first)]
+        connection.executemany(_APPEND, lines)
+        self._keep(connection, key, new.blobs, new.names)
+        row = reads.get_by_key(connection, key, self.present)
+        pause = new.pause or self._pause_of(connection, new.parent)
+        return row if pause is None else self._request_pause(connection, row, pause)
+
+    def _pause_of(self, connection: apsw.Connection, key: int | None) -> Pause | None:
+        """A new child of a session that is to stand still stands still too."""
+        pauses = [] if key is None else reads.pauses(connection, key, open_only=True)
+        return next((pause for pause in pauses if pause.kind == "operator"), None)
 
     # from outside
 
     def pause(self, connection: apsw.Connection, query: Filter, pause: Pause) -> list[SessionRow]:
         if query.session_id is not None:
             self._known(connection, query.session_id)
-        rows = reads.find(connection, query, self.hold.alive)
+        rows = reads.find(connection, query, self.present)
         return [row if _over(row) else self._request_pause(connection, row, pause) for row in rows]
 
     def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
@@ -183,38 +228,70 @@ class Writes:
             connection.execute(QUERIES["open_pause"], (row.key, *astuple(record)))
         mode = "abort" if raised else row.pause_mode
         connection.execute(QUERIES["request_pause"], (mode, row.key))
-        self._signal(connection, row.key, "pause", pause.by, pause.at, {"reason": pause.reason, "mode": pause.mode})
+        data: dict[str, object] = {"reason": pause.reason, "mode": pause.mode}
+        if pause.freeze:
+            data["freeze"] = True
+        self._signal(connection, row.key, "pause", pause.by, pause.at, _json(data))
         return self._again(connection, row)
 
     def unpause(
         self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None
     ) -> SessionRow:
-        row = self._known(connection, session_id)
-        if not row.pause_requested and budget_usd is None:
-            return row
+        self._known(connection, session_id)
+        for row in reads.find(connection, Filter(session_id=session_id, tree=True), self.present):
+            budget = budget_usd if row.session_id == session_id else None
+            if row.pause_requested:
+                self._withdraw_pause(connection, row, by, at)
+            elif budget is None:
+                continue
+            if budget is not None:
+                connection.execute(QUERIES["set_budget"], (budget, row.key))
+            self._signal(connection, row.key, "resume", by, at, _json({} if budget is None else {"budget_usd": budget}))
+        return self._known(connection, session_id)
+
+    def _withdraw_pause(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
+        since = connection.execute(QUERIES["frozen_since"], (row.key,)).get
+        if since is not None:
+            connection.execute(QUERIES["freeze"], (max(at - since, 0), row.key))
         connection.execute(QUERIES["withdraw_pauses"], (at, by, row.key))
         connection.execute(QUERIES["withdraw_request"], (row.key,))
-        if budget_usd is not None:
-            connection.execute(QUERIES["set_budget"], (budget_usd, row.key))
-        self._signal(connection, row.key, "resume", by, at, {} if budget_usd is None else {"budget_usd": budget_usd})
-        return self._again(connection, row)
 
-    def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> SessionRow:
+    def cancel(
+        self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int
+    ) -> list[SessionRow]:
         row = self._known(connection, session_id)
+        tree = reads.find(connection, Filter(session_id=session_id, tree=True, unended=True), self.present)
+        found = [each for each in tree if each.key != row.key]
+        return [self._request_cancel(connection, each, by, reason, at) for each in (row, *found)]
+
+    def _request_cancel(
+        self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
+    ) -> SessionRow:
         if _over(row) or row.cancel_requested:
             return row
         connection.execute(QUERIES["request_cancel"], (row.key,))
-        self._signal(connection, row.key, "cancel", by, at, {"reason": reason})
+        self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
         return self._again(connection, row)
 
-    def _signal(
-        self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, data: dict[str, object]
-    ) -> None:
+    def send(self, connection: apsw.Connection, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
+        row = self._known(connection, session_id)
+        if _over(row):
+            raise SessionEnded(
+                f"session {session_id} is {row.ended} and takes no more messages; start another one",
+                session_id=session_id,
+                status=str(row.ended),
+            )
+        n = self._signal(connection, row.key, "message", by, at, payload)
+        self._deliver(connection, row.key, n, "message")
+        return self._again(connection, row)
+
+    def _signal(self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, payload: bytes) -> int:
         _, seq, count, previous = reads.one(connection, QUERIES["signals_head"], key)
-        signal = SignalRecord(count + 1, seq, kind, by, at, _json(data), b"")
+        signal = SignalRecord(count + 1, seq, kind, by, at, payload, b"")
         signal = replace(signal, digest=reads.signal_digest(previous, signal))
         connection.execute(QUERIES["append_signal"], (key, *astuple(signal)))
         connection.execute(QUERIES["move_signals"], (signal.n, signal.digest, key))
+        return signal.n
 
     # the engine itself
 
@@ -243,7 +320,7 @@ class Writes:
         return f"process {pid} on {host}, since {to_datetime(since).isoformat(timespec='seconds')}"
 
     def _known(self, connection: apsw.Connection, session_id: str) -> SessionRow:
-        row = reads.get(connection, session_id, self.hold.alive)
+        row = reads.get(connection, session_id, self.present)
         if row is None:
             raise UnknownSession(
                 f"no session has the id {session_id!r} in this store; look at the id and at the store's path,"
@@ -253,7 +330,7 @@ class Writes:
         return row
 
     def _again(self, connection: apsw.Connection, row: SessionRow) -> SessionRow:
-        return reads.get_by_key(connection, row.key, self.hold.alive)
+        return reads.get_by_key(connection, row.key, self.present)
 
 
 def _over(row: SessionRow) -> bool:
@@ -261,4 +338,12 @@ def _over(row: SessionRow) -> bool:
 
 
 def _end(commit: Commit) -> int:
-    return commit.records[-1].seq if commit.records else commit.base_seq
+    return commit.records[-1].seq
+
+
+def _lines(commit: Commit, tail: int, head: int) -> Iterator[tuple[object, ...]]:
+    """The bindings of the query `append`: the records up to the place ``head``, behind the one at ``tail``."""
+    id = head - len(commit.records) + 1
+    for record in commit.records:
+        yield (id, tail, commit.key, *astuple(record))
+        tail, id = id, id + 1

@@ -3,6 +3,7 @@
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY,
     session_id TEXT NOT NULL UNIQUE,
+    parent INTEGER REFERENCES sessions (key),
     workflow TEXT NOT NULL,
     version INTEGER NOT NULL,
     owner TEXT,
@@ -10,7 +11,11 @@ CREATE TABLE sessions (
     input_digest BLOB NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
+    keep_for INTEGER,
+    removing INTEGER NOT NULL DEFAULT 0 CHECK (removing IN (0, 1)),
     seq INTEGER NOT NULL,
+    head INTEGER NOT NULL,
+    tail INTEGER NOT NULL DEFAULT 0,
     key_frame INTEGER NOT NULL,
     digest BLOB NOT NULL,
     step TEXT,
@@ -25,6 +30,8 @@ CREATE TABLE sessions (
     fence INTEGER NOT NULL DEFAULT 0,
     waiting TEXT,
     wakes_at INTEGER,
+    mail INTEGER NOT NULL DEFAULT 0 CHECK (mail IN (0, 1)),
+    frozen INTEGER NOT NULL DEFAULT 0,
     crashes INTEGER NOT NULL DEFAULT 0,
     spent_usd INTEGER NOT NULL DEFAULT 0,
     spent_tokens INTEGER NOT NULL DEFAULT 0,
@@ -37,10 +44,16 @@ CREATE TABLE sessions (
 -- No index on a column that a commit sets: it would be rewritten with every checkpoint.
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
+CREATE INDEX sessions_waking ON sessions (wakes_at) WHERE wakes_at IS NOT NULL AND pause_requested = 0;
+CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
 
--- Append-only. The rowid keeps inserts at the end of the table.
+-- Append-only. Inserts go to the end of the table and touch no index: `sessions.head` is a
+-- session's last record, and each record knows the `id` of the one before it. Key frames can be
+-- found by number; between two of them the chain is short.
 CREATE TABLE log (
     id INTEGER PRIMARY KEY,
+    prev INTEGER NOT NULL,
     session INTEGER NOT NULL REFERENCES sessions (key),
     seq INTEGER NOT NULL,
     parent INTEGER NOT NULL,
@@ -51,9 +64,10 @@ CREATE TABLE log (
     payload BLOB NOT NULL,
     salt BLOB NOT NULL,
     body BLOB NOT NULL,
-    digest BLOB NOT NULL,
-    UNIQUE (session, seq)
+    digest BLOB NOT NULL
 ) STRICT;
+
+CREATE UNIQUE INDEX log_key_frames ON log (session, seq) WHERE kind = 'key';
 
 -- What came from outside, in a chain of its own.
 CREATE TABLE signals (
@@ -69,6 +83,13 @@ CREATE TABLE signals (
     UNIQUE (session, n)
 ) STRICT;
 
+-- Signals that a step has yet to take in: messages, and what became of children.
+CREATE TABLE inbox (
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    n INTEGER NOT NULL,
+    PRIMARY KEY (session, n)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE pauses (
     n INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -79,6 +100,7 @@ CREATE TABLE pauses (
     at INTEGER NOT NULL,
     step TEXT NOT NULL,
     mode TEXT NOT NULL,
+    freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
     closed_at INTEGER,
     closed_by TEXT
 ) STRICT;
@@ -92,6 +114,32 @@ CREATE TABLE blobs (
     hash BLOB NOT NULL UNIQUE,
     data BLOB NOT NULL
 ) STRICT;
+
+-- Which session names which large value. What nobody names is swept.
+CREATE TABLE names (
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    hash BLOB NOT NULL,
+    PRIMARY KEY (session, hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX names_hash ON names (hash);
+
+-- What is left of a session that was removed.
+CREATE TABLE tombstones (
+    n INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    owner TEXT,
+    status TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    removed_at INTEGER NOT NULL,
+    "by" TEXT,
+    reason TEXT NOT NULL,
+    records INTEGER NOT NULL,
+    digest BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX tombstones_session ON tombstones (session_id);
 
 -- The engines that may hold sessions. A number is never given twice: it is also the byte of
 -- the lock file that the engine keeps locked while it lives. `mark` names the last
@@ -129,6 +177,7 @@ SELECT
             THEN iif(holder IS NULL, 'paused', 'pausing')
         WHEN ended = 'failed' THEN ended
         WHEN holder IS NOT NULL THEN 'running'
+        WHEN wakes_at <= CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) THEN 'ready'
         WHEN waiting IS NOT NULL THEN 'waiting'
         WHEN wakes_at IS NOT NULL THEN 'sleeping'
         WHEN seq <= 1 THEN 'created'
