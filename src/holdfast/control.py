@@ -19,18 +19,19 @@ from holdfast.ledger import Ledger
 from holdfast.model import Filter, NewSession, Pause, PauseMode, Record, SessionRow, Status, first_digest, seal
 from holdfast.observe import Watch
 from holdfast.outcome import SessionInfo
-from holdfast.reading import Reading
 from holdfast.replay import CheckpointBody, KeyBody, to_payload
+from holdfast.retention import Retention
 from holdfast.service import check_owner, tags_of, texts
 from holdfast.session import Session
 from holdfast.state import Blobs, Slot, stored
+from holdfast.travel import Travel
 from holdfast.visit import to_micro_usd
 from holdfast.workflow import Workflow
 
 S = TypeVar("S", bound=BaseModel)
 
 
-class Control(Reading):
+class Control(Travel, Retention):
     """The verbs over one open store."""
 
     drives = Drive  # the testing package drives otherwise
