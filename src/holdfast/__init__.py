@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.api import Engine
+    from holdfast.api import Engine, run
+    from holdfast.blocking import BlockingEngine, BlockingSession
     from holdfast.context import Batch, BlockingContext, Context
     from holdfast.errors import HoldfastError, MapFailed
     from holdfast.fields import Append, At, Merge, Replace
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.outcome import Outcome
     from holdfast.retry import Retry
     from holdfast.session import Session
-    from holdfast.steps import Scope, guard, route, step
+    from holdfast.steps import Scope, guard, migrate, route, step
     from holdfast.workflow import Workflow
 
 _HOMES = {
@@ -23,6 +24,8 @@ _HOMES = {
     "At": "fields",
     "Batch": "context",
     "BlockingContext": "context",
+    "BlockingEngine": "blocking",
+    "BlockingSession": "blocking",
     "Context": "context",
     "Engine": "api",
     "Event": "model",
@@ -38,7 +41,9 @@ _HOMES = {
     "Status": "model",
     "Workflow": "workflow",
     "guard": "steps",
+    "migrate": "steps",
     "route": "steps",
+    "run": "api",
     "step": "steps",
 }
 
@@ -47,6 +52,8 @@ __all__ = [
     "At",
     "Batch",
     "BlockingContext",
+    "BlockingEngine",
+    "BlockingSession",
     "Context",
     "Engine",
     "Event",
@@ -62,7 +69,9 @@ __all__ = [
     "Status",
     "Workflow",
     "guard",
+    "migrate",
     "route",
+    "run",
     "step",
 ]
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from pydantic import BaseModel
+
+from holdfast.blocking import BlockingEngine
 from holdfast.clock import Clock, SystemClock
 from holdfast.codec import DEFAULT_LIMITS, Limits
 from holdfast.control import Control
 from holdfast.drivers.signals import SignalWatch
-from holdfast.errors import StoreClosed, StoreError
+from holdfast.errors import CallRefused, StoreClosed, StoreError
+from holdfast.outcome import Outcome
 from holdfast.store import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.workflow import Workflow
+
+S = TypeVar("S", bound=BaseModel)
 
 DEFAULT_URL = "sqlite:///.holdfast/holdfast.db"
 
@@ -25,7 +32,8 @@ class Engine(Control):
 
     ``url`` is ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path, or a `Store`.
     Used as ``async with Engine(…) as engine:``; leaving the block ends what still runs after its current operation
-    and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM.
+    and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM. In plain blocking code
+    ``with Engine(…) as engine:`` gives the same verbs without ``await``, on a thread of its own.
 
     >>> import asyncio
     >>> from pydantic import BaseModel
@@ -58,12 +66,38 @@ class Engine(Control):
         super().__init__(store_from(url, clock), workflows, clock, limits)
         self._signals = signals
         self._watch: SignalWatch | None = None
+        self._blocking: BlockingEngine | None = None
+        self._way = ""
         self._pid = 0
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> BlockingEngine:
+        self._opened_by("with")
+        if self._blocking is not None:
+            raise StoreClosed("this Engine was opened before; make another one")
+        self._blocking = BlockingEngine(self, self.close, signals=self._signals)
+        self._blocking._begin(self._open)
+        return self._blocking
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._blocking is not None:
+            self._blocking._end(error)
+
+    def _opened_by(self, way: str) -> None:
+        if self._way not in ("", way):
+            raise CallRefused(f"this Engine was opened by `{self._way}`; make another one for `{way}`")
+        self._way = way
+
+    async def _open(self) -> None:
         await self.store.open(self.driver.on_change)
         self.is_open = True
         self._pid = os.getpid()
+        self.waker.start()
+
+    async def __aenter__(self) -> Self:
+        self._opened_by("async with")
+        await self._open()
         if self._signals:
             self._watch = SignalWatch(self.driver)
             self._watch.install()
@@ -82,6 +116,7 @@ class Engine(Control):
             return
         if self._watch is not None:
             self._watch.leaving = True
+        await self.waker.stop()
         try:
             await self.driver.stop("the engine was closed")
         finally:
@@ -94,6 +129,40 @@ class Engine(Control):
         super()._check_open()
         if os.getpid() != self._pid:
             raise StoreClosed("this engine was opened by another process; open an Engine of its own after fork()")
+        if self._blocking is not None and not self._blocking._thread.is_here:
+            raise CallRefused(
+                "this Engine was opened by `with`; use the blocking engine that it gave: `with Engine(…) as engine:`"
+            )
+
+
+def run(
+    workflow: Workflow[S], state: S | None = None, /, *, store: str | Path | Store = DEFAULT_URL,
+    session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
+    budget: float | Decimal | None = None, at: str | None = None,
+    paused: bool = False, reason: str = "", by: str | None = None, **fields: Any,
+) -> Outcome[S]:  # fmt: skip
+    """Start a session, wait until it stops running, and say how it stands. For scripts and notebooks.
+
+    The options are those of `Engine.start`; ``store`` is the first argument of `Engine`. A session that fails or pauses
+    raises nothing: look at the outcome's ``status``. With a ``session_id``, running again goes on.
+
+    >>> from pydantic import BaseModel
+    >>> from holdfast import Workflow, run, step
+    >>> class Greeting(BaseModel):
+    ...     name: str
+    ...     text: str = ""
+    >>> @step(writes="text")
+    ... def greet(name: str) -> str:
+    ...     return f"Hello, {name}!"
+    >>> run(Workflow("greeting", state=Greeting, steps=[greet]), store=":memory:", name="Ada").state.text
+    'Hello, Ada!'
+    """
+    with Engine(store, workflows=[workflow]) as engine:
+        session = engine.start(
+            workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at=at,
+            paused=paused, reason=reason, by=by, **fields,
+        )  # fmt: skip
+        return session.outcome()
 
 
 def store_from(url: str | Path | Store, clock: Clock) -> Store:

@@ -10,9 +10,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError as FutureCancelled
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
+from pydantic import BaseModel
+
+from holdfast import waits
 from holdfast.callee import Callee, callee
 from holdfast.codec import encode, fingerprint
 from holdfast.errors import ContextClosed, MapFailed, StepError, StepLeft, said
@@ -21,9 +25,12 @@ from holdfast.replay import OperationBody
 from holdfast.state import Blobs, stored
 from holdfast.threads import in_thread
 from holdfast.visit import Frame, Operation, Visit, is_count
+from holdfast.waits import Duration
+from holdfast.workflow import Workflow
 
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S", bound=BaseModel)
 
 DEFAULT_CONCURRENCY = 8
 
@@ -110,8 +117,9 @@ class Context:
         if not isinstance(run, _Run):
             return run.value
         try:
-            value = await _call(what, fn, args, self._with_context(what, run.frame, kwargs))
-            return await self._keep(run, value)
+            with self._visit.host.ledger.watch.operation(operation.name):
+                value = await _call(what, fn, args, self._with_context(what, run.frame, kwargs))
+                return await self._keep(run, value)
         finally:
             self._visit.exit(run.frame)
 
@@ -128,7 +136,7 @@ class Context:
         return _Run(operation, what, frame, visit.host.clock.monotonic())
 
     async def _keep(self, run: _Run, value: Any) -> Any:
-        data = await self._visit.keep(run.operation, run.what, value, run.started, run.frame)
+        data = await self._visit.keep(run.operation, run.what.result, value, run.started, run.frame)
         # Not the value itself: the first run must see what a replay will see.
         return run.what.result.decode(data, run.operation.name)
 
@@ -193,6 +201,38 @@ class Context:
         if fan.failed:
             raise fan.error()
         return [fan.done[index] for index in range(len(fan.items))]
+
+    async def sleep(self, duration: Duration) -> None:
+        """Wait for a time span (seconds, or a timedelta), also over restarts. The session costs nothing meanwhile."""
+        await waits.sleep(self._visit, self._frame, duration)
+
+    async def until(self, moment: datetime) -> None:
+        """Wait for a moment (a datetime with a time zone), also over restarts."""
+        await waits.until(self._visit, self._frame, moment)
+
+    @overload
+    async def receive(self) -> str: ...
+    @overload
+    async def receive(self, kind: type[T]) -> T: ...
+    async def receive(self, kind: Any = str) -> Any:
+        """Wait for the next message of this session, as a value of the given type.
+
+        Messages come with ``session.send``; those that came before are kept and received in order. One that does not
+        fit the type is an event (``message.refused``), and the wait goes on.
+        """
+        return await waits.receive(self._visit, self._frame, kind)
+
+    async def call(
+        self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
+    ) -> S:
+        """Run a workflow as a child session and wait for its end; its final state comes back.
+
+        It takes what ``engine.start`` takes: fields, or a state. Pause, cancel and cost follow the tree. A child that
+        fails raises `ChildFailed` here; when the step runs again, the child goes on where it failed.
+        """
+        if state is not None and fields:
+            raise TypeError("give the state as a model or as fields, not both")
+        return await waits.call(self._visit, self._frame, workflow, fields if state is None else state, key)
 
     async def safe_point(self) -> None:
         """Inside a long step: a pause may take effect here."""
@@ -393,8 +433,9 @@ class BlockingContext:
         if not isinstance(run, _Run):
             return cast(R, run.value)
         try:
-            value = fn(*args, **context._with_context(what, run.frame, kwargs))
-            return cast(R, self._wait(context._keep(run, value)))
+            with visit.host.ledger.watch.operation(operation.name):
+                value = fn(*args, **context._with_context(what, run.frame, kwargs))
+                return cast(R, self._wait(context._keep(run, value)))
         finally:
             with suppress(RuntimeError):  # the loop is gone: so is whoever counted
                 visit.loop.call_soon_threadsafe(visit.exit, run.frame)
@@ -415,6 +456,28 @@ class BlockingContext:
     ) -> Any:  # fmt: skip
         """See `Context.map`. Every item runs in a thread of its own."""
         return self._wait(self._context._map(fn, items, key, concurrency, on_error))
+
+    def sleep(self, duration: Duration) -> None:
+        """See `Context.sleep`."""
+        self._wait(self._context.sleep(duration))
+
+    def until(self, moment: datetime) -> None:
+        """See `Context.until`."""
+        self._wait(self._context.until(moment))
+
+    @overload
+    def receive(self) -> str: ...
+    @overload
+    def receive(self, kind: type[T]) -> T: ...
+    def receive(self, kind: Any = str) -> Any:
+        """See `Context.receive`."""
+        return self._wait(self._context.receive(kind))
+
+    def call(
+        self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
+    ) -> S:
+        """See `Context.call`."""
+        return cast(S, self._wait(self._context.call(workflow, state, key=key, **fields)))
 
     def safe_point(self) -> None:
         """See `Context.safe_point`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, TypeVar, cast
@@ -11,13 +12,14 @@ from uuid import uuid4
 import msgspec
 from pydantic import BaseModel
 
+from holdfast.codec import encode
 from holdfast.drivers.local import Run
 from holdfast.engine import Drive
-from holdfast.errors import AlreadyRunning, InputConflict, StateRefused, VerbRefused
+from holdfast.errors import AlreadyRunning, InputConflict, SessionEnded, StateRefused, VerbRefused
 from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.ledger import Ledger
 from holdfast.model import Filter, NewSession, Pause, PauseMode, Record, SessionRow, Status, first_digest, seal
-from holdfast.observe import Watch
+from holdfast.observe import Watch, pause_asked
 from holdfast.outcome import SessionInfo
 from holdfast.replay import CheckpointBody, KeyBody, to_payload
 from holdfast.retention import Retention
@@ -118,12 +120,14 @@ class Control(Travel, Retention):
         """A key frame, and a skipped visit for every step before ``at``."""
         now = self.clock.now()
         target = workflow.first if at is None else workflow.step(at).name
-        body = KeyBody(slots, workflow.first, created=True, by=by)
+        body = KeyBody(
+            slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline
+        )
         records = [seal(first_digest(session_id), 1, 0, "key", workflow.first, 1, now, to_payload(body))]
         for step in workflow.steps:
             if step.name == target:
                 break
-            skip = CheckpointBody(workflow.following(step.name), skipped=f"started at {target}")
+            skip = CheckpointBody(workflow.following(step.name), skipped=f"started at {target}", version=workflow.version)
             last = records[-1]
             records.append(seal(last.digest, last.seq + 1, last.seq, "checkpoint", step.name, 1, now, to_payload(skip)))
         return tuple(records), target
@@ -147,9 +151,13 @@ class Control(Travel, Retention):
 
     async def resume(
         self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-        budget: float | Decimal | None = None,
+        budget: float | Decimal | None = None, wake: bool = False, accept: bool = False,
     ) -> Session[Any]:  # fmt: skip
-        """Close the operator's pauses, test the others again, and go on from exactly there, in this process."""
+        """Close the operator's pauses, test the others again, and go on from exactly there, in this process.
+
+        A session that waits or sleeps goes on waiting or sleeping; ``wake`` ends its timers now.
+        ``accept`` takes what the definition has changed behind the session as it is.
+        """
         self._check_open()
         texts(by=by, owner=owner)
         row = await self._row(session_id)
@@ -181,25 +189,34 @@ class Control(Travel, Retention):
         if driven and row.live:  # it was pausing, and goes on where it is
             self.driver.on_change()
             return session
-        session._run = await self._take_over(workflow, row, records, steal, by)
+        if row.status in (Status.WAITING, Status.SLEEPING) and not (wake or accept or row.frozen or _waits_for_child(row)):
+            return session
+        session._run = await self._take_over(workflow, row, records, steal, resumed=True, by=by, wake=wake, accept=accept)
         return session
 
     async def _take_over(
-        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool, by: str | None
+        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False, **how: Any
     ) -> Run:
         seq, steal = row.seq, steal or self.driver.strands(row)
         with self.driver.begins(row.session_id):
             row = await self.store.claim(row.session_id, steal)
             if not row.seq == seq == records[-1].seq:
                 records = await self.store.records(row.key, row.key_frame)
-            return self._begin(workflow, row, records, resumed=True, by=by)
+            return self._begin(workflow, row, records, taken_up=True, **how)
+
+    async def _wake(self, row: SessionRow) -> Run:
+        workflow = self._workflow_of(row)
+        return await self._take_over(workflow, row, await self.store.records(row.key, row.key_frame))
 
     def _begin(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
-        resumed: bool = False, by: str | None = None,
+        taken_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False, accept: bool = False,
     ) -> Run:  # fmt: skip
-        drive = self.drives(self.store, workflow, row, self.clock, self.limits, self.driver.changed)
-        drive.resumed, drive.resumed_by = resumed, by
+        drive = self.drives(
+            self.store, workflow, row, self.clock, self.limits, _Children(self, row), self.driver.changed
+        )
+        drive.taken_up, drive.resumed, drive.resumed_by, drive.wake = taken_up, resumed, by, wake
+        drive.accept = accept
         drive.load(records)
         return self.driver.begin(drive)
 
@@ -208,9 +225,13 @@ class Control(Travel, Retention):
     async def pause(
         self, session_id: str | None = None, *, workflow: str | None = None, tag: str | None = None,
         owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
-        mode: PauseMode = "finish",
+        mode: PauseMode = "finish", freeze: bool = False,
     ) -> list[SessionInfo]:  # fmt: skip
-        """Ask sessions to stand still: one, those that match, or everything. Ended ones say so by their status."""
+        """Ask sessions to stand still: one with all its children, those that match, or everything.
+
+        Ended ones say so by their status. With ``freeze`` what they sleep is as much longer as the pause takes;
+        otherwise time goes on.
+        """
         self._check_open()
         texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
@@ -220,8 +241,13 @@ class Control(Travel, Retention):
             raise ValueError("name a session, a workflow, a tag or an owner; or everything=True alone")
         if session_id is not None:
             await self._row(session_id)
-        query = Filter(session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None)
-        rows = await self.store.pause(query, self._operator_pause(reason, by, mode))
+        query = Filter(
+            session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
+            tree=session_id is not None,
+        )  # fmt: skip
+        rows = await self.store.pause(query, self._operator_pause(reason, by, mode, freeze))
+        pause_asked(rows, by, reason)
+        rows.sort(key=lambda row: row.session_id != session_id)  # who was named comes first, then its children
         self.driver.on_change()
         return [self._info(row) for row in rows]
 
@@ -248,5 +274,73 @@ class Control(Travel, Retention):
         ledger.load(await self.store.records(row.key, row.key_frame))
         await ledger.note("session.cancelled", "cancelled", ended="cancelled", release=True)
 
-    def _operator_pause(self, reason: str, by: str | None, mode: PauseMode) -> Pause:
-        return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode)
+    def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:
+        return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode, freeze=freeze)
+
+    # messages
+
+    async def message(
+        self,
+        session_id: str,
+        value: Any,
+        *,
+        workflow: Workflow[Any] | None = None,
+        by: str | None = None,
+        **fields: Any,
+    ) -> Status:
+        """Send a message to a session; its next ``ctx.receive`` gets it. Early ones are kept.
+
+        With ``workflow`` a session that does not exist is started first, with ``fields`` as its input.
+        """
+        self._check_open()
+        texts(by=by)
+        payload = msgspec.json.encode({"value": msgspec.Raw(self._encoded(value))})
+        if workflow is None and fields:
+            raise TypeError(f"fields ({', '.join(fields)}) are for a session that is started: give workflow= as well")
+        if workflow is not None and await self.store.get(check_session_id(session_id)) is None:
+            await self.start(workflow, session_id=session_id, by=by, **fields)
+        row = await self._row(session_id)
+        row = await self.store.send(row.session_id, by, self.clock.now(), payload)
+        self.driver.on_change()
+        if row.due and row.status is Status.READY and row.workflow in self.workflows:
+            with suppress(AlreadyRunning, SessionEnded):
+                await self._wake(row)
+        return (await self._row(session_id)).status
+
+    def _encoded(self, value: Any) -> bytes:
+        plain = value.model_dump() if isinstance(value, BaseModel) else value
+        return encode(plain, "message", self.limits)
+
+
+def _waits_for_child(row: SessionRow) -> bool:
+    """Then what has to go on may be the child, and only the parent's step can say what that is."""
+    return "child" in (row.waiting or "")
+
+
+class _Children:
+    """The children of one session, for its visits."""
+
+    def __init__(self, control: Control, parent: SessionRow) -> None:
+        self.control = control
+        self.parent = parent
+
+    async def child(self, child_id: str) -> SessionRow | None:
+        return await self.control.store.get(child_id)
+
+    async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:
+        return await self.control._state(workflow, row)
+
+    async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
+        self.control._know(workflow)
+        parent = self.parent
+        new = self.control._new_session(workflow, given, child_id, None, None)
+        new = msgspec.structs.replace(
+            new, owner=parent.owner, tags=parent.tags, parent=parent.key, keep_for=parent.keep_for
+        )
+        await self.control._create(workflow, new)
+
+    async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
+        self.control._know(workflow)
+        records = await self.control.store.records(row.key, row.key_frame)
+        with suppress(AlreadyRunning, SessionEnded):
+            await self.control._take_over(workflow, row, records, resumed=True)

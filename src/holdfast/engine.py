@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import Limits
 from holdfast.context import BlockingContext, Context
@@ -26,32 +28,36 @@ from holdfast.errors import (
     StepTimeout,
     StoreError,
     WriteRefused,
-    did_you_mean,
     said,
 )
 from holdfast.ids import SessionId
 from holdfast.ledger import Ledger
 from holdfast.lending import Lending, Paused
-from holdfast.model import Ended, Failure, Flags, Pause, PauseKind, Record, SessionRow
-from holdfast.replay import CheckpointBody, EventBody, Line, OperationBody, Settled, settle
+from holdfast.model import Ended, Failure, Flags, Pause, PauseKind, Record, RecordKind, SessionRow, SignalRecord
+from holdfast.replay import CheckpointBody, EventBody, Line, OperationBody, Settled, WaitBody, settle
 from holdfast.retry import retry_after
 from holdfast.state import Blob, Blobs, Change, Inline
 from holdfast.store import Store
 from holdfast.threads import in_thread
-from holdfast.visit import Visit
+from holdfast.versions import DoesNotFit, adoption, fits
+from holdfast.visit import Family, Visit
 from holdfast.workflow import BoundStep, Check, Workflow
 
 CRASHES_ALLOWED = 3
 
 Interrupt = Literal["leave", "abort", "timeout"]
 
+_WAITS = {"message": "for a message", "child": "for a child session", "child,message": "for a message or a child"}
 
-class _Left(Exception):
+
+class Left(Exception):
     """The step was left before it ended."""
 
 
 class Drive:
     """One session while this engine holds it. Also the `Host` of its visits."""
+
+    visits = Visit  # the testing package runs others
 
     def __init__(
         self,
@@ -60,9 +66,11 @@ class Drive:
         row: SessionRow,
         clock: Clock,
         limits: Limits,
+        family: Family,
         changed: Callable[[str], None] = lambda session_id: None,
     ) -> None:
         self.store = store
+        self.family = family
         self.workflow = workflow
         self.row = row
         self.session_id = row.session_id
@@ -71,13 +79,17 @@ class Drive:
         self.changed = changed
         self.events = workflow.events
         self.fence = row.fence
-        self.budget = row.budget_usd
-        self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested)
+        self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
         self.ledger = Ledger(store, row, clock, self._committed)
         self.line: Line = self.ledger.line
         self.lending = Lending(workflow, self.line.state, store, limits)
+        self.taken_up = False
         self.resumed = False
         self.resumed_by: str | None = None
+        self.accept = False  # what is different behind the session is taken as it is
+        self.wake = False  # open timers end now
+        self.budgeted: bool | None = None  # whether it, or one above it, has a budget
+        self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
         self.kept: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
         self.demand: Paused | None = None
@@ -122,11 +134,13 @@ class Drive:
         self._take(flags)
 
     def _committed(self, flags: Flags) -> None:
-        if flags is not self.flags:
+        if flags is not self.flags or flags.mail:
             self._take(flags)
         self.changed(self.session_id)
 
     def _take(self, flags: Flags) -> None:
+        if flags.mail and self.visit is not None:
+            self.visit.look_again()
         if flags == self.flags:
             return
         self.flags = flags
@@ -148,7 +162,9 @@ class Drive:
             self._interrupt("leave")
 
     def leave(self) -> None:
-        """Nothing is in flight and something stands still."""
+        """Nothing is in flight and something stands still or waits."""
+        visit = self.visit
+        self.parks = visit.waits_for() if visit is not None and visit.waits and not visit.standing else None
         self._interrupt("leave")
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
@@ -169,6 +185,10 @@ class Drive:
     async def run(self) -> None:
         """Drive the session until it parks. What went wrong with the driving itself is in ``broken``."""
         self.task = asyncio.current_task()
+        with self.ledger.watch.session(self.workflow.version, self.resumed):
+            await self._drive()
+
+    async def _drive(self) -> None:
         try:
             await self._run()
         except (StoreError, HoldLost) as error:
@@ -185,7 +205,7 @@ class Drive:
             self.changed(self.session_id)
 
     async def _run(self) -> None:
-        if self.resumed:
+        if self.taken_up:
             await self._take_up()
         else:
             await self._look()
@@ -206,6 +226,7 @@ class Drive:
         flags = self.flags
         return not (
             self.ledger.parked
+            or self.parks is not None
             or flags.pause_requested
             or flags.cancel_requested
             or self.stop_reason
@@ -223,8 +244,36 @@ class Drive:
         if self.flags.pause_requested:
             return await self._park_paused()
         if self.stop_reason:
-            return await self.ledger.note("session.stopped", self.stop_reason, release=True)
+            return await self.ledger.note("session.stopped", self.stop_reason, release=True, **self._wait_facts())
+        if self.parks is not None:
+            return await self._park_waiting()
         return False
+
+    def _wait_facts(self) -> dict[str, Any]:
+        """What would make a parked session go on, if all its branches wait."""
+        if self.parks is None:
+            return {}
+        waiting, wakes_at = self.parks
+        return {"waiting": waiting, "wakes_at": wakes_at}
+
+    async def _park_waiting(self) -> bool:
+        assert self.parks is not None
+        waiting, wakes_at = self.parks
+        data: dict[str, Any] = {"for": waiting.split(",") if waiting else []}
+        until = "" if wakes_at is None else to_datetime(wakes_at).isoformat(timespec="seconds")
+        if until:
+            data["until"] = until
+        summary = " or ".join(part for part in (_WAITS.get(waiting or "", waiting), until and f"until {until}") if part)
+        facts = self._wait_facts() | {"consume": await self._stale_reports()}
+        return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
+
+    async def _stale_reports(self) -> tuple[int, ...]:
+        """Ends of children that nobody waits for any more: they must not wake the session again and again."""
+        if not self.flags.mail:
+            return ()
+        awaited = {wait.child for wait in self.line.waits.values()}
+        found = [signal for signal in await self.store.mail(self.row.key) if signal.kind == "child"]
+        return tuple(signal.n for signal in found if msgspec.json.decode(signal.payload)["child"] not in awaited)
 
     async def _park_paused(self) -> bool:
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
@@ -232,9 +281,11 @@ class Drive:
         why = "; ".join(pause.reason for pause in pauses if pause.reason)
         summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
         data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
-        parked = await self.ledger.note("session.paused", summary, data, release=True, only_if_paused=True)
+        parked = await self.ledger.note(
+            "session.paused", summary, data, release=True, only_if_paused=True, **self._wait_facts()
+        )
         if not parked:  # the pause was withdrawn in the meantime
-            self._take(Flags(False, "finish", self.flags.cancel_requested))
+            self._take(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
         return parked
 
     async def _let_go(self, reason: str) -> None:
@@ -254,6 +305,9 @@ class Drive:
         if obstacle := await self._obstacle(pauses):
             await self.ledger.park(obstacle, pauses)
             return
+        if not (self.resumed or self.wake or self.row.frozen):
+            await self._look()  # it wakes by itself: nobody resumed it
+            return
         visits, took, usd = self.kept
         data = {
             "step": self.line.step,
@@ -265,13 +319,18 @@ class Drive:
         closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
         by = f" by {self.resumed_by}" if self.resumed_by else ""
         summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
-        await self.ledger.note("session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by)
+        await self.ledger.note(
+            "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
+            shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen),
+        )  # fmt: skip
 
     async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
         if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
             return Paused("crashes", self._crash_report())
-        if reason := self._misfit():
-            return Paused("definition", reason)
+        try:
+            await self._adopt()
+        except DoesNotFit as wrong:
+            return Paused("definition", str(wrong))
         if reason := await self.over_budget():
             return Paused("budget", reason)
         try:
@@ -286,24 +345,23 @@ class Drive:
             " look at what the step does there, then resume"
         )
 
-    def _misfit(self) -> str:
-        names = [step.name for step in self.workflow.steps]
-        if self.line.step is not None and self.line.step not in names:
-            return (
-                f"the session stands at step {self.line.step!r}, which workflow {self.workflow.name!r} no longer has"
-                f"{did_you_mean(self.line.step, names)}; bring the step back, then resume"
-            )
-        if self.row.version != self.workflow.version:
-            return (
-                f"the session was stored by version {self.row.version} of {self.workflow.name!r}, the code is version"
-                f" {self.workflow.version}; run the version that fits, then resume"
-            )
-        return ""
+    async def _adopt(self) -> None:
+        """Go on with the definition at hand, if it is another than the session was last driven with."""
+        if fits(self.workflow, self.line):
+            return
+        body, blobs = await adoption(
+            self.workflow, self.line, self.store, self.limits, accept=self.accept, by=self.resumed_by
+        )
+        step = body.renamed.get(self.line.step or "", self.line.step or "")
+        self.line.state.provide(dict(blobs))
+        await self.ledger.commit("definition", step, self.line.visit, body, blobs)
+        self.line.state.forget()
 
     # one visit
 
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = 1
+        self.parks = None
         while True:
             self.in_code = False
             try:
@@ -312,8 +370,11 @@ class Drive:
                     return
                 started = self.clock.monotonic()
                 blobs: Blobs = []
-                changes = await self._attempt(step, attempt, blobs)
-            except _Left:
+                watch, running = self.ledger.watch, self._attempt(step, attempt, blobs)
+                watch.enters(step.name, self.line.visit, attempt)
+                known = len(self.line.operations)
+                changes = await (running if watch.tracer is None else watch.visit(running, known, (Left, Paused)))
+            except Left:
                 return
             except Paused as paused:
                 await self.ledger.park(paused)
@@ -330,7 +391,7 @@ class Drive:
             return
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
-        if self.budget is not None and (reason := await self.over_budget()):
+        if self.budgeted is not False and (reason := await self.over_budget()):
             raise Paused("budget", reason)
         if self.lending.far(step):
             await self.lending.prefetch(step)
@@ -363,10 +424,13 @@ class Drive:
         return bool(self.lending.evaluate(when))
 
     async def _call_with_context(self, step: BoundStep, attempt: int, values: dict[str, Any], parameter: str) -> Any:
-        self.visit = visit = Visit(self, step, self.line.visit, attempt)
+        self.visit = visit = self.visits(self, step, self.line.visit, attempt)
         values[parameter] = Context(visit, visit.root) if step.is_async else BlockingContext(visit, visit.root)
         try:
-            return await self._call(step, values)
+            value = await self._call(step, values)
+            if visit.misses:
+                visit.note_misses()
+            return value
         finally:
             visit.close()
             self.visit = None
@@ -418,7 +482,7 @@ class Drive:
         if why == "timeout":
             return StepTimeout(f"{step.name} took longer than its time-out of {step.timeout:g} s")
         demand, self.demand = self.demand, None
-        return _Left() if demand is None or why == "abort" else demand
+        return Left() if demand is None or why == "abort" else demand
 
     async def _retry(self, step: BoundStep, attempt: int, error: Exception) -> bool:
         """Wait before the next attempt, or fail the session. False if there is no next attempt in this run."""
@@ -464,7 +528,7 @@ class Drive:
         settled, failure = self._straight(step.name) or await self._settle(step.name, attempts)
         body = CheckpointBody(
             settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
-            "" if step.agent == step.name else step.agent, self.ledger.take_effects(),
+            "" if step.agent == step.name else step.agent, self.ledger.take_effects(), self.workflow.version,
         )  # fmt: skip
         self.ledger.progress = None
         facts = self._end_facts(settled, failure) if settled.next is None else {}
@@ -522,27 +586,39 @@ class Drive:
     # for the visits
 
     async def over_budget(self) -> str:
-        """Why no more money may be spent; empty if it may."""
-        if self.budget is None or (spent := self._spent()) < self.budget:
+        """Why no more money may be spent; empty if it may. What children spend is spent by those above them."""
+        if self.budgeted is False:
             return ""
-        row = await self.store.get(self.session_id)  # somebody may have raised it meanwhile
-        self.budget = budget = self.budget if row is None else row.budget_usd
-        if budget is None or spent < budget:
-            return ""
-        return f"${spent / 1e6:.4f} of a budget of ${budget / 1e6:.4f} are spent; resume with a higher budget"
+        purses = await self.store.purses(self.row.key)
+        self.budgeted = bool(purses)  # a budget is given at the start or with a resume, so once is enough
+        pending = sum(effect.usd for effect in self.ledger.pending.values())
+        for session_id, spent, budget in purses:
+            if spent + pending >= budget:
+                whose = "" if session_id == self.session_id else f" of session {session_id!r}, which it belongs to,"
+                return (
+                    f"${(spent + pending) / 1e6:.4f} of a budget of ${budget / 1e6:.4f}{whose} are spent;"
+                    " resume with a higher budget"
+                )
+        return ""
 
-    def _spent(self) -> int:
-        pending = self.ledger.pending
-        return self.ledger.spent_usd + (sum(effect.usd for effect in pending.values()) if pending else 0)
-
-    async def remember(self, body: OperationBody, blobs: Blobs) -> None:
-        """Commit an operation. A store that refuses ends the step, whatever its code does with the error."""
+    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, consume: tuple[int, ...] = ()) -> None:
+        """Commit an operation or a wait. A store that refuses ends the step, whatever its code does with the error."""
         assert self.line.step is not None
+        kind: RecordKind = "wait" if isinstance(body, WaitBody) else "operation"
+        facts: dict[str, Any] = {"consume": consume} if consume else {}
         try:
-            await self.ledger.commit("operation", self.line.step, self.line.visit, body, blobs)
+            await self.ledger.commit(kind, self.line.step, self.line.visit, body, blobs, **facts)
         except Exception:
             self._interrupt("abort")
             raise
+
+    async def mail(self) -> list[SignalRecord]:
+        """The signals that nobody has taken in yet."""
+        return await self.store.mail(self.row.key)
+
+    async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
+        """Take a signal in without an operation; an event says why."""
+        await self.ledger.note(type, summary, {"n": signal.n}, consume=(signal.n,))
 
     async def fetch(self, value: Inline | Blob) -> bytes:
         """The bytes of a remembered value."""

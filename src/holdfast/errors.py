@@ -4,15 +4,18 @@ HoldfastError
 ├── DefinitionError        a workflow that cannot be right; raised when it is made
 ├── SessionError           a verb that does not fit a session
 │   ├── UnknownSession · InvalidSessionId · InputConflict · WrongOwner
-│   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused
+│   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
+├── CallRefused            a verb that was called where it cannot work
 ├── StepError              what a step did or returned cannot be accepted
 │   ├── ValueRefused       cannot be stored; names the path to the value
 │   │   └── OversizedValue
 │   ├── StateRefused       the model does not admit it; names the field
 │   ├── WriteRefused · LentValueChanged · IllegalTransition · EventRefused
-│   ├── StepTimeout · MapFailed · ContextClosed
+│   ├── StepTimeout · MapFailed · ChildFailed · ContextClosed · NotReplayable
 └── StoreError             the store cannot do what was asked
-    ├── StoreClosed · StoreUnavailable · NewerSchema · DamagedRecord
+    ├── StoreClosed · NewerSchema · DamagedRecord
+    ├── StoreUnavailable
+    │   └── StoreReadOnly  the disk is full or broken; reading works
 
 Signals derive from BaseException: they steer a step that is being left, and an
 ``except Exception`` in user code must not be able to swallow them.
@@ -120,6 +123,16 @@ class VerbRefused(SessionError):
     status: str
 
 
+class UnknownCheckpoint(SessionError):
+    """The session's log has no such checkpoint, or none that can serve."""
+
+    at: str | int
+
+
+class CallRefused(HoldfastError):
+    """A verb was called where it cannot work: it would wait for itself, or its engine was opened the other way."""
+
+
 class StepError(HoldfastError):
     """What a step did or returned cannot be accepted."""
 
@@ -170,8 +183,23 @@ class MapFailed(StepError):
     failed: dict[str, str]
 
 
+class ChildFailed(StepError):
+    """A child session failed or was cancelled."""
+
+    child_id: str
+    status: str
+
+
 class ContextClosed(StepError):
     """A context was used after its step had ended."""
+
+
+class NotReplayable(StepError):
+    """In tests: a step that is run again does not ask for the operations that it left before."""
+
+    step: str
+    visit: int
+    operations: list[str]
 
 
 class StoreError(HoldfastError):
@@ -184,6 +212,13 @@ class StoreClosed(StoreError):
 
 class StoreUnavailable(StoreError):
     """The disk or the database refused; nothing was written."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The disk is full or broken: reading works, writing will when it is well again. ``full``: which of the two."""
+
+    path: str
+    full: bool
 
 
 class NewerSchema(StoreError):

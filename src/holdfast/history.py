@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.clock import to_datetime
 from holdfast.model import Event, Record, SignalRecord
-from holdfast.replay import CheckpointBody, Effect, EventBody, KeyBody, OperationBody, body_of
+from holdfast.replay import CheckpointBody, DefinitionBody, Effect, EventBody, KeyBody, OperationBody, WaitBody, body_of
 
 _SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": "cancel.requested"}
 
@@ -75,6 +76,17 @@ Parts = tuple[int, str, str, str, dict[str, Any]]
 
 def _of_signal(signal: SignalRecord) -> Parts:
     data = msgspec.json.decode(signal.payload)
+    if signal.kind == "message":
+        return (
+            signal.at,
+            signal.by or "",
+            "message.received",
+            f"a message came from {signal.by or 'somebody'}",
+            {"n": signal.n},
+        )
+    if signal.kind == "child":
+        text = f"the child session {data['child']} {data['status']}" + (f": {data['reason']}" if data["reason"] else "")
+        return signal.at, "", f"child.{data['status']}", text, data
     if "budget_usd" in data:
         data["budget_usd"] /= 1e6  # kept as micro-dollars, shown as dollars like all money
     who = signal.by or "somebody"
@@ -94,8 +106,12 @@ def _of_record(record: Record) -> Iterator[Parts]:
             yield record.at, body.by or "", "session.created", "created", {"first": body.step}
     elif isinstance(body, OperationBody):
         yield _of_operation(record, body)
+    elif isinstance(body, WaitBody):
+        yield _of_wait(record, body)
     elif isinstance(body, CheckpointBody):
         yield from _of_checkpoint(record, body)
+    elif isinstance(body, DefinitionBody):
+        yield record.at, body.by or "", body.type, body.summary, msgspec.json.decode(body.data)
     elif isinstance(body, EventBody):
         yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
         if body.moved and body.next is None and not body.leaving:
@@ -117,6 +133,14 @@ def _of_operation(record: Record, body: OperationBody) -> Parts:
         data: dict[str, Any] = {"id": body.id, "total": body.total}
         return record.at, agent, "map.started", f"{body.name}: {body.total} items", data
     return record.at, agent, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
+
+
+def _of_wait(record: Record, body: WaitBody) -> Parts:
+    agent = body.agent or record.step
+    if body.due is None:
+        return record.at, agent, "child.called", body.name, {"id": body.id, "child": body.child}
+    until = to_datetime(body.due).isoformat(timespec="seconds")
+    return record.at, agent, "timer.set", f"{body.name}, until {until}", {"id": body.id, "until": until}
 
 
 def _of_checkpoint(record: Record, body: CheckpointBody) -> Iterator[Parts]:

@@ -11,8 +11,9 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.codec import encode
 from holdfast.lending import Paused
-from holdfast.model import Commit, Failure, Flags, Pause, PauseKind, Record, RecordKind, SessionRow, seal
-from holdfast.replay import Body, Effect, EventBody, Line, fold, to_payload
+from holdfast.model import Commit, Failure, Flags, Pause, PauseKind, Record, RecordKind, Report, SessionRow, seal
+from holdfast.observe import Watch
+from holdfast.replay import Body, DefinitionBody, Effect, EventBody, Line, fold, to_payload
 from holdfast.state import Blobs
 from holdfast.store import Store
 
@@ -34,9 +35,11 @@ class Ledger:
         self.row = row
         self.clock = clock
         self.on_commit = on_commit
+        self.watch = Watch(row.session_id, row.workflow)
         self.line = Line()
         self.seq, self.digest, self.updated_at = row.seq, row.digest, row.updated_at
         self.key_frame = row.key_frame
+        self.version = row.version
         self.frame_weight = 0
         self.spent_usd = row.spent_usd
         self.progress: tuple[int, int] | None = None
@@ -52,14 +55,17 @@ class Ledger:
         """From now on nothing more can be written; the first reason counts."""
         if self.broken is None:
             self.broken = error
+            self.watch.broke(error)
 
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
-        agent: str = "", **facts: Any,
+        agent: str = "", shift: int = 0, wake: bool = False, **facts: Any,
     ) -> bool:  # fmt: skip
         """Commit an event. False, with nothing written, if ``only_if_paused`` no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
-        body = EventBody(type, summary, agent or self.line.step or "", raw, effects=self.take_effects())
+        body = EventBody(
+            type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, effects=self.take_effects()
+        )
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
     async def park(self, paused: Paused, known: Iterable[Pause] = ()) -> None:
@@ -115,14 +121,18 @@ class Ledger:
         if self.line.records_since_key >= KEY_FRAME_EVERY and kind == "checkpoint" and self._key_frame_due():
             blobs = [*(blobs or ()), *self.line.state.seal()]
             records.append(self._seal("key", self.line.step or "", self.line.visit, self.line.key_body()))
-            self.key_frame = self.seq
+            self.key_frame = self.line.opened = self.line.base = self.seq  # as who loads it from there will see it
             self.line.records_since_key = self.line.bytes_since_key = 0
         if records[0].at > self.updated_at:
             self.updated_at = records[0].at
         usd, tokens = _spending(body)
         self.spent_usd += usd
         # A resume or a retry is no progress: a step that kills its process each time must be seen to do so.
-        still = isinstance(body, EventBody) and not body.moved
+        still = isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
+        if self.line.version != self.version:
+            self.version = facts["version"] = self.line.version
+        if self.row.parent is not None:
+            facts |= {"parent": self.row.parent, "report": self._report(facts)}
         commit = Commit(
             self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
             self.line.step, self.line.visit, self.line.leaving,
@@ -130,7 +140,8 @@ class Ledger:
             blobs=tuple(blobs) if blobs else (), **facts,
         )  # fmt: skip
         try:
-            flags = await self.store.commit(commit)
+            written = self.store.commit(commit)
+            flags = await (written if self.watch.meters is None else self.watch.timed(written, kind))
         except Exception as error:
             # Whatever it is, this end of the log is no longer known to be the store's.
             self.breaks(error)
@@ -139,9 +150,21 @@ class Ledger:
             self.seq, self.digest = base, digest
             self._give_back(body)
             return False
+        if facts or kind == "event" or self.watch.meters is not None:
+            self.watch.committed(commit, body)
         self.parked = commit.release
         self.on_commit(flags)
         return True
+
+    def _report(self, facts: Mapping[str, Any]) -> Report | None:
+        """What the parent has to hear of a child: how it ended, or what trouble makes it stand still."""
+        ended, pauses, failure = facts.get("ended"), facts.get("open_pauses"), facts.get("failure")
+        if ended is None and not pauses:
+            return None
+        status = ended or "paused"
+        reason = failure.message if failure is not None else pauses[0].reason if pauses else ""
+        payload = {"child": self.row.session_id, "status": status, "reason": reason}
+        return Report(status, msgspec.json.encode(payload), ended is not None)
 
     def _seal(self, kind: RecordKind, step: str, visit: int, body: Body) -> Record:
         record = seal(self.digest, self.seq + 1, self.seq, kind, step, visit, self.clock.now(), to_payload(body))

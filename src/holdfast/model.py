@@ -31,7 +31,7 @@ class Status(StrEnum):
 Ended = Literal["completed", "failed", "cancelled"]
 PauseMode = Literal["finish", "abort"]
 PauseKind = Literal["operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes"]
-RecordKind = Literal["key", "operation", "checkpoint", "event", "wait", "edit", "rewind"]
+RecordKind = Literal["key", "operation", "checkpoint", "event", "wait", "edit", "rewind", "definition"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -172,6 +172,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     keep_for: int | None = None
     mail: bool = False
     frozen: int = 0
+    parent_id: str | None = None
     due: bool = False
 
     @property
@@ -275,6 +276,7 @@ class NewSession(msgspec.Struct, frozen=True):
     parent: int | None = None
     keep_for: int | None = None
     names: tuple[bytes, ...] = ()
+    leaving: bool = False
 
 
 class SignalRecord(msgspec.Struct, frozen=True):

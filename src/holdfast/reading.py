@@ -45,6 +45,12 @@ class Reading(Service):
         rows = await self.store.find(Filter(workflow=workflow, owner=owner, tag=tag))
         return [self._info(row) for row in rows if wanted is None or row.status is wanted][:limit]
 
+    async def children(self, session_id: str) -> list[SessionInfo]:
+        """The sessions that a session has called, newest first."""
+        self._check_open()
+        rows = await self.store.find(Filter(parent=(await self._row(session_id)).key))
+        return [self._info(row) for row in rows]
+
     async def state(self, session_id: str) -> BaseModel:
         """The state as of the last checkpoint, validated field by field."""
         self._check_open()
@@ -62,7 +68,7 @@ class Reading(Service):
         return cast(BaseModel, lending.build())
 
     async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
-        """Wait until nobody drives the session any more, then say how it stands."""
+        """Wait until the session neither runs nor will go on by itself, then say how it stands."""
         self._check_open()
         run = self.driver.runs.get(session_id, run)
         if run is not None:
@@ -94,11 +100,25 @@ class Reading(Service):
 
     async def _unheld(self, session_id: str) -> SessionRow:
         with self.driver.listening(session_id) as news:
-            while (row := await self._row(session_id)).live:
+            while True:
+                row = await self._row(session_id)
                 if self.driver.strands(row):
                     raise self.driver.troubles.get(session_id) or _undriven(row)
+                if not (row.live or await self._moves_by_itself(row)):
+                    return row
                 await self._news_of(news)
-        return row
+
+    async def _moves_by_itself(self, row: SessionRow) -> bool:
+        """Whether a parked session will go on without anybody's help: a timer runs, or a child of it moves."""
+        if row.status is Status.SLEEPING or (row.status is Status.READY and row.due):
+            return not self.waker.leaves(row)
+        if row.status is not Status.WAITING or "child" not in (row.waiting or ""):
+            return row.status is Status.WAITING and row.wakes_at is not None
+        tree = await self.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
+        below = [each for each in tree if each.key != row.key]
+        return row.wakes_at is not None or any(
+            each.live or each.status is Status.SLEEPING or (each.status is Status.READY and each.due) for each in below
+        )
 
     async def _news_of(self, news: asyncio.Event) -> None:
         """Wait until something may have changed. A process that is killed tells nobody, so look from time to time."""

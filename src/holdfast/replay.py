@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. The bodies below are the payloads of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,19 +29,6 @@ class Effect(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: int = 0
 
 
-class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A key frame: everything that the records before it add up to."""
-
-    fields: dict[str, Slot]
-    step: str | None
-    leaving: bool = False
-    visits: dict[str, int] = {}
-    took: int = 0
-    usd: int = 0
-    created: bool = False
-    by: str | None = None
-
-
 class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What one visit changed, and where the session goes next."""
 
@@ -55,6 +42,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     attempts: int = 1
     agent: str = ""
     effects: tuple[Effect, ...] = ()
+    version: int = 1
 
 
 class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -71,7 +59,10 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fact about the session that changes no data; it may move the position."""
+    """A fact about the session that changes no data; it may move the position.
+
+    ``shift`` moves the open timers on by the time for which they were frozen, ``wake`` ends them now.
+    """
 
     type: str
     summary: str = ""
@@ -80,15 +71,119 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     moved: bool = False
     next: str | None = None
     leaving: bool = False
+    shift: int = 0
+    wake: bool = False
     effects: tuple[Effect, ...] = ()
 
 
-Body = KeyBody | CheckpointBody | OperationBody | EventBody
+class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A wait was opened: until ``due``, or for the end of ``child``. The operation of the same id ends it.
+
+    A wait for a message needs no record: what it waits for is kept for it anyway.
+    """
+
+    id: str
+    name: str
+    due: int | None = None
+    child: str = ""
+    agent: str = ""
+    effects: tuple[Effect, ...] = ()
+
+
+class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an open visit remembers, for a key frame in the middle of one. ``opened`` is where the visit began."""
+
+    opened: int
+    operations: tuple[OperationBody, ...] = ()
+    waits: tuple[WaitBody, ...] = ()
+    effects: tuple[str, ...] = ()
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a fork comes from: the state of that session as of its record ``seq``; it stands before visit ``at``."""
+
+    session_id: str
+    seq: int
+    at: str = ""
+    edited: tuple[str, ...] = ()
+
+
+class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A key frame: everything that the records before it add up to.
+
+    ``left`` are the stretches of the log (first and last number) that rewinds have left behind.
+    """
+
+    fields: dict[str, Slot]
+    step: str | None
+    leaving: bool = False
+    visits: dict[str, int] = {}
+    took: int = 0
+    usd: int = 0
+    created: bool = False
+    by: str | None = None
+    journal: Journal | None = None
+    version: int = 1
+    outline: tuple[str, ...] = ()
+    left: tuple[tuple[int, int], ...] = ()
+    origin: Origin | None = None
+
+
+class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody changed the state of a parked session, which was ``was``.
+
+    One that had completed stands at its last step again (``leave``), whose way out is decided anew.
+    """
+
+    changes: tuple[Change, ...]
+    by: str | None = None
+    reason: str = ""
+    was: str = ""
+    leave: str | None = None
+
+
+class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The session goes back to before visit ``to``. Its record's parent is what the new line builds on.
+
+    A key frame follows and says how everything stood there.
+    """
+
+    to: str
+    keep: bool = False
+    by: str | None = None
+    reason: str = ""
+    was: str = ""
+
+
+class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The session goes on with another definition than before: its version, its steps, or both.
+
+    ``outline`` lists the steps that it has now, ``renamed`` what they were called before. What becomes of the state:
+    ``moved`` fields keep their value under a new name, ``dropped`` ones go, ``fields`` are written.
+    """
+
+    version: int
+    outline: tuple[str, ...]
+    type: str
+    summary: str = ""
+    by: str | None = None
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+    renamed: dict[str, str] = {}
+    fields: dict[str, Inline | Blob] = {}
+    moved: dict[str, str] = {}
+    dropped: tuple[str, ...] = ()
+
+
+Body = KeyBody | CheckpointBody | OperationBody | EventBody | WaitBody | EditBody | RewindBody | DefinitionBody
 _bodies: dict[str, msgspec.json.Decoder[Any]] = {
     "key": msgspec.json.Decoder(KeyBody),
     "checkpoint": msgspec.json.Decoder(CheckpointBody),
     "operation": msgspec.json.Decoder(OperationBody),
     "event": msgspec.json.Decoder(EventBody),
+    "wait": msgspec.json.Decoder(WaitBody),
+    "edit": msgspec.json.Decoder(EditBody),
+    "rewind": msgspec.json.Decoder(RewindBody),
+    "definition": msgspec.json.Decoder(DefinitionBody),
 }
 to_payload = msgspec.json.Encoder().encode
 
@@ -106,12 +201,17 @@ class Line:
 
     def __init__(self) -> None:
         self.state = State()
+        self.version = 1
+        self.outline: tuple[str, ...] = ()
         self.step: str | None = None
         self.leaving = False
         self.visits: dict[str, int] = {}
         self.operations: dict[str, OperationBody] = {}
+        self.waits: dict[str, WaitBody] = {}
         self.effects: set[str] = set()
         self.opened = 0
+        self.base = 0  # the last record that says what the open visit begins with
+        self.left: tuple[tuple[int, int], ...] = ()
         self.took = 0
         self.usd = 0
         self.records_since_key = 0
@@ -132,15 +232,41 @@ class Line:
             self._fold_checkpoint(record, body, applied)
         elif isinstance(body, OperationBody):
             self.operations[body.id] = body
+            self.waits.pop(body.id, None)
             self.took += body.took
             self._fold_effects(body.effects)
         elif isinstance(body, KeyBody):
             self._fold_key(record, body)
-        else:
+        elif isinstance(body, DefinitionBody):
+            self._fold_definition(body)
+            self.base = record.seq
+        elif isinstance(body, WaitBody):
+            self.waits[body.id] = body
             self._fold_effects(body.effects)
-            if body.moved:
-                self.step, self.leaving = body.next, body.leaving
-                self._open(record.seq)
+        elif isinstance(body, EditBody):
+            self._fold_edit(record, body, applied)
+        elif isinstance(body, EventBody):
+            self._fold_event(record, body)
+        # What a rewind does is in the key frame behind it.
+
+    def _fold_event(self, record: Record, body: EventBody) -> None:
+        self._fold_effects(body.effects)
+        if body.moved:
+            self.step, self.leaving = body.next, body.leaving
+            self._open(record.seq)
+        for id, wait in self.waits.items() if body.shift or body.wake else ():
+            if wait.due is not None and (body.wake or wait.name == "sleep"):
+                due = 0 if body.wake else wait.due + body.shift
+                self.waits[id] = msgspec.structs.replace(wait, due=due)
+
+    def _fold_edit(self, record: Record, body: EditBody, applied: bool) -> None:
+        """The open visit keeps what it remembers."""
+        if not applied:
+            for change in body.changes:
+                self.state.apply(change)
+        if body.leave is not None:
+            self.step, self.leaving = body.leave, True
+        self.base = record.seq
 
     def _fold_checkpoint(self, record: Record, body: CheckpointBody, applied: bool) -> None:
         if not applied:
@@ -158,10 +284,36 @@ class Line:
 
     def _fold_key(self, record: Record, body: KeyBody) -> None:
         self.state = State(dict(body.fields))
+        self.version, self.outline, self.left = body.version, body.outline, body.left
         self.step, self.leaving, self.visits = body.step, body.leaving, dict(body.visits)
         self.took, self.usd = body.took, body.usd
         self.records_since_key = self.bytes_since_key = 0
         self._open(record.seq)
+        if body.journal is not None:
+            self._fold_journal(body.journal)
+
+    def _fold_definition(self, body: DefinitionBody) -> None:
+        """The open visit goes on: what it remembers does not depend on the name of its step."""
+        self.version, self.outline = body.version, body.outline
+        self.state.carry(body.fields, body.moved, body.dropped)
+        if body.renamed:
+            self.rename(body.renamed)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Call steps by their new names. Two that became one have been visited as often as the busier of them."""
+        visits: dict[str, int] = {}
+        for step, count in self.visits.items():
+            now = names.get(step, step)
+            visits[now] = max(count, visits.get(now, 0))
+        self.visits = visits
+        if self.step is not None:
+            self.step = names.get(self.step, self.step)
+
+    def _fold_journal(self, journal: Journal) -> None:
+        self.opened = journal.opened
+        self.operations.update((operation.id, operation) for operation in journal.operations)
+        self.waits.update((wait.id, wait) for wait in journal.waits)
+        self.effects.update(journal.effects)
 
     def _fold_effects(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -171,13 +323,24 @@ class Line:
     def _open(self, seq: int) -> None:
         if self.operations:
             self.operations.clear()
+        if self.waits:
+            self.waits.clear()
         if self.effects:
             self.effects.clear()
-        self.opened = seq
+        self.opened = self.base = seq
 
     def key_body(self) -> KeyBody:
         """This line as a key frame. Call `State.seal` first."""
-        return KeyBody(self.state.slots, self.step, self.leaving, self.visits, self.took, self.usd)
+        return KeyBody(
+            self.state.slots, self.step, self.leaving, self.visits, self.took, self.usd, journal=self.journal(),
+            version=self.version, outline=self.outline, left=self.left,
+        )  # fmt: skip
+
+    def journal(self) -> Journal | None:
+        """What the open visit remembers; None if that is nothing."""
+        if not (self.operations or self.waits or self.effects):
+            return None
+        return Journal(self.opened, tuple(self.operations.values()), tuple(self.waits.values()), tuple(self.effects))
 
 
 def fold(records: Iterable[Record]) -> Line:
@@ -203,12 +366,19 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     guard: str = ""
 
 
-def settle(workflow: Workflow[Any], step: str, evaluate: Callable[[Check], Any]) -> Settled:
-    """Ask the guards after a step, then its route, else take the next in the list."""
+def refusal(workflow: Workflow[Any], step: str, evaluate: Callable[[Check], Any]) -> Settled | None:
+    """Ask the guards after a step; None if it may be left."""
     for guard in workflow.guards.get(step, ()):
         reason = evaluate(guard)
         if reason is not None:
             return Settled(None, str(reason) or f"guard {guard.name!r} refused and gave no reason", guard.name)
+    return None
+
+
+def settle(workflow: Workflow[Any], step: str, evaluate: Callable[[Check], Any]) -> Settled:
+    """Ask the guards after a step, then its route, else take the next in the list."""
+    if (refused := refusal(workflow, step, evaluate)) is not None:
+        return refused
     route = workflow.routes.get(step)
     if route is None:
         return Settled(workflow.following(step))

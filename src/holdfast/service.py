@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import Limits
 from holdfast.drivers.local import LocalDriver
+from holdfast.drivers.waking import Waker
 from holdfast.errors import DefinitionError, StoreClosed, UnknownSession, WrongOwner, did_you_mean, said
 from holdfast.ids import SessionId, check_session_id
 from holdfast.model import SessionRow
@@ -26,8 +27,20 @@ class Service:
         self.driver = LocalDriver(store)
         self.workflows: dict[str, Workflow[Any]] = {}
         self.is_open = False
+        self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: len(self.driver.runs))
+        self.driver.on_news = self.waker.poke
         for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:
             self._know(workflow)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written at present, since when, and what to do; None while all is well."""
+        self._check_open()
+        return self.store.trouble
+
+    async def _wake(self, row: SessionRow) -> object:
+        """Drive a session that could go on by itself."""
+        raise NotImplementedError
 
     def _check_open(self) -> None:
         if not self.is_open:
@@ -72,7 +85,8 @@ class Service:
             to_datetime(row.created_at), to_datetime(row.updated_at), row.pause_requested, row.cancel_requested,
             self.store.describe_holder(row.holder) if row.live else None, row.failure,
             row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
-            row.progress,
+            row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
+            to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id,
         )  # fmt: skip
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
+from holdfast.html import facts
 from holdfast.ids import SessionId
 from holdfast.model import Event, Pause, PauseMode, Status
 from holdfast.outcome import Outcome, SessionInfo, VisitInfo
@@ -30,6 +31,9 @@ class Session(Generic[S]):
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
 
+    def _repr_html_(self) -> str:
+        return facts({"id": self.id}, "Session")
+
     async def info(self) -> SessionInfo:
         """Status, position, owner, times."""
         return await self._control.info(self.id)
@@ -46,9 +50,14 @@ class Session(Generic[S]):
         """Wait until the session stops running: completed, failed, cancelled, paused, or left ready by a shutdown."""
         return cast("Outcome[S]", await self._control.outcome(self.id, self._run))
 
-    async def pause(self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish") -> Status:
-        """Stop at the next safe point (``finish``), or cancel the running step (``abort``: resume runs it again)."""
-        return (await self._control.pause(self.id, reason=reason, by=by, mode=mode))[0].status
+    async def pause(
+        self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False
+    ) -> Status:
+        """Stop at the next safe point (``finish``), or cancel the running step (``abort``: resume runs it again).
+
+        With ``freeze`` the time that it sleeps stands still too.
+        """
+        return (await self._control.pause(self.id, reason=reason, by=by, mode=mode, freeze=freeze))[0].status
 
     async def resume(
         self,
@@ -57,15 +66,24 @@ class Session(Generic[S]):
         owner: str | None = None,
         steal: bool = False,
         budget: float | Decimal | None = None,
+        wake: bool = False,
     ) -> Session[S]:
-        """Go on from exactly there, in this process."""
-        resumed = await self._control.resume(self.id, by=by, owner=owner, steal=steal, budget=budget)
+        """Go on from exactly there, in this process; ``wake`` ends its timers now."""
+        resumed = await self._control.resume(self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake)
         self._run = resumed._run or self._run
         return self
 
     async def cancel(self, reason: str = "", *, by: str | None = None) -> Status:
         """End the session: at once if nobody drives it, else at its next safe point."""
         return await self._control.cancel(self.id, reason=reason, by=by)
+
+    async def send(self, value: Any, *, by: str | None = None) -> Status:
+        """Send a message; the session's next ``ctx.receive`` gets it."""
+        return await self._control.message(self.id, value, by=by)
+
+    async def children(self) -> list[SessionInfo]:
+        """The sessions that this one has called, newest first."""
+        return await self._control.children(self.id)
 
     async def pauses(self) -> list[Pause]:
         """Why the session stands still: the open pause records."""

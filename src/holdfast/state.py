@@ -29,7 +29,7 @@ SEGMENT_BYTES = 64 * 1024
 """The size at which the tail of a growing field is sealed."""
 
 # What was admitted piece by piece is not refused as a whole.
-_UNLIMITED = Limits(depth=128, value_bytes=2**62, nodes=2**62)
+UNLIMITED = Limits(depth=128, value_bytes=2**62, nodes=2**62)
 
 Act = Literal["set", "append", "merge"]
 
@@ -126,6 +126,15 @@ class State:
         level, name, slot = _opened(level, field, slot, rest[-1])
         level[name] = _changed(slot, change)
 
+    def carry(self, fields: Mapping[str, Slot], moved: Mapping[str, str], dropped: Iterable[str]) -> None:
+        """Rearrange whole fields: ``moved`` (new name to old) keeps what is stored, ``dropped`` ones are forgotten."""
+        kept = {new: self.slots[old] for new, old in moved.items()}
+        for name in (*dropped, *moved.values()):
+            self.slots.pop(name, None)
+        self.slots.update(kept)
+        self.slots.update(fields)
+        self.deep = {name for name, slot in self.slots.items() if type(slot) is not Inline}
+
     def needs(self, paths: Iterable[str]) -> set[bytes]:
         """Hashes of the blobs to `provide` before these paths can be read."""
         wanted: set[str] = set()
@@ -142,10 +151,15 @@ class State:
 
     def forget(self) -> None:
         """Let go of large values that no slot names any more."""
+        named = self.named()
+        self.loaded = {key: data for key, data in self.loaded.items() if key in named}
+
+    def named(self) -> set[str]:
+        """The hashes of all large values that the state is made of."""
         named: set[str] = set()
         for field in self.deep:
             named.update(_blobs(self.slots[field]))
-        self.loaded = {key: data for key, data in self.loaded.items() if key in named}
+        return named
 
     def read(self, path: str) -> bytes | None:
         """The encoded value at a path; None if the field was never written."""
@@ -264,7 +278,7 @@ def _join(segments: list[bytes], act: Act) -> bytes:
     whole: dict[str, object] = {}
     for data in segments:
         whole.update(decode(data))
-    return encode(whole, "", _UNLIMITED)
+    return encode(whole, "", UNLIMITED)
 
 
 def _seal(grown: Grown, blobs: Blobs) -> None:

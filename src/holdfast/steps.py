@@ -1,4 +1,4 @@
-"""Steps, routes, guards and scopes, as their author writes them.
+"""Steps, routes, guards, scopes and migrations, as their author writes them.
 
 The decorators check what a function shows by itself and keep it callable; how it fits a
 state is seen when a `holdfast.workflow.Workflow` is made of them.
@@ -33,6 +33,7 @@ class StepOptions(TypedDict, total=False):
 
     writes: str | Sequence[str]
     name: str | None
+    was: str | Sequence[str]
     retry: int | Retry
     timeout: timedelta | float | None
     when: When | None
@@ -80,6 +81,7 @@ class Step(Declared[P, R]):
         *,
         writes: str | Sequence[str] = (),
         name: str | None = None,
+        was: str | Sequence[str] = (),
         retry: int | Retry = 1,
         timeout: Timeout = None,
         when: When | None = None,
@@ -93,6 +95,7 @@ class Step(Declared[P, R]):
         self.is_async = inspect.iscoroutinefunction(fn)
         self.declared_writes = as_names(writes)
         self.many = len(self.declared_writes) > 1
+        self.was = as_names(was)
         self.retry = _retry(retry, self.name)
         self.timeout = _seconds(timeout, self.name)
         self.scope = scope
@@ -128,7 +131,8 @@ def step(fn: Any = _MISSING, /, **options: Any) -> Any:
 
     ``writes`` names the field (or several: then the step returns a mapping), ``retry`` the
     attempts or a `Retry`, ``timeout`` the longest run of one attempt, ``when`` a pure function
-    of fields that says whether the step runs at all.
+    of fields that says whether the step runs at all. ``was`` is what the step was called before (or several
+    such names): sessions that know it by an old name go on with it.
 
     >>> @step(writes="draft")
     ... def shout(topic: str) -> str:
@@ -213,6 +217,55 @@ def guard(*, after: str | Step[..., Any]) -> Callable[[Callable[P, str | None]],
 
     def decorate(fn: Callable[P, str | None]) -> Guard[P, str | None]:
         return Guard(fn, after, sys._getframe(1).f_locals)
+
+    return decorate
+
+
+class Migration(Declared[P, R]):
+    """Carries a stored state one version up. Made by `migrate`."""
+
+    role = "migration"
+
+    def __init__(self, fn: Callable[P, R], from_version: int, names: Mapping[str, Any]) -> None:
+        super().__init__(fn, None, names)
+        if type(from_version) is not int or from_version < 1:
+            raise DefinitionError(
+                f"migration {self.name!r}: from_version={from_version!r} is not a whole number from 1 on"
+            )
+        if inspect.iscoroutinefunction(fn):
+            raise DefinitionError(f"migration {self.name!r}: it must be a plain def, not async: it is a pure function")
+        if not _takes_one(fn):
+            raise DefinitionError(f"migration {self.name!r}: it must take one argument, the stored state as a dict")
+        self.from_version = from_version
+
+    def __repr__(self) -> str:
+        return f"<migration {self.name} from version {self.from_version} to {self.from_version + 1}>"
+
+
+def _takes_one(fn: Function) -> bool:
+    """Whether a function can be called with one value and nothing else."""
+    try:
+        inspect.signature(fn).bind(None)
+    except TypeError:
+        return False
+    return True
+
+
+def migrate(*, from_version: int) -> Callable[[Callable[P, R]], Migration[P, R]]:
+    """A pure function that carries the state of a stored session from one version of its workflow to the next.
+
+    It gets the stored state as a dict of plain values and returns all of the next version's.
+
+    >>> @migrate(from_version=1)
+    ... def split_name(state: dict[str, Any]) -> dict[str, Any]:
+    ...     first, _, last = state.pop("name").partition(" ")
+    ...     return {**state, "first": first, "last": last}
+    >>> split_name({"name": "Ada Lovelace"})
+    {'first': 'Ada', 'last': 'Lovelace'}
+    """
+
+    def decorate(fn: Callable[P, R]) -> Migration[P, R]:
+        return Migration(fn, from_version, sys._getframe(1).f_locals)
 
     return decorate
 

@@ -39,12 +39,20 @@ class Store(Protocol):
     def number(self) -> int:
         """Which holder this engine is: what `SessionRow.holder` says of the sessions that it holds."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written at present, since when, and what to do; None while all is well.
+
+        Writing verbs raise `StoreReadOnly` meanwhile; `pause` and `cancel` are tried all the same. ``on_change`` is
+        called when trouble begins and when it is over.
+        """
+
     # sessions
 
     async def create(self, new: NewSession) -> SessionRow | None:
         """Store a session with its first records; hold it if ``new.claim``.
 
-        None, and nothing stored, if the id is taken.
+        None, and nothing stored, if the id is taken. Raises `DamagedRecord` if one of ``new.names`` is not there.
         """
 
     async def get(self, session_id: str) -> SessionRow | None:
@@ -85,7 +93,16 @@ class Store(Protocol):
         nothing written, if ``only_if_paused`` is set and no pause is requested any more. One
         that ends the session for good (completed, cancelled) closes its open pauses and
         withdraws the request: nobody waits for them any more.
-        Commits of one session take effect in the order given.
+        Commits of one session take effect in the order given. One that is refused as `StoreReadOnly` costs the hold:
+        the session is free as soon as the store can be written again.
+        """
+
+    async def revise(self, commit: Commit) -> None:
+        """Claim a session that nobody drives, commit, and release it, in one transaction; whatever its status.
+
+        ``commit`` has ``release``, and the fence that the session was read with. Raises `AlreadyRunning` if a live
+        engine holds the session, `HoldLost` if fence or ``seq`` no longer fit. The session is no longer ended; one
+        that was cancelled is no longer asked to be.
         """
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:

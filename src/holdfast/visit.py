@@ -12,23 +12,53 @@ import asyncio
 import threading
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from holdfast.callee import Callee
 from holdfast.clock import Clock
-from holdfast.codec import Limits, fingerprint
+from holdfast.codec import Limits, Typed, fingerprint
 from holdfast.errors import ContextClosed, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
 from holdfast.events import ENGINE_EVENTS
+from holdfast.ids import SessionId
 from holdfast.ledger import Ledger
-from holdfast.model import PauseKind
-from holdfast.replay import Effect, Line, OperationBody
+from holdfast.model import PauseKind, SessionRow, SignalRecord
+from holdfast.replay import Effect, Line, OperationBody, WaitBody
 from holdfast.state import Blobs, stored
-from holdfast.workflow import BoundStep
+from holdfast.workflow import BoundStep, Workflow
+
+LINGER = 5
+"""How many turns of the loop a visit that only waits stays: what runs beside a wait may be about to begin something."""
+
+LONGEST_NAP = 30.0
+"""Seconds after which a wait for a time looks at the clock again: it may have been set."""
 
 MOST = 2**60
 """The most tokens or micro-dollars that can be told at once."""
+
+
+class Wait(NamedTuple):
+    """What a branch of a visit waits for. ``due`` is for timers."""
+
+    kind: Literal["timer", "message", "child"]
+    due: int | None = None
+
+
+class Family(Protocol):
+    """The children of one session."""
+
+    async def child(self, child_id: str) -> SessionRow | None:
+        """How a child stands; None if it was never begun."""
+
+    async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:
+        """The state of a child."""
+
+    async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
+        """Start a child, here, under that very id."""
+
+    async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
+        """Have a child that nobody drives go on, here."""
 
 
 class Host(Protocol):
@@ -41,6 +71,7 @@ class Host(Protocol):
     ledger: Ledger
     events: frozenset[str]
     fence: int
+    family: Family
 
     @property
     def wanted(self) -> bool:
@@ -59,8 +90,14 @@ class Host(Protocol):
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Once the step is left, pause the session with this reason."""
 
-    async def remember(self, body: OperationBody, blobs: Blobs) -> None:
-        """Commit an operation."""
+    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, consume: tuple[int, ...] = ()) -> None:
+        """Commit an operation, or that a wait was opened, and with it the signals that it takes in."""
+
+    async def mail(self) -> list[SignalRecord]:
+        """The signals that nobody has taken in yet."""
+
+    async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
+        """Take a signal in without an operation; an event says why."""
 
     async def fetch(self, value: Any) -> bytes:
         """The bytes of a remembered value."""
@@ -103,6 +140,12 @@ class Visit:
         self.seen: dict[str, int] = {}
         self.active = 0
         self.standing: set[asyncio.Future[None]] = set()
+        self.waits: dict[asyncio.Future[None], Wait] = {}
+        self.taken: set[int] = set()
+        self.misses: list[Operation] = []
+        self.alarm: asyncio.Task[None] | None = None
+        self.lingering = False
+        self.moves = 0
         self.tasks: set[asyncio.Task[Any]] = set()
         self.running: dict[str, asyncio.Event] = {}
         self.refused = False
@@ -114,6 +157,8 @@ class Visit:
     def close(self) -> None:
         """The step is over: late calls get an error, late work is cancelled."""
         self.left = True
+        if self.alarm is not None:
+            self.alarm.cancel()
         for task in self.tasks:
             task.cancel()
 
@@ -124,7 +169,7 @@ class Visit:
     ) -> Operation:
         """Name an operation so that a replay finds it again."""
         if key is not None:
-            return Operation(f"{scope}/{callee.name}[{_key(key)}]", callee.name, _input(callee, args, kwargs), True)
+            return Operation(f"{scope}/{callee.name}[{key_text(key)}]", callee.name, _input(callee, args, kwargs), True)
         if callee.name == "<lambda>":
             raise StepError(
                 f"{self.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
@@ -168,25 +213,30 @@ class Visit:
         if reason := await self.host.over_budget():
             await self.refuse(frame, "budget", reason)
         if self.unclaimed and not operation.keyed:
-            self._note_miss(operation)
+            self.misses.append(operation)
 
-    def _note_miss(self, operation: Operation) -> None:
-        prefix = operation.id.rpartition("~")[0] + "~"
-        if any(known.startswith(prefix) and "/" not in known[len(prefix) :] for known in self.unclaimed):
-            summary = f"{operation.name} was called with other input than before; it runs"
-            data = {"id": operation.id}
-            self.host.ledger.effect(f"miss:{operation.id}", "operation.missed", summary, data, self.step.agent)
+    def note_misses(self) -> None:
+        """At the end of the step: what ran although it was remembered, with other input, that nobody claimed now."""
+        for operation in self.misses:
+            prefix = operation.id.rpartition("~")[0] + "~"
+            if any(known.startswith(prefix) and "/" not in known[len(prefix) :] for known in self.unclaimed):
+                summary = f"{operation.name} was called with other input than before; it ran"
+                data = {"id": operation.id}
+                self.host.ledger.effect(f"miss:{operation.id}", "operation.missed", summary, data, self.step.agent)
 
-    async def keep(self, operation: Operation, callee: Callee, value: Any, started: float, frame: Frame) -> bytes:
+    async def keep(
+        self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
+        consume: tuple[int, ...] = (),
+    ) -> bytes:  # fmt: skip
         """Encode a result and commit it; the encoded form comes back."""
         try:
-            data = callee.result.encode(value, operation.name, self.host.limits)
+            data = result.encode(value, operation.name, self.host.limits)
         except OversizedValue as error:
             await self.refuse(frame, "oversized", f"{self.step.name}: {error}")
             raise
         self.check_open()  # before it takes along what a later step has emitted
         blobs: Blobs = []
-        took = int((self.host.clock.monotonic() - started) * 1e6)
+        took = 0 if started is None else int((self.host.clock.monotonic() - started) * 1e6)
         body = OperationBody(
             operation.id,
             operation.name,
@@ -196,8 +246,71 @@ class Visit:
             agent=self.agent,
             effects=self.host.ledger.take_effects(),
         )
-        await self.host.remember(body, blobs)
+        await self.host.remember(body, blobs, consume)
         return data
+
+    # waits
+
+    async def open_wait(self, body: WaitBody) -> None:
+        """Commit that something is waited for, before anybody waits."""
+        self.check_open()
+        effects = self.host.ledger.take_effects()
+        await self.host.remember(msgspec.structs.replace(body, effects=effects) if effects else body, [])
+
+    async def wait(self, frame: Frame, wait: Wait) -> None:
+        """Wait until something may have come. Whoever waits looks again then."""
+        self.check_open()
+        news: asyncio.Future[None] = self.loop.create_future()
+        self.waits[news] = wait
+        self._stand(frame, 1)
+        self._set_alarm()
+        self.settle()
+        try:
+            await news
+        finally:
+            self.waits.pop(news, None)
+            self._stand(frame, -1)
+
+    def look_again(self) -> None:
+        """Something came, or a time has passed: who waits looks whether it was that."""
+        for news in self.waits:
+            if not news.done():
+                news.set_result(None)
+        self.waits.clear()  # what goes on is no reason to leave, though its task has yet to notice
+
+    def waits_for(self) -> tuple[str | None, int | None]:
+        """The kinds of things that are waited for, and the first time that is."""
+        kinds = sorted({wait.kind for wait in self.waits.values() if wait.kind != "timer"})
+        return ",".join(kinds) or None, min(
+            (wait.due for wait in self.waits.values() if wait.due is not None), default=None
+        )
+
+    def _set_alarm(self) -> None:
+        """While other branches work the visit stays, so a timer beside them has to ring here."""
+        if self.active and self.alarm is None and any(wait.due is not None for wait in self.waits.values()):
+            self.alarm = self.loop.create_task(self._ring())
+
+    async def _ring(self) -> None:
+        while (due := self.waits_for()[1]) is not None:
+            left = (due - self.host.clock.now()) / 1e6
+            if left <= 0:
+                break
+            await self.host.clock.sleep(min(left, LONGEST_NAP))
+        self.alarm = None
+        self.look_again()
+
+    async def mail(self) -> list[SignalRecord]:
+        """The signals that nobody has taken in yet."""
+        return await self.host.mail()
+
+    async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
+        """Take a signal in without an operation; an event says why."""
+        self.check_open()
+        await self.host.take_mail(signal, type, summary)
+
+    async def refuse_mail(self, signal: SignalRecord, reason: str) -> None:
+        """A message that cannot be read is no reason to stop: it is taken in, and the history says so."""
+        await self.take_mail(signal, "message.refused", reason)
 
     # effects
 
@@ -241,11 +354,15 @@ class Visit:
         """Something is in flight."""
         self.check_open()
         self.active += 1
+        self.moves += 1
         self.running[frame.scope] = asyncio.Event()
+        if self.waits:
+            self._set_alarm()
 
     def exit(self, frame: Frame) -> None:
         """It no longer is."""
         self.active -= 1
+        self.moves += 1
         self.running.pop(frame.scope).set()
         self.settle()
 
@@ -278,8 +395,25 @@ class Visit:
             inner = inner.parent
 
     def settle(self) -> None:
-        """Leave if all that is in flight stands still, or if the program ends and nothing is."""
-        if not self.left and self.active == 0 and (self.standing or self.host.stopping):
+        """Leave if all that is in flight stands still, or if the program ends and nothing is.
+
+        A visit that only waits is left a little later: another branch may be about to begin something.
+        """
+        if self.left or self.active:
+            return
+        if self.standing or self.host.stopping or (self.waits and self.host.wanted):
+            self.host.leave()
+        elif self.waits and not self.lingering:
+            self.lingering = True
+            self.loop.call_soon(self._linger, LINGER, self.moves)
+
+    def _linger(self, turns: int, moves: int) -> None:
+        if turns and not self.left:
+            turns = turns - 1 if moves == self.moves else LINGER
+            self.loop.call_soon(self._linger, turns, self.moves)
+            return
+        self.lingering = False
+        if not self.left and not self.active and self.waits:
             self.host.leave()
 
     def reconsider(self) -> None:
@@ -313,7 +447,8 @@ def to_micro_usd(usd: float | Decimal) -> int:
     return int((amount * 1_000_000).to_integral_value())
 
 
-def _key(key: object) -> str:
+def key_text(key: object) -> str:
+    """A ``key=`` as part of an identity."""
     if not isinstance(key, str | int) or isinstance(key, bool):
         raise StepError(f"key= must be a string or an integer, not {type(key).__name__}: {key!r}")
     return msgspec.json.encode(key).decode()

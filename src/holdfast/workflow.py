@@ -29,7 +29,7 @@ from holdfast.errors import DefinitionError, did_you_mean
 from holdfast.events import ENGINE_EVENTS
 from holdfast.fields import Place, Shape, shape
 from holdfast.fits import NONE, admits_none, fits, members, show
-from holdfast.steps import Guard, Route, Scope, Step, as_names, covered, guard, route, step
+from holdfast.steps import Guard, Migration, Route, Scope, Step, as_names, covered, guard, route, step
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -57,7 +57,9 @@ class Workflow(Generic[S]):
     """A name, a state model, the list of steps, and the routes and guards between them.
 
     Raises `DefinitionError`, with all that is wrong with it. ``events`` are the types that
-    its steps may emit. The attributes are what an engine works with.
+    its steps may emit, ``migrations`` carry the state of older versions up to this one.
+    The attributes are what an engine works with: ``outline`` is the list of the steps' names,
+    ``renamed`` says what steps with ``was=`` are called now, ``migrations`` are by the version they start from.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Workflow(Generic[S]):
         routes: Sequence[Route[..., Any]] = (),
         guards: Sequence[Guard[..., Any]] = (),
         version: int = 1,
+        migrations: Sequence[Migration[..., Any]] = (),
         events: Sequence[str] = (),
     ) -> None:
         self.name = name
@@ -77,11 +80,16 @@ class Workflow(Generic[S]):
         problems = Problems(f"workflow {name!r}")
         self.events = _checked_events(events, problems)
         _check_head(name, version, problems)
+        self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(
+            _checked_migrations(migrations, version, problems)
+        )
         self.shape = _shape_of(state, name, problems)
         listed = _listed(steps, problems)
         bound = {each.name: _bound_step(each, self.shape, problems) for each in listed}
         self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
         self.steps = tuple(bound.values())
+        self.outline = tuple(bound)
+        self.renamed: Mapping[str, str] = MappingProxyType(_renamed(listed, problems))
         self._positions = {each: position for position, each in enumerate(bound)}
         self.scopes = tuple({id(each.scope): each.scope for each in listed if each.scope}.values())
         for scope in self.scopes:
@@ -189,6 +197,55 @@ def _checked_events(events: str | Sequence[str], problems: Problems) -> frozense
         elif event in ENGINE_EVENTS:
             problems.add(f"event {event!r} is one of the engine's own types; choose another name")
     return frozenset(as_names(events))
+
+
+def _checked_migrations(migrations: Any, version: object, problems: Problems) -> dict[int, Migration[..., Any]]:
+    """The migrations by the version that they start from: one each, and no gap up to the present version."""
+    found: dict[int, Migration[..., Any]] = {}
+    for each in [migrations] if isinstance(migrations, Migration) else migrations:
+        if not isinstance(each, Migration):
+            problems.add(_misplaced(each, "migration", "@migrate(from_version=...)"))
+        elif each.from_version in found:
+            other, source = found[each.from_version].name, each.from_version
+            problems.add(
+                f"migrations {other!r} and {each.name!r} both start from version {source}; make one of the two"
+            )
+        else:
+            found[each.from_version] = each
+    if type(version) is int:
+        _check_chain(found, version, problems)
+    return found
+
+
+def _check_chain(migrations: Mapping[int, Migration[..., Any]], version: int, problems: Problems) -> None:
+    for source, each in migrations.items():
+        if source >= version:
+            problems.at(f"migration {each.name!r}").add(
+                f"it leads from version {source} to {source + 1}, but the workflow is version {version};"
+                f" set version={source + 1}, or take it out"
+            )
+    for source in range(min(migrations, default=version), version):
+        if source not in migrations:
+            problems.add(
+                f"no migration leads from version {source} to {source + 1}; add one: @migrate(from_version={source})"
+            )
+
+
+def _renamed(steps: Sequence[Step[..., Any]], problems: Problems) -> dict[str, str]:
+    """What each old name of a step (``was=``) stands for now."""
+    names, found = {each.name for each in steps}, dict[str, str]()
+    for each in steps:
+        here = problems.at(f"step {each.name!r}")
+        for old in each.was:
+            if refused := valid_name(old):
+                here.add(f"was={old!r}: {refused}")
+            elif old in names:
+                here.add(f"was={old!r}: a step of that name is in use; a session could mean either")
+            elif old in found:
+                here.add(f"was={old!r}: step {found[old]!r} claims that name too; only one can have been it")
+            else:
+                found[old] = each.name
+    return found
 
 
 def _shape_of(state: Any, name: str, problems: Problems) -> Shape:
@@ -402,7 +459,7 @@ def _placed(each: Any, role: str, steps: Mapping[str, BoundStep], problems: Prob
 
 def _misplaced(each: Any, role: str, decorator: str) -> str:
     """What to do about something that is listed among those of a role it does not have."""
-    if isinstance(each, Step | Route | Guard):
+    if isinstance(each, Step | Route | Guard | Migration):
         return f"{each.role} {each.name!r} is listed in {role}s=; move it to {each.role}s=[{each.name}]"
     what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
     return f"{what} in {role}s is not a {role}; decorate it with {decorator}"

@@ -47,6 +47,7 @@ async def test_a_map_of_nothing_is_nothing_and_leaves_no_record() -> None:
     assert "map.started" not in [event.event_type for event in twice.events]
 
 
+@pytest.mark.no_always_replay("its items fail once only, so that a replay meets another world")
 @pytest.mark.covers("S3.80")
 @on_loop
 async def test_failed_items_raise_after_the_rest_has_finished_and_only_they_are_tried_again() -> None:
@@ -99,6 +100,7 @@ async def test_a_map_that_collects_returns_what_was_done_and_what_failed_by_posi
     assert failed == ["chunk, item 1: ConnectionError: b is down"]
 
 
+@pytest.mark.no_always_replay("looks at the order in which items ran over two attempts")
 @on_loop
 async def test_items_are_recognised_by_value_so_that_a_longer_list_runs_only_what_is_new() -> None:
     twice = Twice()
@@ -131,6 +133,7 @@ async def test_equal_items_of_a_map_are_items_of_their_own() -> None:
     assert twice.ran == [6, 6, 6]
 
 
+@pytest.mark.no_always_replay("counts how often plain code of an item ran")
 @on_loop
 async def test_an_items_own_context_remembers_what_the_item_does_apart_from_other_items() -> None:
     twice = Twice()

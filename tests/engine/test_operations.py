@@ -26,6 +26,7 @@ class Found(BaseModel):
 # do
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_do_runs_once_and_gives_the_same_value_of_the_same_type_afterwards() -> None:
     twice = Twice()
@@ -160,6 +161,7 @@ async def test_an_operation_that_could_not_be_recognised_again_is_refused_before
     assert said in outcome.failure.message
 
 
+@pytest.mark.no_always_replay("the operation fails once only, so that a replay takes another way")
 @on_loop
 async def test_an_error_of_an_operation_is_the_steps_to_catch_and_is_not_remembered() -> None:
     tries: list[int] = []
@@ -214,6 +216,7 @@ async def test_a_key_with_other_input_than_before_pauses_loudly_and_goes_on_when
         assert (outcome.status, outcome.state.text, outcome.pauses) == (Status.COMPLETED, "otter", ())
 
 
+@pytest.mark.no_always_replay("its input differs from run to run on purpose")
 @on_loop
 async def test_a_call_without_a_key_whose_input_changed_runs_and_is_an_event() -> None:
     twice = Twice()
@@ -229,7 +232,7 @@ async def test_a_call_without_a_key_whose_input_changed_runs_and_is_an_event() -
     outcome = await twice.run(body)
     assert (twice.ran, outcome.state.text) == (["otter", "squid"], "squid")
     missed = [event for event in twice.events if event.event_type == "operation.missed"]
-    assert [event.summary for event in missed] == ["look_up was called with other input than before; it runs"]
+    assert [event.summary for event in missed] == ["look_up was called with other input than before; it ran"]
 
 
 # at the same time
@@ -288,6 +291,7 @@ async def test_when_one_branch_of_a_gather_fails_what_the_others_had_finished_is
 # keys for the outside
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_the_idempotency_key_is_stable_over_attempts_and_resumes_and_another_for_every_scope() -> None:
     keys: dict[str, list[str]] = {}

@@ -96,6 +96,7 @@ async def test_a_pause_takes_effect_before_the_next_item_of_a_map_and_no_finishe
         assert ran == list("abcdef")
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_pause_takes_effect_at_a_safe_point_and_what_was_remembered_is_not_done_again() -> None:
     gate = Gate()
@@ -167,6 +168,7 @@ async def test_a_pause_inside_concurrent_branches_waits_for_what_is_in_flight_an
         assert sorted(ran) == ["a", "b", "slow"]
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @pytest.mark.parametrize("style", ["gather", "TaskGroup"])
 @on_loop
 async def test_a_pause_that_is_withdrawn_while_a_branch_stands_still_lets_it_go_on(style: str) -> None:

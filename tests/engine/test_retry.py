@@ -141,6 +141,7 @@ async def test_a_step_without_retry_is_tried_once() -> None:
     assert attempts == [1]
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_retry_gets_fresh_values_and_what_its_first_attempt_remembered() -> None:
     ran: list[str] = []

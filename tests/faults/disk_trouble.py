@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import Engine
-from holdfast.errors import HoldfastError
-from holdfast.stores.sqlite import SqliteStore
+from holdfast.errors import HoldfastError, StoreReadOnly
+from holdfast.store import Store
+from holdfast.stores.sqlite import SqliteStore, trouble
+from holdfast.stores.sqlite.ballast import SIZE, Ballast
 from tests.faults import oracle, programs
 from tests.faults.oracle import Undisturbed
 from tests.faults.programs import NOW, Clock, Program
-from tests.faults.vfs import Fail, FaultVFS
+from tests.faults.vfs import Act, Fail, FaultVFS
 from tests.faults.witness import Note, Notes, Witness, read_notes
 
 VFS = "trouble"
+REFUSALS = 30
 
 
 class Told(NamedTuple):
@@ -23,19 +29,26 @@ class Told(NamedTuple):
     phase: str  # where the first error came up: open, run, close; empty if nowhere
     error: str
     fired: int  # how often the disk refused
+    seen: bool = False  # whether the engine said at some time that it is in trouble
     reading: tuple[str, ...] = ()  # complaints about reads while the disk still refuses
+    refused: tuple[str, ...] = ()  # complaints about verbs that write while the disk still refuses
     going_on: str = ""  # what the same engine said when it was to go on afterwards
     closing: str = ""
+    paid: bool = False  # whether something was taken from the ballast, and not given back
 
 
-async def meet(program: Program, folder: Path, fail: Fail, undisturbed: Undisturbed, heal: bool) -> Told:
+async def meet(
+    program: Program, folder: Path, fail: Fail, undisturbed: Undisturbed, heal: bool,
+    twin: Callable[[Store], Store] = lambda store: store,
+) -> Told:  # fmt: skip
     """Run a program into trouble. Then read; with ``heal``, let the trouble pass and go on with the same engine."""
     program.arrange()
+    trouble.FIRST_WAIT = 0.01
     notes = Notes(folder / "notes")
     notes.write(Note("begin", number=1))
     clock = Clock(1)
     vfs = FaultVFS(VFS, fail)
-    store = Witness(SqliteStore(folder / "store.db", clock=clock, vfs=VFS), notes)
+    store = Witness(twin(SqliteStore(folder / "store.db", clock=clock, vfs=VFS)), notes)
     engine = Engine(store, workflows=[program.workflow], clock=clock, signals=False)
     NOW.ran = lambda label: notes.write(Note("ran", label=label))
     NOW.engine = engine
@@ -43,7 +56,9 @@ async def meet(program: Program, folder: Path, fail: Fail, undisturbed: Undistur
         await engine.__aenter__()
     except Exception as error:
         return Told("open", kind(error), fail.fired)
-    told = await _run(engine, program, folder, fail, undisturbed, heal)
+    opening = engine.trouble is not None
+    told = await _run(engine, program, vfs, folder, fail, undisturbed, heal)
+    told = told._replace(seen=told.seen or opening)
     try:
         await engine.close()
     except Exception as error:
@@ -51,16 +66,16 @@ async def meet(program: Program, folder: Path, fail: Fail, undisturbed: Undistur
         if not told.phase:
             told = told._replace(phase="close", error=told.closing)
     vfs.unregister()
-    return told._replace(fired=fail.fired)
+    return told._replace(fired=fail.fired, paid=Ballast(str(folder / "store.db"), SIZE).short())
 
 
 async def _run(
-    engine: Engine, program: Program, folder: Path, fail: Fail, undisturbed: Undisturbed, heal: bool
+    engine: Engine, program: Program, vfs: FaultVFS, folder: Path, fail: Fail, undisturbed: Undisturbed, heal: bool
 ) -> Told:
     try:
         await programs.complete(engine, program)
     except Exception as error:
-        told = Told("run", kind(error), fail.fired)
+        told = Told("run", kind(error), fail.fired, engine.trouble is not None)
     else:
         return Told("", "", fail.fired)
     try:
@@ -69,14 +84,62 @@ async def _run(
     except Exception as error:
         complaints = [f"cannot read: {kind(error)}: {error}"]
     told = told._replace(reading=tuple(complaints))
+    if not fail.once:
+        # A record whose sync failed lies in the WAL. If nothing more can be written, the next process finds it there.
+        Notes(folder / "notes").write(Note("begin", number=1))
+        told = told._replace(refused=tuple(await _refusals(engine, program, vfs)))
     if not heal:
         return told
     fail.heal()
     try:
+        await _recovery(engine)
         await programs.complete(engine, program)
     except Exception as error:
         return told._replace(going_on=f"{kind(error)}: {error}")
     return told
+
+
+async def go_on(program: Program, folder: Path, notes: Notes, act: Act) -> None:
+    """Run a program to its end; whenever the disk refuses, take it up again."""
+    program.arrange()
+    notes.write(Note("begin", number=1))
+    clock = Clock(1)
+    vfs = FaultVFS(VFS, act)
+    store = Witness(SqliteStore(folder / "store.db", clock=clock, vfs=VFS), notes)
+    async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:
+        NOW.ran, NOW.engine = lambda label: None, engine
+        while True:
+            try:
+                await programs.complete(engine, program)
+            except StoreReadOnly:
+                await _recovery(engine)
+            else:
+                break
+    vfs.unregister()
+
+
+async def _refusals(engine: Engine, program: Program, vfs: FaultVFS) -> list[str]:
+    """New sessions are refused with all that a person needs to know, and the disk is not asked each time."""
+    complaints, touches = [], vfs.count
+    for _ in range(REFUSALS):
+        try:
+            await engine.start(program.workflow, topic="squid")
+        except StoreReadOnly as error:
+            needed = (error.path, "nothing was written", "Read-only since", "is kept", "becomes writable by itself")
+            complaints += [f"does not say {words!r}: {error}" for words in needed if words not in str(error)]
+        else:
+            complaints.append("a session was started on a disk that refuses")
+    if vfs.count - touches >= REFUSALS:
+        complaints.append(f"{REFUSALS} verbs touched the disk {vfs.count - touches} times")
+    return complaints
+
+
+async def _recovery(engine: Engine) -> None:
+    """Wait until the engine says that all is well. Nobody asks anything of it meanwhile."""
+    end = time.monotonic() + 10
+    while engine.trouble is not None:
+        assert time.monotonic() < end, f"does not recover: {engine.trouble}"
+        await asyncio.sleep(0.002)
 
 
 def kind(error: Exception) -> str:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from holdfast import Engine
 from holdfast.store import Store
-from tests.faults import bit_flips, crash_states, disk_trouble, oracle, programs, twins
+from tests.faults import bit_flips, crash_states, disk_trouble, oracle, platter, programs, twins
 from tests.faults.bit_flips import Flip
 from tests.faults.disk_trouble import Told
 from tests.faults.oracle import Undisturbed
@@ -33,7 +33,9 @@ from tests.faults.vfs import Fail, FaultVFS, Kill, Recorder, Touch, Trouble, Var
 from tests.faults.witness import Note, Notes, read_notes
 
 VFS = "faults"
-TWINS: dict[str, Callable[[Store], Store]] = {"": lambda store: store, "apart": twins.Apart, "early": twins.Early}
+TWINS: dict[str, Callable[[Store], Store]] = {
+    "": lambda store: store, "apart": twins.Apart, "early": twins.Early, "swallows": twins.Swallows,
+}  # fmt: skip
 
 
 class Point(NamedTuple):
@@ -243,11 +245,44 @@ class Bench:
         """Run into a full or broken disk; what was said, and the verdict on what was left once the disk is well."""
         with scratch() as folder:
             self._furnish(folder)
-            fail = Fail(index, trouble, once)
-            told: Told = asked(
-                lambda: asyncio.run(disk_trouble.meet(self.program, folder, fail, self.trace.undisturbed, heal)), folder
-            )
+            fail, twin = Fail(index, trouble, once), TWINS[self.twin]
+            meeting = (self.program, folder, fail, self.trace.undisturbed, heal, twin)
+            told: Told = asked(lambda: asyncio.run(disk_trouble.meet(*meeting)), folder)
             return told, self._judge(folder, 2)
+
+    def lose_sync(self, index: int, again: bool = False) -> tuple[int, list[str]]:
+        """Let a sync fail, go on, lose power at every acknowledgement that follows.
+
+        How often the sync failed, and what was missing. ``again``: the sync is repeated by a store that knows no better.
+        """
+        with scratch() as folder:
+            self._furnish(folder)
+            found: tuple[int, list[str]] = asked(lambda: self._lose_sync(folder, index, again), folder)
+            return found
+
+    def _lose_sync(self, folder: Path, index: int, again: bool) -> tuple[int, list[str]]:
+        disk = platter.Platter((folder / "store.db").read_bytes(), index)
+        losses: list[tuple[int, platter.Files]] = []
+
+        def listen(note: Note) -> None:
+            heard.append(note)
+            if disk.fired and note.what == "ack":
+                losses.append((len(heard), disk.left()))
+
+        heard: list[Note] = []
+        notes = Notes(folder / "notes", listen)
+        act = platter.asking_again(disk) if again else disk
+        asyncio.run(disk_trouble.go_on(self.program, folder, notes, act))
+        return disk.fired, list(self._losses(folder, heard, losses))
+
+    def _losses(
+        self, folder: Path, notes: Sequence[Note], losses: Sequence[tuple[int, platter.Files]]
+    ) -> Iterator[str]:
+        for number, (length, files) in enumerate(losses):
+            path = folder / f"loss{number}.db"
+            platter.build(files, path)
+            stored = asyncio.run(oracle.look_at(self.program, path))
+            yield from (f"{number}: {text}" for text in oracle.compare(notes[:length], stored, self.trace.undisturbed))
 
     # flipped bits
 

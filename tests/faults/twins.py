@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.errors import StoreReadOnly
 from holdfast.model import Commit, Flags, NewSession, SessionRow
 from holdfast.store import Store
 
@@ -45,6 +46,16 @@ class Apart(_Twin):
         values = (*self._place, commit.ended, commit.key)
         await self._inner._do(lambda connection: connection.execute(statement, values))  # type: ignore[attr-defined]  # below the protocol
         return flags
+
+
+class Swallows(_Twin):
+    """Goes on as if nothing had happened when the disk refuses."""
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        try:
+            return await self._inner.commit(commit)
+        except StoreReadOnly:
+            return Flags(False, "finish", False)
 
 
 class Early(_Twin):

@@ -54,10 +54,11 @@ async def test_a_new_store_is_for_its_owner_only(tmp_path: Path) -> None:
     async with opened(path) as store:
         await started(store)
         files = sorted(path.parent.iterdir())
-        assert [file.name for file in files] == ["store.db", "store.db-holds", "store.db-shm", "store.db-wal"]
+        assert [file.name.removeprefix("store.db") for file in files] == ["", "-ballast", "-holds", "-shm", "-wal"]
         assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
         assert {folder.stat().st_mode & 0o777 for folder in (path.parent, path.parent.parent)} == {0o700}
-    assert [file.name for file in sorted(path.parent.iterdir())] == ["store.db", "store.db-holds"]
+    left = sorted(file.name for file in path.parent.iterdir())
+    assert left == ["store.db", "store.db-ballast", "store.db-holds"]
 
 
 @on_loop

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.errors import DamagedRecord, HoldLost, StoreUnavailable
+from holdfast.errors import DamagedRecord, HoldLost, StoreReadOnly, StoreUnavailable
 from holdfast.model import Filter, Flags
 from holdfast.stores.sqlite import SqliteStore, schema, writer
 from tests.stores.kit import (
@@ -255,11 +255,11 @@ async def test_a_full_disk_is_reported_reads_work_and_it_recovers(path: Path, se
         drivers = [await started(store, f"s{n}") for n in range(sessions)]
         limit(store, 1)
         results = await asyncio.gather(*(driver.commit(b"x" * 50_000) for driver in drivers), return_exceptions=True)
-        assert [type(result) for result in results] == [StoreUnavailable] * sessions
+        assert [type(result) for result in results] == [StoreReadOnly] * sessions
         assert "the disk is full; nothing was written" in str(results[0])
         assert [row.seq for row in await store.find(Filter())] == [1] * sessions
         limit(store, 2**30)
-        again = [Driver(store, await stored(store, f"s{n}")) for n in range(sessions)]
+        again = [Driver(store, await store.claim(f"s{n}")) for n in range(sessions)]  # a refused commit costs the hold
         await asyncio.gather(*(driver.commit(b"x" * 50_000) for driver in again))
         assert [row.seq for row in await store.find(Filter())] == [2] * sessions
 
@@ -374,14 +374,14 @@ async def test_a_failing_disk_is_reported_and_nothing_is_written(
         disk.fail(error, at)
         results = await asyncio.gather(*(driver.commit(b"lost") for driver in drivers), return_exceptions=True)
         assert disk.fired
-        assert [type(result) for result in results] == [StoreUnavailable] * sessions
+        assert [type(result) for result in results] == [StoreReadOnly] * sessions
         assert hint in str(results[0])
-        assert isinstance(results[0], StoreUnavailable)
+        assert isinstance(results[0], StoreReadOnly)
         assert isinstance(results[0].__cause__, error)
         assert [row.seq for row in await store.find(Filter())] == [1] * sessions
         disk.heal()
         assert {store._writer.inline.connection, store._writer.threaded.connection} != used
-        again = [Driver(store, await stored(store, f"s{n}")) for n in range(sessions)]
+        again = [Driver(store, await store.claim(f"s{n}")) for n in range(sessions)]  # a refused commit costs the hold
         await asyncio.gather(*(driver.commit(b"kept") for driver in again))
         for driver in again:
             assert await payloads(store, driver.key) == [b"{}", b"kept"]
@@ -412,12 +412,13 @@ async def test_a_commit_whose_fate_cannot_be_read_is_not_tried_again(
         complain_after_commit(store)  # it took effect, SQLite says it did not, and nothing can be opened to look
         disk.fail(apsw.CantOpenError, "open")
         results = await asyncio.gather(*(driver.commit(b"once") for driver in drivers), return_exceptions=True)
-        assert [type(result) for result in results] == [StoreUnavailable] * sessions
+        assert [type(result) for result in results] == [StoreReadOnly] * sessions
         assert "whether it was written shows when it can be" in str(results[0])
         disk.heal()
         for driver in drivers:
             assert await payloads(store, driver.key) == [b"{}", b"once"]
-        await asyncio.gather(*(driver.commit() for driver in drivers))
+        again = [Driver(store, await store.claim(f"s{n}")) for n in range(sessions)]
+        await asyncio.gather(*(driver.commit() for driver in again))
 
 
 @on_loop

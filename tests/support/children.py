@@ -79,7 +79,13 @@ def _environment() -> dict[str, str]:
 def child(program: str, *args: object) -> Iterator[Child]:
     """Start the body of an ``async def main(args)``, beside the public names of Holdfast and `Pipeline`."""
     text = _PRELUDE + "async def main(args):\n" + textwrap.indent(textwrap.dedent(program), "    ")
-    text += "\nasyncio.run(main(sys.argv[1:]))\n"
+    with script(text + "\nasyncio.run(main(sys.argv[1:]))\n", *args) as running:
+        yield running
+
+
+@contextmanager
+def script(text: str, *args: object) -> Iterator[Child]:
+    """Start a whole program."""
     command = [sys.executable, "-c", text, *map(str, args)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as popen:

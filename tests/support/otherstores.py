@@ -57,6 +57,10 @@ class DictStore:
     def number(self) -> int:
         return 1
 
+    @property
+    def trouble(self) -> str | None:
+        return None
+
     async def open(self, on_change: Callable[[], None]) -> None:
         self.on_change = on_change
 

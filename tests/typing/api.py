@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import assert_type
 
 from pydantic import BaseModel
 
-from holdfast import Batch, BlockingContext, Context, Engine, Event, Outcome, Session, SessionId, Status, Workflow, step
+from holdfast import (
+    Batch,
+    BlockingContext,
+    BlockingEngine,
+    BlockingSession,
+    Context,
+    Engine,
+    Event,
+    Outcome,
+    Session,
+    SessionId,
+    Status,
+    Workflow,
+    run,
+    step,
+)
 
 
 class Brief(BaseModel):
@@ -61,3 +76,25 @@ async def use() -> None:
         assert_type(outcome, Outcome[Brief])
         assert_type(outcome.state, Brief)
         assert_type(session.events(follow=True), AsyncIterator[Event])
+
+
+def use_blocking() -> None:
+    with Engine(":memory:", workflows=[brief]) as engine:
+        assert_type(engine, BlockingEngine)
+        session = engine.start(brief, topic="squid", session_id="one")
+        assert_type(session, BlockingSession[Brief])
+        assert_type(engine.start(brief, Brief(topic="squid")), BlockingSession[Brief])
+        assert_type(engine.session("one").id, SessionId)
+        assert_type(session.state(), Brief)
+        assert_type(session.status(), Status)
+        assert_type(session.pause("lunch", by="ann"), Status)
+        assert_type(session.resume(by="ann"), BlockingSession[Brief])
+        assert_type(session.outcome(), Outcome[Brief])
+        assert_type(session.events(follow=True), Iterator[Event])
+        assert_type(engine.events("one", follow=True), Iterator[Event])
+        engine.start(brief, session_id=1, topic="squid")  # type: ignore[arg-type]
+        engine.info(1)  # type: ignore[arg-type]
+        session.pause(mode="now")  # type: ignore[arg-type]
+        session.resume(colour="red")  # type: ignore[call-arg]
+    assert_type(run(brief, topic="squid"), Outcome[Brief])
+    assert_type(run(brief, Brief(topic="squid"), store=":memory:").state, Brief)

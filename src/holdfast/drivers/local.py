@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from holdfast.engine import Drive
@@ -43,6 +43,7 @@ class LocalDriver:
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
         self.ending = ""
+        self.on_news: Callable[[], None] = lambda: None  # somebody wrote, or a drive ended
 
     def begin(self, drive: Drive) -> Run:
         """Drive a session in the background."""
@@ -69,6 +70,7 @@ class LocalDriver:
             run.task.exception()  # kept as ``broken``; looked at here so that asyncio does not complain
         run.ended.set()
         self.changed(drive.session_id)
+        self.on_news()
 
     def strands(self, row: SessionRow) -> bool:
         """This engine holds the session and nobody drives it: the store refused when it should have been given back."""
@@ -118,6 +120,7 @@ class LocalDriver:
     def on_change(self) -> None:
         """Somebody wrote to the store: tell the listeners, and look for requests to the sessions that we drive."""
         self._tell_all()
+        self.on_news()
         if self.runs and (self.refreshing is None or self.refreshing.done()):
             self.refreshing = asyncio.get_running_loop().create_task(self._refresh(), name="holdfast refresh")
 

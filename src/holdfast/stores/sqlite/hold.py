@@ -27,6 +27,9 @@ class Hold(Protocol):
     def take(self, number: int) -> None:
         """Be alive as engine ``number``."""
 
+    def untake(self) -> None:
+        """The number was not given after all."""
+
     def alive(self, number: int) -> bool:
         """Whether engine ``number`` lives."""
 
@@ -78,6 +81,16 @@ class FileHold:
             self._file.numbers.add(number)
             self._number = number
 
+    def untake(self) -> None:
+        with _guard:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._number is not None:
+            self._file.numbers.discard(self._number)
+            fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, self._number)
+            self._number = None
+
     def alive(self, number: int) -> bool:
         with _guard:
             return number in self._file.numbers or _locked_elsewhere(self._file.descriptor, number)
@@ -87,9 +100,7 @@ class FileHold:
             return
         self._dropped = True
         with _guard:
-            if self._number is not None:
-                self._file.numbers.discard(self._number)
-                fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, self._number)
+            self._unlock()
             self._file.users -= 1
             if not self._file.users:
                 del _files[self._file.path]
@@ -104,6 +115,9 @@ class MemoryHold:
 
     def take(self, number: int) -> None:
         self._number = number
+
+    def untake(self) -> None:
+        self._number = None
 
     def alive(self, number: int) -> bool:
         return number == self._number

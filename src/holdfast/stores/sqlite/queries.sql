@@ -8,7 +8,8 @@ SELECT
     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
     crashes, spent_usd, spent_tokens, budget_usd,
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL),
-    progress, parent, keep_for, mail, frozen
+    progress, parent, keep_for, mail, frozen,
+    (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent)
 FROM sessions
 
 -- name: move
@@ -46,6 +47,10 @@ UPDATE sessions SET holder = NULL, waiting = ?1, wakes_at = CASE
     ) THEN 0 ELSE ?2 END
 WHERE key = ?3
 
+-- name: give_back
+-- A session that this engine held when it could not commit, unless somebody has taken it up since.
+UPDATE sessions SET holder = NULL WHERE key = ? AND fence = ? AND holder = ?
+
 -- name: release_all
 UPDATE sessions SET holder = NULL WHERE holder = ?
 
@@ -54,6 +59,9 @@ INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING
 
 -- name: name_blob
 INSERT INTO names (session, hash) VALUES (?, ?) ON CONFLICT (session, hash) DO NOTHING
+
+-- name: has_blob
+SELECT EXISTS (SELECT 1 FROM blobs WHERE hash = ?)
 
 -- name: consume
 DELETE FROM inbox WHERE session = ? AND n = ?
@@ -99,9 +107,9 @@ UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND closed_at I
 -- name: create
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for
+    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for, leaving
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO NOTHING
 RETURNING key
 
@@ -110,6 +118,9 @@ RETURNING key
 UPDATE sessions SET
     holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL
 WHERE key = ?
+
+-- name: withdraw_cancel
+UPDATE sessions SET cancel_requested = 0 WHERE key = ?
 
 -- name: operator_pauses
 SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator'

@@ -51,7 +51,7 @@ _Stored = tuple[
     _Seq, _Seq, bytes, str | None, int, _Flag, Ended | None, str | None,
     _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
     int, int, int, int | None, int, str | None,
-    int | None, int | None, _Flag, int,
+    int | None, int | None, _Flag, int, str | None,
 ]  # fmt: skip
 
 # All there are: a commit hands one out instead of making it.
@@ -160,7 +160,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
      seq, key_frame, digest, step, visit, leaving, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
      crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
-     parent, keep_for, mail, frozen) = _typed(stored, _Stored)  # fmt: skip
+     parent, keep_for, mail, frozen, parent_id) = _typed(stored, _Stored)  # fmt: skip
     try:
         return SessionRow(
             key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
@@ -170,6 +170,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             holder is not None and present.alive(holder), waiting, wakes_at,
             crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
             None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
+            parent_id,
             wakes_at is not None and wakes_at <= present.now(),
         )  # fmt: skip
     except msgspec.MsgspecError as exc:

@@ -7,8 +7,11 @@
 -- References are declared for the reader and for people's own tools. The store does not have
 -- them enforced: every row it writes follows from a session that it has just looked up.
 
+-- A key is never given twice: who still knows the key of a session that was removed finds nothing.
+-- The two sums prove the facts whenever a row is read: `given_sum` those that seldom change,
+-- `moved_sum` those that a commit or a claim sets. `removal` is the tombstone in the making.
 CREATE TABLE sessions (
-    key INTEGER PRIMARY KEY,
+    key INTEGER PRIMARY KEY AUTOINCREMENT,
     session_id TEXT NOT NULL UNIQUE,
     parent INTEGER REFERENCES sessions (key),
     workflow TEXT NOT NULL,
@@ -20,6 +23,7 @@ CREATE TABLE sessions (
     updated_at INTEGER NOT NULL,
     keep_for INTEGER,
     removing INTEGER NOT NULL DEFAULT 0 CHECK (removing IN (0, 1)),
+    removal TEXT,
     seq INTEGER NOT NULL,
     head INTEGER NOT NULL,
     tail INTEGER NOT NULL DEFAULT 0,
@@ -45,7 +49,9 @@ CREATE TABLE sessions (
     budget_usd INTEGER,
     progress TEXT,
     signals_n INTEGER NOT NULL DEFAULT 0,
-    signals_digest BLOB NOT NULL
+    signals_digest BLOB NOT NULL,
+    given_sum INTEGER NOT NULL,
+    moved_sum INTEGER NOT NULL
 ) STRICT;
 
 -- No index on a column that a commit sets: it would be rewritten with every checkpoint.
@@ -57,7 +63,8 @@ CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
 
 -- Append-only. Inserts go to the end of the table and touch no index: `sessions.head` is a
 -- session's last record, and each record knows the `id` of the one before it. Key frames can be
--- found by number; between two of them the chain is short.
+-- found by number; between two of them the chain is short. A record without payload and salt was
+-- redacted; `body` still chains it.
 CREATE TABLE log (
     id INTEGER PRIMARY KEY,
     prev INTEGER NOT NULL,
@@ -86,6 +93,8 @@ CREATE TABLE signals (
     "by" TEXT,
     at INTEGER NOT NULL,
     payload BLOB NOT NULL,
+    salt BLOB NOT NULL,
+    body BLOB NOT NULL,
     digest BLOB NOT NULL,
     UNIQUE (session, n)
 ) STRICT;
@@ -97,6 +106,8 @@ CREATE TABLE inbox (
     PRIMARY KEY (session, n)
 ) STRICT, WITHOUT ROWID;
 
+-- `opened_sum` proves what was written when the pause began, `closed_sum` its end; without one it
+-- was ended by hand.
 CREATE TABLE pauses (
     n INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -109,7 +120,9 @@ CREATE TABLE pauses (
     mode TEXT NOT NULL,
     freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
     closed_at INTEGER,
-    closed_by TEXT
+    closed_by TEXT,
+    opened_sum INTEGER NOT NULL,
+    closed_sum INTEGER
 ) STRICT;
 
 CREATE INDEX pauses_session ON pauses (session);
@@ -143,7 +156,8 @@ CREATE TABLE tombstones (
     "by" TEXT,
     reason TEXT NOT NULL,
     records INTEGER NOT NULL,
-    digest BLOB NOT NULL
+    digest BLOB NOT NULL,
+    sum INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX tombstones_session ON tombstones (session_id);

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import HoldLost, StoreClosed
+from holdfast.errors import HoldLost, StoreClosed, StoreReadOnly, StoreUnavailable
 from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
 from holdfast.stores.sqlite import reads, schema
-from holdfast.stores.sqlite.failures import edge
+from holdfast.stores.sqlite.ballast import SIZE, Ballast
+from holdfast.stores.sqlite.failures import edge, is_full
 from holdfast.stores.sqlite.hold import FileHold, Hold, MemoryHold, refuse_inherited
 from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.stores.sqlite.trouble import Trouble
 from holdfast.stores.sqlite.writer import Writer
 from holdfast.stores.sqlite.writes import Writes
 
@@ -30,7 +32,8 @@ class SqliteStore:
     """A `holdfast.store.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
     ``synchronous`` is for tests: only FULL keeps what was acknowledged through a power loss.
-    ``poll`` is how often, in seconds, the file is looked at for changes by others.
+    ``poll`` is how often, in seconds, the file is looked at for changes by others. ``ballast`` is how many bytes are
+    kept for a full disk, in a file beside the database; 0 keeps none.
     """
 
     def __init__(
@@ -41,11 +44,15 @@ class SqliteStore:
         vfs: str | None = None,
         synchronous: str = "FULL",
         poll: float = 0.05,
+        ballast: int = SIZE,
     ) -> None:
         if synchronous not in _SYNCHRONOUS:
             raise ValueError(f"synchronous={synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
         self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)
+        if ballast < 0:
+            raise ValueError(f"ballast={ballast} is not a number of bytes; 0 keeps none")
         self._place = schema.Place(self.path, vfs, synchronous)
+        self._ballast = Ballast(self.path, 0 if self._place.in_memory else ballast)
         self._clock = clock
         self._poll = poll
         self._held: set[int] = set()
@@ -61,17 +68,19 @@ class SqliteStore:
         self._pid = os.getpid()
         if not self._place.in_memory:
             refuse_inherited(self.path)
-            await asyncio.to_thread(schema.prepare, self._place)
-        self._hold: Hold = MemoryHold() if self._place.in_memory else FileHold(self.path)
+            await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
+        self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
         self._writes = Writes(self._hold, self._clock)
-        self._writer = Writer(self._place, self._writes, self._held)
+        self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
+        self._writer = Writer(self._place, self._writes, self._held, self._trouble, self._ballast, on_change)
         self._writer.start()
         try:
             if self._place.in_memory:
                 self._connect()
             else:
-                await asyncio.to_thread(self._connect)
-            await self._writer.do(lambda connection: self._writes.register(connection, self._clock.now()))
+                await asyncio.to_thread(self._with_ballast, self._connect)
+                await asyncio.to_thread(self._look_for_space)
+            await self._register()
         except BaseException:
             await self._disconnect()
             raise
@@ -88,6 +97,32 @@ class SqliteStore:
                 inline.pragma("journal_mode", "wal")  # changes nothing, except in a copy made with VACUUM INTO
             self._read = inline if self._place.in_memory else schema.connect(self._place)
 
+    def _file_hold(self) -> FileHold:
+        try:
+            return FileHold(self.path)
+        except OSError as exc:
+            raise StoreUnavailable(
+                f"{self.path}-holds cannot be opened ({exc.strerror}); look at the space and the folder's permissions"
+            ) from exc
+
+    def _with_ballast(self, act: Callable[[], None]) -> None:
+        """Even reading takes a little space, for the index of the WAL."""
+        while True:
+            try:
+                return act()
+            except StoreUnavailable as error:
+                if not is_full(error.__cause__) or not self._ballast.give():
+                    raise
+
+    def _look_for_space(self) -> None:
+        if not self._ballast.make() and self._ballast.short():
+            self._trouble.begin_low()
+
+    async def _register(self) -> None:
+        """The first transaction gives this engine its number. Without one it can look, and that is enough to open."""
+        with suppress(StoreReadOnly):
+            await self._writer.do(lambda connection: None)
+
     async def close(self) -> None:
         if self._state == "new":
             self._state = "closed"
@@ -100,7 +135,8 @@ class SqliteStore:
         if self._watcher is not None:
             self._watcher.cancel()
         try:
-            await self._writer.do(self._writes.leave)
+            if self._writes.number:
+                await self._writer.do(self._writes.leave, urgent=True)
         finally:
             try:
                 await self._disconnect()
@@ -120,6 +156,8 @@ class SqliteStore:
         seen = self._data_version()
         while True:
             await asyncio.sleep(self._poll)
+            if self._ballast.short() and not self._trouble.is_there:
+                self._writer.distrust()
             now = self._data_version()
             if now != seen:
                 seen = now
@@ -164,6 +202,10 @@ class SqliteStore:
     def number(self) -> int:
         return self._writes.number
 
+    @property
+    def trouble(self) -> str | None:
+        return str(self._trouble) if self._trouble.is_there else None
+
     # driving
 
     async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
@@ -175,12 +217,15 @@ class SqliteStore:
         self._check()
         try:
             flags = await self._writer.commit(commit)
-        except HoldLost:
+        except (HoldLost, StoreReadOnly):
             self._held.discard(commit.key)
             raise
         if commit.release and flags is not None:
             self._held.discard(commit.key)
         return flags
+
+    async def revise(self, commit: Commit) -> None:
+        await self._do(lambda connection: self._writes.revise(connection, commit))
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:
@@ -205,13 +250,16 @@ class SqliteStore:
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
-        return await self._do(lambda connection: self._writes.pause(connection, query, pause))
+        return await self._do(lambda connection: self._writes.pause(connection, query, pause), urgent=True)
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
         return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
-        return await self._do(lambda connection: self._writes.cancel(connection, session_id, by, reason, at))
+        def verb(connection: apsw.Connection) -> list[SessionRow]:
+            return self._writes.cancel(connection, session_id, by, reason, at)
+
+        return await self._do(verb, urgent=True)
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         return await self._do(lambda connection: self._writes.send(connection, session_id, by, at, payload))
@@ -230,9 +278,9 @@ class SqliteStore:
 
     # how they all work
 
-    async def _do(self, verb: Callable[[apsw.Connection], T]) -> T:
+    async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
         self._check()
-        return await self._writer.do(verb)
+        return await self._writer.do(verb, urgent=urgent)
 
     def _check(self) -> None:
         if os.getpid() != self._pid:

@@ -4,6 +4,9 @@ A lone session commits inline, on the loop's thread, while that is cheap. Otherw
 that one tick of the loop brings is handed to a writer thread as one transaction; while that is
 under way the next batch gathers. A foreign writer never blocks the loop: inline there is no
 waiting, and what finds the database locked goes to the thread, which waits.
+
+While the disk is in trouble everything goes to the thread. It looks now and then whether the trouble is over, refuses
+what would only add to it, and lets through, with the help of the ballast, what stops sessions or frees space.
 """
 
 from __future__ import annotations
@@ -14,33 +17,40 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import HoldfastError, StoreReadOnly, StoreUnavailable
 from holdfast.model import Commit, Flags
 from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.failures import BROKEN, LOCK_PATIENCE, translated
+from holdfast.stores.sqlite.ballast import Ballast
+from holdfast.stores.sqlite.failures import BROKEN, LOCK_PATIENCE
 from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.stores.sqlite.trouble import Trouble
 from holdfast.stores.sqlite.writes import Writes
 
 CHEAP = 400e-6  # seconds; a commit that takes longer on average is none of the loop's business
 TICK = 2e-3  # seconds; how long a lone session may commit before everybody else on the loop has a turn
+REFUSALS = 3  # how often in a row a full disk is asked before the rest of a batch is not even tried
+NOTE_BYTES = 64 * 2**10  # what a last note about a session may weigh if the ballast is to pay for it
 
 T = TypeVar("T")
 
 
 class Work:
-    """One commit or one other verb, and what became of it."""
+    """One commit or one other verb, and what became of it. ``urgent`` may be paid for with the ballast."""
 
-    __slots__ = ("answer", "commit", "error", "future", "verb")
+    __slots__ = ("answer", "commit", "error", "future", "urgent", "verb")
 
-    def __init__(self, commit: Commit | None = None, verb: Callable[[apsw.Connection], Any] | None = None) -> None:
+    def __init__(
+        self, commit: Commit | None = None, verb: Callable[[apsw.Connection], Any] | None = None, urgent: bool = False
+    ) -> None:
         self.commit = commit
         self.verb = verb
+        self.urgent = urgent
         self.answer: Any = None
         self.error: BaseException | None = None
         self.future: asyncio.Future[Any] | None = None
@@ -71,9 +81,12 @@ class Trace(NamedTuple):
 class Transactions:
     """Runs batches on one connection. Knows what became of a batch even when COMMIT reports an error."""
 
-    def __init__(self, place: schema.Place, writes: Writes, tune: Callable[[apsw.Connection], None]) -> None:
+    def __init__(
+        self, place: schema.Place, writes: Writes, trouble: Trouble, tune: Callable[[apsw.Connection], None]
+    ) -> None:
         self._place = place
         self._writes = writes
+        self._trouble = trouble
         self._tune = tune
         self._connection: apsw.Connection | None = None
 
@@ -107,17 +120,22 @@ class Transactions:
                 self.fail(batch, exc)
 
     def _one_by_one(self, batch: Sequence[Work]) -> None:
+        refusals = 0
         for work in batch:
+            if refusals == REFUSALS:
+                work.error = self._trouble.refusal()
+                continue
             try:
                 self.run((work,))
             except apsw.BusyError as exc:
                 self.fail((work,), exc)
+            refusals = refusals + 1 if isinstance(work.error, StoreReadOnly) else 0
 
     def fail(self, batch: Sequence[Work], exc: Exception) -> None:
         for work in batch:
             work.error = exc
             if isinstance(exc, apsw.Error | UnicodeDecodeError):
-                work.error = translated(exc, self._place.path)
+                work.error = self._trouble.met(exc)
                 work.error.__cause__ = exc
 
     def move(self, commit: Commit) -> Flags | None:
@@ -130,7 +148,7 @@ class Transactions:
         except BaseException as exc:
             self._abandon(exc)
             if isinstance(exc, apsw.Error) and not isinstance(exc, apsw.BusyError):
-                raise translated(exc, self._place.path) from exc
+                raise self._trouble.met(exc) from exc
             raise
         if isinstance(outcome, HoldfastError):
             raise outcome
@@ -138,11 +156,16 @@ class Transactions:
 
     def _once(self, batch: Sequence[Work]) -> None:
         connection = self.connection
+        newcomer = not self._writes.number
         try:
             connection.execute("BEGIN IMMEDIATE")
+            if newcomer:
+                self._writes.register(connection)
             trace = self._perform(connection, batch)
             self._commit(connection, lambda: trace)
         except BaseException as exc:  # a KeyboardInterrupt must not leave a transaction open either
+            if newcomer:
+                self._writes.unregister()
             self._abandon(exc)
             raise
 
@@ -180,7 +203,7 @@ class Transactions:
             if self._place.in_memory:
                 raise
             # A sync that failed is not asked again on this connection: it could lie the second time.
-            self._replace()
+            self.replace()
             if not self._took_effect(trace(), exc):
                 raise
 
@@ -190,24 +213,26 @@ class Transactions:
         try:
             found = self.connection.execute(trace.query, trace.bindings).fetchone()
         except apsw.Error as second:
-            raise StoreUnavailable(
-                f"{self._place.path}: a commit failed ({exc}) and the database cannot be read ({second});"
-                " whether it was written shows when it can be. Repair the disk, then resume the session"
-            ) from exc
+            raise self._trouble.unknown(exc, second) from exc
         return found is not None and found[0] == trace.expected
 
     def _abandon(self, exc: BaseException) -> None:
         if self._connection is None:
             return
         if isinstance(exc, BROKEN) and not self._place.in_memory:
-            self._replace()
+            self.replace()
         elif self._connection.in_transaction:
             try:
                 self._connection.execute("ROLLBACK")
             except apsw.Error:
-                self._replace()
+                self.replace()
 
-    def _replace(self) -> None:
+    def fold(self) -> None:
+        """Copy what can be copied of the WAL into the database, so that the file can be used from its start again."""
+        with suppress(apsw.Error):
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def replace(self) -> None:
         """Drop the connection; the next use opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -249,17 +274,43 @@ def _runs(batch: Sequence[Work]) -> Iterator[tuple[list[Work], Work | None]]:
     yield run, None
 
 
+def parks(commit: Commit) -> bool:
+    """Whether a commit only lets a session go, with a last note: that is let through on a full disk."""
+    if not commit.release or commit.blobs:
+        return False
+    return all(record.kind == "event" for record in commit.records) and _weight(commit) <= NOTE_BYTES
+
+
+def _weight(commit: Commit) -> int:
+    return sum(len(record.payload) for record in commit.records)
+
+
+class _Elsewhere(Exception):
+    """Not possible on the loop's thread, and nothing done; the other one can wait, or take from the ballast."""
+
+
 class Writer:
     """Decides where a commit runs, and keeps the order in which work was submitted.
 
-    Everything here runs on the loop's thread, except `_serve` and what it calls.
+    Everything here runs on the loop's thread, except `_serve` and what it calls. ``on_trouble`` is called, on the
+    loop, when the store becomes read-only and when it is writable again.
     """
 
-    def __init__(self, place: schema.Place, writes: Writes, held: set[int]) -> None:
+    def __init__(
+        self, place: schema.Place, writes: Writes, held: set[int], trouble: Trouble, ballast: Ballast,
+        on_trouble: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._in_memory = place.in_memory
+        self._writes = writes
         self._held = held
-        self.inline = Transactions(place, writes, self._tune_inline)
-        self.threaded = Transactions(place, writes, self._tune_threaded)
+        self._trouble = trouble
+        self._ballast = ballast
+        self._on_trouble = on_trouble
+        self._in_trouble = False  # as the loop has last heard
+        self._next_look: asyncio.TimerHandle | None = None
+        self.lost: dict[int, int] = {}  # key and fence of the sessions whose commit was refused: nobody drives them
+        self.inline = Transactions(place, writes, trouble, self._tune_inline)
+        self.threaded = Transactions(place, writes, trouble, self._tune_threaded)
         self._pending: list[Work] = []
         self._in_flight = False
         self._flush_due = False
@@ -268,6 +319,7 @@ class Writer:
         self._tick_over = False  # … then the loop has its turn
         self._cost = 0.0  # moving average of the seconds that a single commit takes
         self._waited_since = 0.0
+        self._stopping = False
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -280,6 +332,9 @@ class Writer:
 
     async def stop(self) -> None:
         """End the thread and disconnect. What was submitted before is finished first."""
+        self._stopping = True
+        if self._next_look is not None:
+            self._next_look.cancel()
         if self._thread is not None:
             self._queue.put(None)
             await self._ended
@@ -291,18 +346,21 @@ class Writer:
         if not self._pending and self._cheap():
             try:
                 flags = self._move_inline(commit)
-            except apsw.BusyError:
-                pass  # somebody else writes: the thread will wait for them
+            except _Elsewhere:
+                pass
             else:
                 if self._tick_over:
                     await asyncio.sleep(0)
                 return flags
-        answer: Flags | None = await self._submit(Work(commit=commit))
+        answer: Flags | None = await self._submit(Work(commit=commit, urgent=parks(commit)))
         return answer
 
-    async def do(self, verb: Callable[[apsw.Connection], T]) -> T:
-        """Run a verb in a transaction, perhaps with others."""
-        work = Work(verb=verb)
+    async def do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+        """Run a verb in a transaction, perhaps with others. ``urgent``: on a full disk, with the help of the ballast.
+
+        Urgent is what stops sessions or frees space, never what lets them go on.
+        """
+        work = Work(verb=verb, urgent=urgent)
         if not self._in_memory:
             await self._submit(work)
         else:
@@ -312,14 +370,17 @@ class Writer:
 
     def _submit(self, work: Work) -> asyncio.Future[Any]:
         work.future = self._loop.create_future()
+        self._queue_up(work)
+        return work.future
+
+    def _queue_up(self, work: Work) -> None:
         self._pending.append(work)
         if not self._flush_due and not self._in_flight:
             self._flush_due = True
             self._loop.call_soon(self._flush)
-        return work.future
 
     def _cheap(self) -> bool:
-        if self._in_flight or self._cost >= CHEAP or len(self._held) > 1:
+        if self._in_flight or self._cost >= CHEAP or len(self._held) > 1 or self._trouble.is_there:
             return False
         # Two tasks that commit in one tick are better off together, in a batch.
         return self._tick_task is None or self._tick_task is asyncio.current_task()
@@ -340,7 +401,7 @@ class Writer:
             return False
         try:
             work.answer = self._move_inline(work.commit)
-        except apsw.BusyError:
+        except _Elsewhere:
             return False
         except Exception as exc:
             work.error = exc
@@ -353,7 +414,16 @@ class Writer:
             self._tick_task = asyncio.current_task()
             self._tick_until = start + TICK
             self._loop.call_soon(self._next_tick)
-        flags = self.inline.move(commit)
+        try:
+            flags = self.inline.move(commit)
+        except apsw.BusyError:
+            raise _Elsewhere from None  # somebody else writes: the thread will wait for them
+        except StoreReadOnly:
+            self._heed_trouble()
+            if parks(commit):
+                raise _Elsewhere from None
+            self.lost[commit.key] = commit.fence
+            raise
         end = time.perf_counter()
         self._note_cost(end - start)
         self._tick_over = end > self._tick_until
@@ -383,12 +453,55 @@ class Writer:
 
     def _run_threaded(self, batch: list[Work]) -> None:
         try:
-            self.threaded.run(batch)
-        except apsw.BusyError as exc:
-            self.threaded.fail(batch, exc)
+            self._run_permitted(batch)
         except BaseException as exc:  # nobody must wait for ever
             for work in batch:
                 work.error = exc
+        for work in batch:
+            if work.commit is not None and isinstance(work.error, StoreReadOnly):
+                self.lost[work.commit.key] = work.commit.fence
+
+    def _run_permitted(self, batch: Iterable[Work]) -> None:
+        if self._trouble.is_there and not self._recovers():
+            batch = [work for work in batch if work.urgent or self._refuse(work)]
+        left = [work for work in batch if work.commit is not None or work.verb is not None]
+        while left:
+            self._attempt(left)
+            left = [work for work in left if work.urgent and isinstance(work.error, StoreReadOnly) and work.error.full]
+            if left and not self._ballast.give():
+                return
+
+    def _refuse(self, work: Work) -> bool:
+        work.error = self._trouble.refusal()
+        return False
+
+    def _attempt(self, batch: Sequence[Work]) -> None:
+        try:
+            self.threaded.run(batch)
+        except apsw.BusyError as exc:
+            self.threaded.fail(batch, exc)
+
+    def _recovers(self) -> bool:
+        """Look whether the trouble is over, unless that was done a moment ago."""
+        if not self._trouble.is_due():
+            return False
+        for transactions in (self.inline, self.threaded):  # the loop uses neither while a batch is in flight
+            transactions.replace()
+        self.threaded.fold()
+        if not self._ballast.make():
+            return False
+        first = Work(verb=self._give_back)
+        self._attempt((first,))
+        if first.error is not None:
+            return False
+        self.lost.clear()
+        self._trouble.is_over()
+        return True
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        """The first thing to be written again. What was refused a commit is not driven any more, so it is let go."""
+        number = self._writes.number
+        connection.executemany(QUERIES["give_back"], [(key, fence, number) for key, fence in self.lost.items()])
 
     def _tune_threaded(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(self._wait_for_lock)
@@ -408,11 +521,31 @@ class Writer:
 
     def _done(self, batch: list[Work], seconds: float) -> None:
         self._in_flight = False
-        if len(batch) == 1:
+        if self._in_trouble or self._trouble.is_there:
+            self._heed_trouble()
+        elif len(batch) == 1:
             self._note_cost(seconds)
         self._flush()  # first, so that the thread works while the loop does
         for work in batch:
             work.deliver()
+
+    def _heed_trouble(self) -> None:
+        """Tell of trouble that has begun or is over, and look again after a while at what lasts."""
+        if self._trouble.is_there and self._next_look is None and not self._stopping:
+            self._next_look = self._loop.call_later(self._trouble.wait(), self._look_again)
+        if self._trouble.is_there != self._in_trouble:
+            self._in_trouble = self._trouble.is_there
+            self._on_trouble()
+
+    def _look_again(self) -> None:
+        self._next_look = None
+        if self._trouble.is_there:
+            self._queue_up(Work())  # nothing to do but to look
+
+    def distrust(self) -> None:
+        """Somebody else met a full disk."""
+        self._trouble.begin_low()
+        self._heed_trouble()
 
     def _finish(self) -> None:
         if not self._ended.done():

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from holdfast.clock import Clock, to_datetime
-from holdfast.errors import AlreadyRunning, HoldLost, SessionEnded, UnknownSession
+from holdfast.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded, UnknownSession
 from holdfast.model import Commit, Filter, Flags, NewSession, Pause, SessionRow, SignalRecord, first_digest
 from holdfast.stores.sqlite import reads
 from holdfast.stores.sqlite.hold import Hold
@@ -36,6 +36,7 @@ class Writes:
     def __init__(self, hold: Hold, clock: Clock) -> None:
         self.hold = hold
         self.present = reads.Present(hold.alive, clock.now)
+        self.now = clock.now
         self.number = 0
 
     # driving
@@ -129,7 +130,7 @@ class Writes:
         report = commit.report
         if report is None or _over(reads.get_by_key(connection, parent, self.present)):
             return
-        n = self._signal(connection, parent, f"child.{report.status}", None, commit.updated_at, report.payload)
+        n = self._signal(connection, parent, "child", None, commit.updated_at, report.payload)
         if report.ends:
             self._deliver(connection, parent, n, "child")
 
@@ -169,19 +170,38 @@ class Writes:
                 status=row.ended,
             )
         if row.live and not steal:
-            holder = self.describe(connection, row.holder)
-            raise AlreadyRunning(
-                f"session {session_id} is driven by {holder}; wait for it with"
-                f" await (await engine.session({session_id!r})).outcome(), pause it,"
-                f" or take it over with engine.resume({session_id!r}, steal=True)",
-                session_id=session_id,
-                holder=holder,
-            )
+            raise self._driven(connection, row)
         crashed = row.holder is not None and not row.live
         connection.execute(QUERIES["claim"], (self.number, crashed, row.key))
         return self._again(connection, row)
 
+    def _driven(self, connection: apsw.Connection, row: SessionRow) -> AlreadyRunning:
+        session_id, holder = row.session_id, self.describe(connection, row.holder)
+        return AlreadyRunning(
+            f"session {session_id} is driven by {holder}; wait for it with"
+            f" await (await engine.session({session_id!r})).outcome(), pause it,"
+            f" or take it over with engine.resume({session_id!r}, steal=True)",
+            session_id=session_id,
+            holder=holder,
+        )
+
+    def revise(self, connection: apsw.Connection, commit: Commit) -> None:
+        row = reads.get_by_key(connection, commit.key, self.present)
+        if row.live:
+            raise self._driven(connection, row)
+        if (row.seq, row.fence) != (commit.base_seq, commit.fence):
+            raise HoldLost(
+                f"session {row.session_id} has moved on to record {row.seq} (fence {row.fence}) since it was looked at;"
+                " nothing was written; look again",
+                session_id=row.session_id,
+            )
+        if row.ended == "cancelled":
+            connection.execute(QUERIES["withdraw_cancel"], (row.key,))
+        connection.execute(QUERIES["claim"], (self.number, 0, row.key))
+        self.move(connection, replace(commit, fence=row.fence + 1))
+
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
+        self._check_names(connection, new)
         last = new.records[-1]
         key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
         head = connection.execute(QUERIES["log_end"]).get + len(new.records)
@@ -189,7 +209,7 @@ class Writes:
             new.session_id, new.workflow, new.version, new.owner, _json(new.tags).decode(), new.input_digest,
             new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
             self.number if new.claim else None, int(new.claim), new.budget_usd, first_digest(new.session_id),
-            new.parent, new.keep_for,
+            new.parent, new.keep_for, new.leaving,
         )  # fmt: skip
         found = reads.one(connection, QUERIES["create"], *values)
         if found is None:
@@ -202,6 +222,16 @@ class Writes:
         row = reads.get_by_key(connection, key, self.present)
         pause = new.pause or self._pause_of(connection, new.parent)
         return row if pause is None else self._request_pause(connection, row, pause)
+
+    def _check_names(self, connection: apsw.Connection, new: NewSession) -> None:
+        """What another session has stored may have been swept since it was looked at."""
+        for name in new.names:
+            if not connection.execute(QUERIES["has_blob"], (name,)).get:
+                raise DamagedRecord(
+                    f"the large value {name.hex()}, which session {new.session_id} was to share, is no longer there;"
+                    " nothing was written; look again at the session that it comes from",
+                    hash=name.hex(),
+                )
 
     def _pause_of(self, connection: apsw.Connection, key: int | None) -> Pause | None:
         """A new child of a session that is to stand still stands still too."""
@@ -295,15 +325,19 @@ class Writes:
 
     # the engine itself
 
-    def register(self, connection: apsw.Connection, now: int) -> int:
+    def register(self, connection: apsw.Connection) -> None:
         """Get a number and be alive under it before anybody can see it; forget engines that died holding nothing."""
-        number: int = connection.execute(QUERIES["register"], (os.getpid(), socket.gethostname(), now)).get
+        number: int = connection.execute(QUERIES["register"], (os.getpid(), socket.gethostname(), self.now())).get
         self.hold.take(number)
         for (other,) in reads.every(connection, QUERIES["unheld_engines"]):
             if not self.hold.alive(other):
                 connection.execute(QUERIES["forget_engine"], (other,))
         self.number = number
-        return number
+
+    def unregister(self) -> None:
+        """The transaction with the number in it came to nothing; somebody else may get the number."""
+        self.hold.untake()
+        self.number = 0
 
     def leave(self, connection: apsw.Connection) -> None:
         """A clean stop: everything held is free, and no crash is counted. The next engine forgets this one."""

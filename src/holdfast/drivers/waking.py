@@ -1,0 +1,118 @@
+"""Picks up the sessions that could go on by themselves: a timer is due, a message or the end of a child has come.
+
+One task per engine, whatever the number of sessions. It looks when somebody wrote, and when
+the next timer is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from holdfast.clock import Clock
+from holdfast.errors import AlreadyRunning, HoldfastError, SessionEnded, StoreError, UnknownSession, said
+from holdfast.model import SessionRow
+from holdfast.observe import alone, logger, tell
+from holdfast.store import Store
+
+AT_ONCE = 64
+"""How many sessions are picked up before the others have a turn."""
+
+CROWD = 500
+"""How many sessions this process drives before it leaves what is due to others, or for later."""
+
+LONGEST_NAP = 30.0
+"""Seconds after which the clock is looked at again: it may have been set."""
+
+
+class Waker:
+    """See the module's text. ``take`` drives a session; ``running`` is how many are driven here."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        workflows: Callable[[], Sequence[str]],
+        take: Callable[[SessionRow], Awaitable[object]],
+        running: Callable[[], int],
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.workflows = workflows
+        self.take = take
+        self.running = running
+        self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and where they stood then
+        self.news = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From now on, until `stop`."""
+        self.task = asyncio.get_running_loop().create_task(self._run(), name="holdfast waking")
+
+    async def stop(self) -> None:
+        """Pick up nothing more."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+    def poke(self) -> None:
+        """Something may be due."""
+        self.news.set()
+
+    def leaves(self, row: SessionRow) -> bool:
+        """Whether this engine could not pick the session up as it stands."""
+        return self.refused.get(row.key) == row.seq
+
+    async def _run(self) -> None:
+        alone()
+        while True:
+            self.news.clear()
+            try:
+                if await self._look():
+                    continue
+                seconds = await self._until_next()
+            except StoreError as error:
+                logger.warning("looking for sessions that are due failed: %s", said(error))
+                seconds = 1.0
+            await self._rest(seconds)
+
+    async def _look(self) -> bool:
+        """Pick up what is due. True if there may be more."""
+        room = min(AT_ONCE, CROWD - self.running())
+        if room <= 0:
+            return False  # whoever ends next pokes
+        rows = await self.store.due(self.clock.now(), self.workflows(), room + len(self.refused))
+        rows = [row for row in rows if not self.leaves(row)]
+        for row in rows:
+            await self._pick_up(row)
+        await asyncio.sleep(0)
+        return len(rows) >= room
+
+    async def _pick_up(self, row: SessionRow) -> None:
+        try:
+            await self.take(row)
+        except (AlreadyRunning, SessionEnded, UnknownSession):
+            pass  # another engine was quicker, or somebody ended it
+        except StoreError:
+            raise
+        except HoldfastError as error:
+            self.refused[row.key] = row.seq
+            tell(logging.WARNING, f"is due and cannot go on here: {said(error)}", row.session_id)
+
+    async def _until_next(self) -> float | None:
+        now = self.clock.now()
+        wakes_at = await self.store.next_wake(now, self.workflows())
+        return None if wakes_at is None else min((wakes_at - now) / 1e6, LONGEST_NAP)
+
+    async def _rest(self, seconds: float | None) -> None:
+        if seconds is None:
+            await self.news.wait()
+            return
+        sleep = asyncio.ensure_future(self.clock.sleep(seconds))
+        news = asyncio.ensure_future(self.news.wait())
+        try:
+            await asyncio.wait([sleep, news], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            news.cancel()

@@ -1,0 +1,223 @@
+"""What a step can wait for: a time, a message, a child session.
+
+A wait does not raise, and it holds nothing: when all that is left of a visit waits, the step
+is left and the session parked. Later the step's body runs again from its top, comes to the
+same wait, and finds that what it waited for is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from math import isfinite
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import BaseModel
+
+from holdfast.clock import to_micros
+from holdfast.codec import Typed, fingerprint, typed
+from holdfast.errors import ChildFailed, StateRefused, StepError, ValueRefused
+from holdfast.ids import SessionId
+from holdfast.model import SessionRow, SignalRecord, Status
+from holdfast.replay import WaitBody
+from holdfast.visit import Frame, Operation, Visit, Wait, key_text
+from holdfast.workflow import Workflow
+
+T = TypeVar("T")
+S = TypeVar("S", bound=BaseModel)
+
+_NOTHING = typed(None)
+
+Duration = timedelta | float
+
+
+class Message(msgspec.Struct, frozen=True):
+    """The payload of a message, as the signal carries it."""
+
+    value: msgspec.Raw
+
+
+class ChildReport(msgspec.Struct, frozen=True):
+    """The payload of what a child tells its parent."""
+
+    child: str
+    status: str
+    reason: str = ""
+
+
+_message = msgspec.json.Decoder(Message)
+_report = msgspec.json.Decoder(ChildReport)
+
+
+# time
+
+
+async def sleep(visit: Visit, frame: Frame, duration: Duration) -> None:
+    """Wait for a time span; it is counted from the first time that the step came here."""
+    micros = _micros(visit.step.name, duration)
+    operation = Operation(visit.nth(f"{frame.scope}/sleep~{micros}"), "sleep", "", True)
+    await _timer(visit, frame, operation, visit.host.clock.now() + micros)
+
+
+async def until(visit: Visit, frame: Frame, moment: datetime) -> None:
+    """Wait for a moment; one that has passed is no wait."""
+    due = to_micros(moment)
+    operation = Operation(visit.nth(f"{frame.scope}/until~{due}"), "until", "", True)
+    await _timer(visit, frame, operation, due)
+
+
+async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> None:
+    found = visit.remembered(operation)
+    await visit.admit(operation, frame, found)
+    if found is not None:
+        return
+    waits, clock = visit.host.line.waits, visit.host.clock
+    if operation.id not in waits and due > clock.now():
+        await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent))
+    while (wait := waits.get(operation.id)) is not None and wait.due is not None and wait.due > clock.now():
+        await visit.wait(frame, Wait("timer", wait.due))
+    await _conclude(visit, operation, _NOTHING, None, frame)
+
+
+def _micros(step: str, duration: Duration) -> int:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if type(seconds) not in (int, float) or not isfinite(seconds) or seconds < 0:
+        raise ValueError(f"{step}: sleep takes a time span in seconds or a timedelta, not negative: {duration!r}")
+    return int(seconds * 1_000_000)
+
+
+async def _conclude(
+    visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, consume: tuple[int, ...] = ()
+) -> Any:
+    """What was waited for is there: remember it. A wait is no work, so it took no time."""
+    inside = Frame(operation.id, frame)
+    visit.enter(inside)
+    try:
+        data = await visit.keep(operation, result, value, None, inside, consume)
+        return result.decode(data, operation.name)
+    finally:
+        visit.exit(inside)
+
+
+# messages
+
+
+async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
+    """Wait for the next message of this session that nobody has received yet."""
+    result = typed(kind)
+    operation = Operation(visit.nth(f"{frame.scope}/receive"), "receive", "", True)
+    found = visit.remembered(operation)
+    await visit.admit(operation, frame, found)
+    if found is not None:
+        return result.decode(await visit.host.fetch(found.value), operation.name)
+    while True:
+        message = next((m for m in await visit.mail() if m.kind == "message" and m.n not in visit.taken), None)
+        if message is None:
+            await visit.wait(frame, Wait("message"))
+            continue
+        visit.taken.add(message.n)  # another branch may come here while this one commits
+        try:
+            value = _read(message, result)
+        except StateRefused as error:
+            await visit.refuse_mail(message, f"{visit.step.name}: {error}")
+            continue
+        return await _conclude(visit, operation, result, value, frame, (message.n,))
+
+
+def _read(message: SignalRecord, result: Typed) -> Any:
+    try:
+        value = result.decode(bytes(_message.decode(message.payload).value), f"message {message.n}")
+        result.encode(value, f"message {message.n}")
+    except (ValueRefused, msgspec.MsgspecError) as error:
+        raise StateRefused(f"message {message.n} cannot be taken in: {error}", field="message") from error
+    return value
+
+
+# children
+
+
+async def call(
+    visit: Visit, frame: Frame, workflow: Workflow[S], given: S | Mapping[str, Any], key: str | int | None
+) -> S:
+    """Run a workflow as a child session and wait for its end; its final state comes back."""
+    operation = _identify(visit, frame, workflow, given, key)
+    result = typed(workflow.model)
+    found = visit.remembered(operation)
+    await visit.admit(operation, frame, found)
+    if found is not None:
+        known: S = result.decode(await visit.host.fetch(found.value), operation.name)
+        return known
+    if operation.id not in visit.host.line.waits:
+        body = WaitBody(operation.id, operation.name, child=_child_id(visit, operation), agent=visit.agent)
+        await visit.open_wait(body)
+    child = visit.host.line.waits[operation.id].child
+    while True:
+        row = await visit.host.family.child(child)
+        if row is not None and row.ended == "completed":
+            state = await visit.host.family.child_state(workflow, row)
+            reports = tuple(report.n for report in await _reports(visit, child))
+            done: S = await _conclude(visit, operation, result, state, frame, reports)
+            return done
+        if row is not None and row.ended is not None:
+            await _raise_failure(visit, row)
+        await _keep_going(visit, workflow, row, child, given)
+        await visit.wait(frame, Wait("child"))
+
+
+def _identify(
+    visit: Visit, frame: Frame, workflow: Workflow[Any], given: BaseModel | Mapping[str, Any], key: str | int | None
+) -> Operation:
+    if not isinstance(workflow, Workflow):
+        raise StepError(f"{visit.step.name}: ctx.call takes a Workflow, not {type(workflow).__name__}")
+    name = f"call:{workflow.name}"
+    content = given.model_dump() if isinstance(given, BaseModel) else dict(given)
+    try:
+        print_ = fingerprint(content).hex()[:24]
+    except ValueRefused as error:
+        if key is None:
+            raise StepError(
+                f"{visit.step.name}: the input of {name!r} cannot be encoded ({error}); pass key= to name the call"
+            ) from error
+        print_ = ""
+    if key is not None:
+        return Operation(f"{frame.scope}/{name}[{key_text(key)}]", name, print_, True)
+    return Operation(visit.nth(f"{frame.scope}/{name}~{print_}"), name, print_, False)
+
+
+def _child_id(visit: Visit, operation: Operation) -> SessionId:
+    """The same whenever the step comes here again, another one in every visit."""
+    parent = visit.host.session_id
+    text = f"{parent}|{visit.host.line.opened}|{visit.step.name}|{operation.id}"
+    print_ = sha256(text.encode()).hexdigest()[:16]
+    return SessionId(f"{parent}.{print_}" if len(parent) <= 100 else print_)
+
+
+async def _reports(visit: Visit, child: str) -> list[SignalRecord]:
+    found = [signal for signal in await visit.mail() if signal.kind == "child"]
+    return [signal for signal in found if _report.decode(signal.payload).child == child]
+
+
+async def _raise_failure(visit: Visit, row: SessionRow) -> None:
+    """A failure is raised once, when it is heard of. Who comes here again, after that, has the child try again."""
+    reports = await _reports(visit, row.session_id)
+    if not reports and row.ended == "failed":
+        return
+    why = f"{row.failure.type}: {row.failure.message}" if row.failure is not None else ""
+    text = f"{visit.step.name}: the child session {row.session_id!r} {row.ended}" + (f", {why}" if why else "")
+    for report in reports:
+        await visit.take_mail(report, "child.noticed", text)
+    hint = (
+        "; it goes on when this step runs again" if row.ended == "failed" else "; rewind this step to have another one"
+    )
+    raise ChildFailed(text + hint, child_id=row.session_id, status=str(row.ended))
+
+
+async def _keep_going(
+    visit: Visit, workflow: Workflow[Any], row: SessionRow | None, child: str, given: BaseModel | Mapping[str, Any]
+) -> None:
+    if row is None:
+        await visit.host.family.begin_child(workflow, SessionId(child), given)
+    elif row.status in (Status.CREATED, Status.READY, Status.FAILED):
+        await visit.host.family.resume_child(workflow, row)

@@ -1,0 +1,78 @@
+"""A disk behind a page cache that forgets what it could not write: what is on it, as opposed to what can be read.
+
+When a sync fails the kernel takes the pages for clean. They can be read until the power goes, they are not on the disk,
+and a second sync says that all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from tests.faults.vfs import Act, Perform, Touch
+
+Files = dict[str, bytes]  # by how the name ends
+
+
+class Platter:
+    """Fails the sync at touch ``index``. ``kept`` collects what a power loss would have left, whenever asked."""
+
+    def __init__(self, base: bytes, index: int) -> None:
+        self.index = index
+        self.fired = 0
+        self._disk: dict[str, bytearray] = {"": bytearray(base)}
+        self._cache: dict[str, list[Callable[[bytearray], None]]] = {}
+
+    def __call__(self, touch: Touch, perform: Perform) -> None:
+        waiting = self._cache.setdefault(touch.file, [])
+        if touch.kind == "sync" and touch.index == self.index:
+            self.fired += 1
+            waiting.clear()
+            error = apsw.IOError("sync failed (by order of the test)")
+            error.extendedresult = apsw.SQLITE_IOERR_FSYNC  # type: ignore[attr-defined]  # read by apsw, missing in its stubs
+            raise error
+        perform()
+        if touch.kind == "sync":
+            content = self._disk.setdefault(touch.file, bytearray())
+            for change in waiting:
+                change(content)
+            waiting.clear()
+        elif touch.kind == "delete":
+            self._disk.pop(touch.file, None)
+            waiting.clear()
+        else:
+            waiting.append(_change(touch))
+
+    def left(self) -> Files:
+        """What is on the disk now."""
+        return {ending: bytes(content) for ending, content in self._disk.items()}
+
+
+def _change(touch: Touch) -> Callable[[bytearray], None]:
+    def write(content: bytearray) -> None:
+        content.extend(bytes(max(0, touch.offset - len(content))))
+        content[touch.offset : touch.offset + len(touch.data)] = touch.data
+
+    def truncate(content: bytearray) -> None:
+        del content[touch.offset :]
+
+    return write if touch.kind == "write" else truncate
+
+
+def asking_again(act: Act) -> Act:
+    """Broken on purpose: a sync that failed is simply repeated, and the second answer believed."""
+
+    def again(touch: Touch, perform: Perform) -> None:
+        try:
+            act(touch, perform)
+        except apsw.IOError:
+            act(Touch(0, touch.kind, touch.file), perform)
+
+    return again
+
+
+def build(files: Files, path: Path) -> None:
+    for ending, content in files.items():
+        Path(f"{path}{ending}").write_bytes(content)
