@@ -11,7 +11,7 @@ DEV := .venv/.dev
 
 # One .venv serves all targets: never build it twice at once.
 .NOTPARALLEL:
-.PHONY: help venv demo test check format coverage bench campaign acceptance clean
+.PHONY: help venv demo test replay check format coverage bench campaign acceptance clean
 
 help: ## list these targets
 	@echo "Holdfast. Targets:"
@@ -32,6 +32,9 @@ demo: $(CORE) ## watch a session being killed, resumed and paused (under a minut
 
 test: $(DEV) ## run all tests and the examples in docstrings
 	@$(PYTEST) $(ARGS)
+
+replay: $(DEV) ## run the engine's tests with every step run again after each operation
+	@$(PYTEST) --holdfast-always-replay tests/engine tests/model/test_laws.py tests/testing $(ARGS)
 
 check: $(DEV) ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check --quiet --output-format concise

@@ -16,7 +16,8 @@ from typing import Any
 
 import apsw
 
-from benchmarks import fresh, steps
+from benchmarks import fresh, steps, travel
+from benchmarks.chat import chat
 from benchmarks.results import Figure, to_json, to_table
 from benchmarks.steps import QUICK, Scale
 
@@ -25,7 +26,9 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "crowd": steps.crowd,
     "growth": steps.growth,
     "ballast": steps.ballast,
+    "chat": chat,
     "resume": fresh.resume,
+    "travel": travel.travel,
     "import": fresh.imports,
 }
 

@@ -38,7 +38,7 @@ async def _make_long(path: Path, checkpoints: int) -> None:
     async with Engine(path, signals=False) as engine:
         session = await engine.start(workloads.standing, session_id=SESSION, target=checkpoints)
         await workloads.reached.wait()
-        assert len(await session.visits()) == checkpoints
+        assert len(await session.checkpoints(limit=None)) == checkpoints
 
 
 async def _resume_here(path: Path, checkpoints: int) -> dict[str, float]:

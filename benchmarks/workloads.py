@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
-from holdfast import Append, Workflow, route, step
+from holdfast import Append, At, Context, Workflow, route, step
 
 
 def nothing() -> None:
@@ -118,3 +118,61 @@ def advance_on() -> Literal["advance"]:
 
 
 standing = Workflow("standing", state=Stand, steps=[advance], routes=[advance_on])
+
+
+WINDOW = 20
+"""How many messages a turn of the chat reads."""
+
+
+class Message(BaseModel):
+    """What somebody said."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+class Chat(BaseModel):
+    """A conversation without end."""
+
+    messages: Annotated[list[Message], Append] = []
+
+
+@step(writes="messages")
+async def answer(recent: Annotated[list[Message], At(f"messages[-{WINDOW}:]")], ctx: Context) -> list[Message]:
+    """One turn: waits for a message, answers it with the last ones in view."""
+    text = await ctx.receive()
+    return [Message(role="user", text=text), Message(role="assistant", text=f"{len(recent):04}" * 75)]
+
+
+@route(after="answer")
+def answer_on() -> Literal["answer"]:
+    """Always once more."""
+    return "answer"
+
+
+chatting = Workflow("chatting", state=Chat, steps=[answer], routes=[answer_on])
+
+
+class Voyage(BaseModel):
+    """A list that grows by 100 bytes with every step, beside a large field."""
+
+    target: int
+    ballast: str = ""
+    n: int = 0
+    note: str = ""
+    items: Annotated[list[str], Append] = []
+
+
+@step(writes=["n", "items"])
+async def sail(n: int) -> Mapping[str, object]:
+    """Adds an item; reads neither the list nor the large field."""
+    return {"n": n + 1, "items": [f"{n:010}" * 10]}
+
+
+@route(after="sail")
+def sail_on(n: int, target: int) -> Literal["sail", None]:
+    """Once more, or the end."""
+    return "sail" if n < target else None
+
+
+voyage = Workflow("voyage", state=Voyage, steps=[sail], routes=[sail_on])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +33,8 @@ class Engine(Control):
 
     ``url`` is ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path, or a `Store`.
     Used as ``async with Engine(…) as engine:``; leaving the block ends what still runs after its current operation
-    and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM. In plain blocking code
+    and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM. ``keep_for`` is how long after
+    its last update a session may be removed by `gc`; None: never. In plain blocking code
     ``with Engine(…) as engine:`` gives the same verbs without ``await``, on a thread of its own.
 
     >>> import asyncio
@@ -61,9 +63,12 @@ class Engine(Control):
         limits: Limits = DEFAULT_LIMITS,
         clock: Clock | None = None,
         signals: bool = True,
+        keep_for: timedelta | None = None,
     ) -> None:
         clock = clock or SystemClock()
         super().__init__(store_from(url, clock), workflows, clock, limits)
+        self.keep_for = keep_for
+        self._kept_for(keep_for)
         self._signals = signals
         self._watch: SignalWatch | None = None
         self._blocking: BlockingEngine | None = None
@@ -139,7 +144,8 @@ def run(
     workflow: Workflow[S], state: S | None = None, /, *, store: str | Path | Store = DEFAULT_URL,
     session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
     budget: float | Decimal | None = None, at: str | None = None,
-    paused: bool = False, reason: str = "", by: str | None = None, **fields: Any,
+    paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
+    **fields: Any,
 ) -> Outcome[S]:  # fmt: skip
     """Start a session, wait until it stops running, and say how it stands. For scripts and notebooks.
 
@@ -160,7 +166,7 @@ def run(
     with Engine(store, workflows=[workflow]) as engine:
         session = engine.start(
             workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at=at,
-            paused=paused, reason=reason, by=by, **fields,
+            paused=paused, reason=reason, by=by, keep_for=keep_for, **fields,
         )  # fmt: skip
         return session.outcome()
 

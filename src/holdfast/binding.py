@@ -15,7 +15,7 @@ from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_h
 import msgspec
 
 from holdfast.errors import DefinitionError, did_you_mean
-from holdfast.fields import At, Place, Replace, Shape
+from holdfast.fields import At, Place, Replace, Shape, windowed
 from holdfast.fits import NONE, admits_none, bare, fits, members, show, without_none
 from holdfast.ids import SessionId
 from holdfast.retry import Retry
@@ -29,11 +29,15 @@ Hints = Mapping[str, Any]
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A parameter and the place it reads. ``required``: the place may hold None, the parameter may not."""
+    """A parameter and the place it reads. ``required``: the place may hold None, the parameter may not.
+
+    ``recent``: it reads only that many of the last items of the list there.
+    """
 
     param: str
     place: Place
     required: bool
+    recent: int | None = None
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -216,10 +220,16 @@ class Binder:
 
     def _read(self, name: str, annotation: Any, path: str) -> None:
         try:
+            path, recent = windowed(path)
             place = self.shape.place(path)
         except DefinitionError as exc:
             self.problems.add(f"parameter {name!r}: {exc}")
             return
+        if recent is not None and not place.is_list:
+            self.problems.add(
+                f"parameter {name!r} asks for the last {recent} items of {path!r}, which is {show(place.annotation)};"
+                f" only a list[...] can be read so; read it as a whole: At({path!r})"
+            )
         may_lack = place.admits_none or place.under_optional
         takes_none = admits_none(annotation)
         if not fits(place.annotation if takes_none else without_none(place.annotation), annotation):
@@ -227,7 +237,7 @@ class Binder:
                 f"parameter {name!r} is {show(annotation)}, but {self.shape.model.__name__}.{path}"
                 f" is {show(place.annotation)}; declare it as that, or as something wider"
             )
-        self.reads.append(Read(name, place, may_lack and not takes_none))
+        self.reads.append(Read(name, place, may_lack and not takes_none, recent))
 
     def _unmatched(self, parameter: inspect.Parameter) -> None:
         name, fields, model = parameter.name, self.shape.fields, self.shape.model.__name__

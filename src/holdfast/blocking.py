@@ -343,8 +343,21 @@ class BlockingEngine:
     state = on_engine(Control.state)
     outcome = on_engine(Control.outcome)
     pauses = on_engine(Control.pauses)
-    visits = on_engine(Control.visits)
+    misfits = on_engine(Control.misfits)
+    checkpoints = on_engine(Control.checkpoints)
+    children = on_engine(Control.children)
+    message = on_engine(Control.message)
+    diff = on_engine(Control.diff)
+    edit = on_engine(Control.edit)
+    fork = on_engine(Control.fork)
+    origin = on_engine(Control.origin)
+    rewind = on_engine(Control.rewind)
     events = on_engine(Control.events)
+    remove = on_engine(Control.remove)
+    tombstones = on_engine(Control.tombstones)
+    gc = on_engine(Control.gc)
+    redact = on_engine(Control.redact)
+    verify = on_engine(Control.verify)
 
     @property
     def trouble(self) -> str | None:
@@ -373,8 +386,9 @@ class BlockingEngine:
         if self._thread.is_here:
             self._thread.check()
         with self._ending:
-            if not self._thread.is_over:
-                self._close_all(self._interrupts.closing(error))
+            if self._thread.is_over:
+                return
+            self._close_all(self._interrupts.closing(error))
         if (verdict := self._interrupts.verdict()) is not None:
             raise verdict from None
 
@@ -423,5 +437,15 @@ class BlockingSession(Generic[S]):
     resume = on_session(Session.resume)
     cancel = on_session(Session.cancel)
     pauses = on_session(Session.pauses)
-    visits = on_session(Session.visits)
+    checkpoints = on_session(Session.checkpoints)
+    children = on_session(Session.children)
+    send = on_session(Session.send)
+    diff = on_session(Session.diff)
+    edit = on_session(Session.edit)
+    fork = on_session(Session.fork)
+    origin = on_session(Session.origin)
+    rewind = on_session(Session.rewind)
     events = on_session(Session.events)
+    remove = on_session(Session.remove)
+    redact = on_session(Session.redact)
+    verify = on_session(Session.verify)

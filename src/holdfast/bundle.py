@@ -9,7 +9,7 @@ JSON lines in UTF-8, one thing per line, in this order:
 - ``{"blob": hash, "text": …}`` or ``{"blob": hash, "base64": …}`` for every large value that the log names
 - ``{"end": {"lines": n, "sha256": …}}``: how many lines are before this one, and the hash of their bytes
 
-Reading proves the file as a whole, the chain of the log and every large value.
+Reading proves the file as a whole, the chains of log and signals, and every large value.
 """
 
 from __future__ import annotations
@@ -23,8 +23,19 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import DamagedRecord
-from holdfast.model import Pause, Record, SessionRow, SignalRecord, chained, first_digest, intact
+from holdfast.errors import DamagedRecord, InputConflict, VerbRefused
+from holdfast.model import (
+    Commit,
+    Filter,
+    NewSession,
+    Pause,
+    Record,
+    SessionRow,
+    SignalRecord,
+    first_digest,
+    intact,
+    signal_intact,
+)
 from holdfast.replay import body_of
 from holdfast.state import Blob
 from holdfast.store import Store
@@ -32,7 +43,7 @@ from holdfast.store import Store
 FORMAT = 1
 
 # What is true of one store and one process only.
-_LOCAL: dict[str, Any] = {"key": 0, "holder": None, "fence": 1, "live": False}
+_LOCAL: dict[str, Any] = {"key": 0, "holder": None, "fence": 1, "live": False, "parent": None, "due": False}
 
 # Facts that files of earlier versions do not have, and what was true then.
 _LATER: dict[str, Any] = {}
@@ -77,9 +88,59 @@ async def collect(store: Store, row: SessionRow) -> Bundle:
     return Bundle(facts, records, signals, pauses, blobs)
 
 
+async def restore(store: Store, bundle: Bundle) -> SessionRow:
+    """Put a session into a store that does not have it; nobody holds it then.
+
+    Log, large values, facts and open pauses are as they were. What came from outside stays in the file: signals are
+    numbered anew by the store. So a session with messages that it has not received is refused, and a child comes back
+    without its parent.
+    """
+    row = bundle.row()
+    if row.mail:
+        raise VerbRefused(
+            f"session {row.session_id!r} has messages that it has not received and that a file does not bring back;"
+            " let it receive them before it is written to a file",
+            session_id=row.session_id, status=row.status.value,
+        )  # fmt: skip
+    last = bundle.records[-1]
+    held = await store.create(_as_new(bundle, row, bundle.records[:-1] or [last]))
+    if held is None:
+        raise InputConflict(
+            f"session {row.session_id!r} is in this store already; look at the one that is there",
+            session_id=row.session_id,
+        )
+    if held.seq < last.seq:
+        await store.commit(_as_commit(bundle, row, held))
+    for pause in bundle.pauses:
+        if pause.kind == "operator" and pause.closed_at is None:
+            await store.pause(Filter(session_id=row.session_id), pause)
+    restored = await store.get(row.session_id)
+    assert restored is not None, row.session_id
+    return restored
+
+
+def _as_new(bundle: Bundle, row: SessionRow, records: list[Record]) -> NewSession:
+    several = len(bundle.records) > 1
+    return NewSession(
+        row.session_id, row.workflow, row.version, row.owner, row.tags, row.input_digest, row.created_at, row.step,
+        row.visit, row.budget_usd, tuple(records), tuple(bundle.blobs.items()), claim=several, keep_for=row.keep_for,
+        leaving=row.leaving,
+    )  # fmt: skip
+
+
+def _as_commit(bundle: Bundle, row: SessionRow, held: SessionRow) -> Commit:
+    """The last record, with all that is known of the session at its end."""
+    pauses = [pause for pause in bundle.pauses if pause.kind != "operator" and pause.closed_at is None]
+    return Commit(
+        held.key, held.fence, held.seq, (bundle.records[-1],), row.updated_at, row.key_frame, row.step, row.visit,
+        row.leaving, row.ended, row.failure, release=True, spend_usd=row.spent_usd, spend_tokens=row.spent_tokens,
+        progress=row.progress, open_pauses=tuple(pauses), waiting=row.waiting, wakes_at=row.wakes_at,
+    )  # fmt: skip
+
+
 def named_blobs(records: Iterable[Record]) -> set[bytes]:
     """The hashes of the large values that these records name."""
-    return {bytes.fromhex(hash) for record in records if record.payload for hash in _hashes(body_of(record))}
+    return {bytes.fromhex(hash) for record in records if not record.redacted for hash in _hashes(body_of(record))}
 
 
 def _hashes(value: Any) -> Iterator[str]:
@@ -201,17 +262,17 @@ def _prove_chain(bundle: Bundle, path: str | Path) -> None:
         raise _damaged(path, "has no session, or one without records")
     previous = first_digest(bundle.session_id)
     for expected, record in enumerate(bundle.records, 1):
-        if record.seq != expected or not (intact(record, previous) or _redacted(record, previous)):
+        if record.seq != expected or not intact(record, previous):
             raise _damaged(path, f"has a record {expected} that is missing or does not match its digest")
         previous = record.digest
+    previous = first_digest(bundle.session_id)
+    for expected, signal in enumerate(bundle.signals, 1):
+        if signal.n != expected or not signal_intact(signal, previous):
+            raise _damaged(path, f"has a signal {expected} that is missing or does not match its digest")
+        previous = signal.digest
     missing = named_blobs(bundle.records) - bundle.blobs.keys()
     if missing:
         raise _damaged(path, f"lacks the large value {min(missing).hex()}")
-
-
-def _redacted(record: Record, previous: bytes) -> bool:
-    head = f"{record.seq}|{record.parent}|{record.kind}|{record.step}|{record.visit}|{record.at}"
-    return not record.payload and not record.salt and chained(previous, head, record.body) == record.digest
 
 
 def _damaged(path: str | Path, what: str) -> DamagedRecord:

@@ -156,7 +156,8 @@ class Typed:
     def decode(self, data: bytes, path: str) -> Any:
         """The value again; `StateRefused` if what is stored does not fit the type (any more)."""
         decoder = self._decoder
-        if decoder is not None and b'"$' not in data:
+        # A single byte is found, or not, ten times as fast as two of them.
+        if decoder is not None and (b"$" not in data or b'"$' not in data):
             try:
                 return decoder.decode(data)
             except (ValueError, RecursionError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, TypeVar, cast
@@ -15,7 +17,7 @@ from pydantic import BaseModel
 from holdfast.codec import encode
 from holdfast.drivers.local import Run
 from holdfast.engine import Drive
-from holdfast.errors import AlreadyRunning, InputConflict, SessionEnded, StateRefused, VerbRefused
+from holdfast.errors import AlreadyRunning, DamagedRecord, InputConflict, SessionEnded, StateRefused, VerbRefused
 from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.ledger import Ledger
 from holdfast.model import Filter, NewSession, Pause, PauseMode, Record, SessionRow, Status, first_digest, seal
@@ -26,7 +28,7 @@ from holdfast.retention import Retention
 from holdfast.service import check_owner, tags_of, texts
 from holdfast.session import Session
 from holdfast.state import Blobs, Slot, stored
-from holdfast.travel import Travel
+from holdfast.travel import Travel, together
 from holdfast.visit import to_micro_usd
 from holdfast.workflow import Workflow
 
@@ -49,12 +51,14 @@ class Control(Travel, Retention):
         self, workflow: Workflow[S], state: S | None = None, /, *,
         session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
         budget: float | Decimal | None = None, at: str | None = None,
-        paused: bool = False, reason: str = "", by: str | None = None, **fields: Any,
+        paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
+        **fields: Any,
     ) -> Session[S]:  # fmt: skip
         """Store a session, then run it in the background.
 
         An id that is taken goes on if the input is the same, and is an `InputConflict` otherwise. ``at`` begins at a
-        later step; the earlier ones are recorded as skipped.
+        later step; the earlier ones are recorded as skipped. ``keep_for``: how long after its last update `gc` may
+        remove it (by default the engine's, `timedelta.max` is for ever).
         """
         self._check_open()
         self._know(workflow)
@@ -68,7 +72,7 @@ class Control(Travel, Retention):
             new = self._new_session(workflow, given, known or new_session_id(), at, by)
             new = msgspec.structs.replace(
                 new, owner=owner, tags=tags_of(tags), pause=pause, claim=pause is None,
-                budget_usd=None if budget is None else to_micro_usd(budget),
+                budget_usd=None if budget is None else to_micro_usd(budget), keep_for=self._kept_for(keep_for),
             )  # fmt: skip
             created = await self._create(workflow, new)
             if created is not None:
@@ -127,7 +131,9 @@ class Control(Travel, Retention):
         for step in workflow.steps:
             if step.name == target:
                 break
-            skip = CheckpointBody(workflow.following(step.name), skipped=f"started at {target}", version=workflow.version)
+            skip = CheckpointBody(
+                workflow.following(step.name), skipped=f"started at {target}", version=workflow.version
+            )
             last = records[-1]
             records.append(seal(last.digest, last.seq + 1, last.seq, "checkpoint", step.name, 1, now, to_payload(skip)))
         return tuple(records), target
@@ -146,6 +152,44 @@ class Control(Travel, Retention):
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
         return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
+
+    async def fork(
+        self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
+        session_id: str | None = None, keep: bool = False, owner: str | None = None,
+        tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
+        paused: bool = False, reason: str = "", by: str | None = None, **named: Any,
+    ) -> Session[Any]:  # fmt: skip
+        """A new session that begins as another one stands, or stood before visit ``at`` (given as for `rewind`).
+
+        It runs in the background, unless ``paused``. Edits are given by name, or as a mapping. Owner, tags and budget
+        are those of the other one where none are given. The other one may be in any status and is not touched.
+        """
+        self._check_open()
+        texts(owner=owner, reason=reason, by=by)
+        known = None if session_id is None else check_session_id(session_id)
+        pause = self._operator_pause(reason, by, "finish") if paused else None
+        given = together(edits, named)
+        while True:
+            row = await self._row(source)
+            workflow = self._workflow_of(row)
+            new = await self._forked(workflow, row, known or new_session_id(), at, given, keep, by)
+            new = msgspec.structs.replace(
+                new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
+                budget_usd=new.budget_usd if budget is None else to_micro_usd(budget), pause=pause, claim=pause is None,
+            )  # fmt: skip
+            try:
+                created = await self._create(workflow, new)
+            except DamagedRecord:
+                await self._row(source)  # if it was removed in the meantime, that is what to say
+                raise
+            if created is not None:
+                return created
+            if known is not None:
+                return await self._go_on(workflow, new, by)
+
+    async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
+        for child in await self.store.find(Filter(parent=row.key, unended=True)):
+            await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
 
     # resuming
 
@@ -189,9 +233,12 @@ class Control(Travel, Retention):
         if driven and row.live:  # it was pausing, and goes on where it is
             self.driver.on_change()
             return session
-        if row.status in (Status.WAITING, Status.SLEEPING) and not (wake or accept or row.frozen or _waits_for_child(row)):
+        waits = row.status in (Status.WAITING, Status.SLEEPING)
+        if waits and not (wake or accept or row.frozen or _waits_for_child(row)):
             return session
-        session._run = await self._take_over(workflow, row, records, steal, resumed=True, by=by, wake=wake, accept=accept)
+        session._run = await self._take_over(
+            workflow, row, records, steal, resumed=True, by=by, wake=wake, accept=accept
+        )
         return session
 
     async def _take_over(
@@ -204,9 +251,12 @@ class Control(Travel, Retention):
                 records = await self.store.records(row.key, row.key_frame)
             return self._begin(workflow, row, records, taken_up=True, **how)
 
-    async def _wake(self, row: SessionRow) -> Run:
-        workflow = self._workflow_of(row)
-        return await self._take_over(workflow, row, await self.store.records(row.key, row.key_frame))
+    async def _wake(self, row: SessionRow) -> Run | None:
+        if row.session_id in self.driver.beginning:
+            return None  # whoever sent the message and the waker see it at the same time: one of them is enough
+        with self.driver.begins(row.session_id):
+            workflow = self._workflow_of(row)
+            return await self._take_over(workflow, row, await self.store.records(row.key, row.key_frame))
 
     def _begin(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
@@ -281,6 +331,7 @@ class Control(Travel, Retention):
 
     async def message(
         self,
+        /,
         session_id: str,
         value: Any,
         *,
@@ -298,13 +349,18 @@ class Control(Travel, Retention):
         if workflow is None and fields:
             raise TypeError(f"fields ({', '.join(fields)}) are for a session that is started: give workflow= as well")
         if workflow is not None and await self.store.get(check_session_id(session_id)) is None:
-            await self.start(workflow, session_id=session_id, by=by, **fields)
+            self._know(workflow)
+            new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
+            # If somebody else is quicker, the message is for theirs.
+            await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
         row = await self._row(session_id)
         row = await self.store.send(row.session_id, by, self.clock.now(), payload)
         self.driver.on_change()
         if row.due and row.status is Status.READY and row.workflow in self.workflows:
             with suppress(AlreadyRunning, SessionEnded):
                 await self._wake(row)
+            while row.session_id in self.driver.beginning:  # the waker was quicker, and is about to drive it
+                await asyncio.sleep(0.001)
         return (await self._row(session_id)).status
 
     def _encoded(self, value: Any) -> bytes:
@@ -325,7 +381,10 @@ class _Children:
         self.parent = parent
 
     async def child(self, child_id: str) -> SessionRow | None:
-        return await self.control.store.get(child_id)
+        row = await self.control.store.get(child_id)
+        if row is not None and self.control.driver.strands(row):
+            return msgspec.structs.replace(row, live=False)  # held by us, driven by nobody
+        return row
 
     async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:
         return await self.control._state(workflow, row)

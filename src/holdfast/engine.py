@@ -127,6 +127,8 @@ class Drive:
 
     def notice(self, fence: int, flags: Flags) -> None:
         """Take note of what the watcher saw."""
+        if self.ledger.parking:
+            return  # it gives the hold back, and the session may be held by another drive already
         if fence != self.row.fence:
             self.ledger.breaks(_overtaken(self.session_id))
             self._interrupt("abort")
@@ -360,7 +362,7 @@ class Drive:
     # one visit
 
     async def _run_visit(self, step: BoundStep) -> None:
-        attempt = 1
+        attempt = self.line.attempts + 1
         self.parks = None
         while True:
             self.in_code = False
@@ -497,7 +499,7 @@ class Drive:
         text = said(error)
         summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {text}; again in {delay:.1f} s"
         data = {"attempt": attempt, "delay": delay, "error": text}
-        await self.ledger.note("step.retried", summary, data, agent=step.agent)
+        await self.ledger.note("step.retried", summary, data, agent=step.agent, attempts=attempt)
         await self._rest(delay)
         return not self.wanted
 

@@ -13,7 +13,7 @@ HoldfastError
 │   ├── WriteRefused · LentValueChanged · IllegalTransition · EventRefused
 │   ├── StepTimeout · MapFailed · ChildFailed · ContextClosed · NotReplayable
 └── StoreError             the store cannot do what was asked
-    ├── StoreClosed · NewerSchema · DamagedRecord
+    ├── StoreClosed · NewerSchema · DamagedRecord · Redacted
     ├── StoreUnavailable
     │   └── StoreReadOnly  the disk is full or broken; reading works
 
@@ -227,6 +227,12 @@ class NewerSchema(StoreError):
 
 class DamagedRecord(StoreError):
     """A stored record does not match its digest, or cannot be read."""
+
+
+class Redacted(StoreError):
+    """What was asked for needs a record whose content somebody has taken away."""
+
+    seq: int
 
 
 class Signal(BaseException):

@@ -5,12 +5,18 @@ from __future__ import annotations
 ENGINE_EVENTS: frozenset[str] = frozenset(
     {
         "session.created",
+        "session.forked",
+        "session.edited",
+        "session.rewound",
+        "session.reopened",
         "session.resumed",
         "session.paused",
         "session.stopped",
         "session.completed",
         "session.failed",
         "session.cancelled",
+        "session.redacted",
+        "session.removed",
         "session.migrated",
         "definition.changed",
         "session.waiting",

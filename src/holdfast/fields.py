@@ -10,13 +10,14 @@ has some is marked `Shape.needs_whole`, and a checkpoint then validates the whol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 from holdfast.codec import Typed, typed
 from holdfast.errors import DefinitionError, StateRefused, did_you_mean
-from holdfast.fits import admits_none, bare, members, show, without_none
+from holdfast.fits import NONE, admits_none, bare, members, show, without_none
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Growing = Literal["append", "merge"]
+
+_WINDOW = re.compile(r"(?P<path>[^\[\]]+)\[-(?P<count>[1-9][0-9]{0,8}):\]", re.ASCII)
 
 
 class Growth:
@@ -69,7 +72,10 @@ class Replace(Generic[T]):
 
 
 class At:
-    """``Annotated[str, At("plan.title")]``: the parameter reads this part of the state, whatever its own name is."""
+    """``Annotated[str, At("plan.title")]``: the parameter reads this part of the state, whatever its own name is.
+
+    ``Annotated[list[Message], At("messages[-20:]")]`` reads the last 20 items of a list, and costs what they weigh.
+    """
 
     __slots__ = ("path",)
 
@@ -78,6 +84,24 @@ class At:
 
     def __repr__(self) -> str:
         return f"At({self.path!r})"
+
+
+def windowed(path: str) -> tuple[str, int | None]:
+    """A path without its window, and how many of the last items that asks for; None if it asks for everything.
+
+    >>> windowed("messages[-20:]"), windowed("messages")
+    (('messages', 20), ('messages', None))
+    """
+    if "[" not in path and "]" not in path:
+        return path, None
+    found = _WINDOW.fullmatch(path)
+    if found is None:
+        place = path.partition("[")[0] or "messages"
+        raise DefinitionError(
+            f"At({path!r}) is not possible: besides a whole place only the last items of a list can be read,"
+            f" as in At('{place}[-20:]')"
+        )
+    return found["path"], int(found["count"])
 
 
 class Place:
@@ -129,6 +153,13 @@ class Place:
             return validate(value)
         except Exception as exc:
             raise refusal(self.path, value, exc) from exc
+
+    @property
+    def is_list(self) -> bool:
+        """Whether what is stored here is a list (or None), so that the last of its items can be read alone."""
+        stored = self.typed.annotation
+        kinds = [get_origin(member) or member for member in members(stored) if member is not NONE]
+        return get_origin(stored) is not Annotated and kinds == [list]
 
     def __repr__(self) -> str:
         return f"Place({self.path!r}, {show(self.annotation)})"
@@ -182,6 +213,11 @@ class Shape:
         return found
 
     def _find(self, path: str) -> Place:
+        if "[" in path:
+            whole = path.partition("[")[0]
+            raise DefinitionError(
+                f"{path!r} is no place: a window is for reading alone, in At({path!r}); name {whole!r}"
+            )
         model, under_optional, way = self.model, False, path.split(".")
         for depth, name in enumerate(way):
             here = ".".join(way[:depth])

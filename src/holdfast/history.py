@@ -14,8 +14,20 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import to_datetime
-from holdfast.model import Event, Record, SignalRecord
-from holdfast.replay import CheckpointBody, DefinitionBody, Effect, EventBody, KeyBody, OperationBody, WaitBody, body_of
+from holdfast.model import Event, Record, SignalRecord, Tombstone
+from holdfast.replay import (
+    CheckpointBody,
+    DefinitionBody,
+    EditBody,
+    Effect,
+    EventBody,
+    KeyBody,
+    OperationBody,
+    Origin,
+    RewindBody,
+    WaitBody,
+    body_of,
+)
 
 _SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": "cancel.requested"}
 
@@ -74,7 +86,22 @@ def events(
 Parts = tuple[int, str, str, str, dict[str, Any]]
 
 
+def of_tombstone(stone: Tombstone) -> Event:
+    """The last event of a session that was removed: the only one that is left."""
+    who = stone.by or "somebody"
+    data = {
+        "by": stone.by, "reason": stone.reason, "status": stone.status, "workflow": stone.workflow,
+        "owner": stone.owner, "created_at": to_datetime(stone.created_at).isoformat(), "records": stone.records,
+        "digest": stone.digest.hex(),
+    }  # fmt: skip
+    summary = f"removed by {who}" + (f": {stone.reason}" if stone.reason else "")
+    cursor = Cursor(stone.records + 1)
+    return Event(str(cursor), stone.session_id, stone.removed_at, stone.by or "", "session.removed", summary, data)
+
+
 def _of_signal(signal: SignalRecord) -> Parts:
+    if signal.redacted:
+        return signal.at, signal.by or "", "redacted", f"signal {signal.n} ({signal.kind}) was redacted", {}
     data = msgspec.json.decode(signal.payload)
     if signal.kind == "message":
         return (
@@ -95,7 +122,7 @@ def _of_signal(signal: SignalRecord) -> Parts:
 
 
 def _of_record(record: Record) -> Iterator[Parts]:
-    if not record.payload:
+    if record.redacted:
         yield record.at, "", "redacted", f"record {record.seq} was redacted", {}
         return
     body = body_of(record)
@@ -104,10 +131,16 @@ def _of_record(record: Record) -> Iterator[Parts]:
     if isinstance(body, KeyBody):
         if body.created:
             yield record.at, body.by or "", "session.created", "created", {"first": body.step}
+        if body.origin is not None:
+            yield _of_origin(record, body, body.origin)
     elif isinstance(body, OperationBody):
         yield _of_operation(record, body)
     elif isinstance(body, WaitBody):
         yield _of_wait(record, body)
+    elif isinstance(body, EditBody | RewindBody):
+        if body.reopened:
+            yield record.at, body.by or "", "session.reopened", f"it was {body.reopened}", {"was": body.reopened}
+        yield _of_edit(record, body) if isinstance(body, EditBody) else _of_rewind(record, body)
     elif isinstance(body, CheckpointBody):
         yield from _of_checkpoint(record, body)
     elif isinstance(body, DefinitionBody):
@@ -116,6 +149,25 @@ def _of_record(record: Record) -> Iterator[Parts]:
         yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
         if body.moved and body.next is None and not body.leaving:
             yield record.at, body.agent, "session.completed", "completed", {}
+
+
+def _of_origin(record: Record, body: KeyBody, origin: Origin) -> Parts:
+    data = {"from": origin.session_id, "seq": origin.seq, "at": origin.at, "fields": list(origin.edited)}
+    summary = f"forked from {origin.session_id} at {origin.at}"
+    return record.at, body.by or "", "session.forked", summary, data
+
+
+def _of_edit(record: Record, body: EditBody) -> Parts:
+    fields = list(dict.fromkeys(change.path for change in body.changes))
+    summary = f"edited by {body.by or 'somebody'}: {', '.join(fields)}" + (f" ({body.reason})" if body.reason else "")
+    return record.at, body.by or "", "session.edited", summary, {"fields": fields, "by": body.by, "reason": body.reason}
+
+
+def _of_rewind(record: Record, body: RewindBody) -> Parts:
+    why = f" ({body.reason})" if body.reason else ""
+    summary = f"rewound by {body.by or 'somebody'} to before {body.to}{why}"
+    data = {"to": body.to, "seq": record.parent, "keep": body.keep, "by": body.by, "reason": body.reason}
+    return record.at, body.by or "", "session.rewound", summary, data
 
 
 def _of_effect(effect: Effect) -> Parts:

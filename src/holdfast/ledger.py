@@ -45,6 +45,7 @@ class Ledger:
         self.progress: tuple[int, int] | None = None
         self.pending: dict[str, Effect] = {}
         self.parked = False
+        self.parking = False  # about to be: the store may know it before we do
         self.broken: BaseException | None = None
 
     def load(self, records: Sequence[Record]) -> None:
@@ -59,13 +60,14 @@ class Ledger:
 
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
-        agent: str = "", shift: int = 0, wake: bool = False, **facts: Any,
+        agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, **facts: Any,
     ) -> bool:  # fmt: skip
         """Commit an event. False, with nothing written, if ``only_if_paused`` no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
         body = EventBody(
-            type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, effects=self.take_effects()
-        )
+            type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, attempts=attempts,
+            effects=self.take_effects(),
+        )  # fmt: skip
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
     async def park(self, paused: Paused, known: Iterable[Pause] = ()) -> None:
@@ -103,7 +105,8 @@ class Ledger:
     async def fail(self, failure: Failure) -> None:
         """End in ``failed``, resumable at this very step."""
         data = {"type": failure.type, "attempts": failure.attempts}
-        await self.note("session.failed", failure.message, data, ended="failed", failure=failure, release=True)
+        facts = {"ended": "failed", "failure": failure, "release": True}
+        await self.note("session.failed", failure.message, data, attempts=0, **facts)  # a resume begins to count anew
 
     async def commit(
         self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None,
@@ -139,6 +142,7 @@ class Ledger:
             keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
             blobs=tuple(blobs) if blobs else (), **facts,
         )  # fmt: skip
+        self.parking = commit.release
         try:
             written = self.store.commit(commit)
             flags = await (written if self.watch.meters is None else self.watch.timed(written, kind))
@@ -147,6 +151,7 @@ class Ledger:
             self.breaks(error)
             raise
         if flags is None:
+            self.parking = False
             self.seq, self.digest = base, digest
             self._give_back(body)
             return False

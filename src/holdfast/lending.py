@@ -18,7 +18,7 @@ from holdfast.fields import Place, Replace
 from holdfast.model import PauseKind
 from holdfast.state import Blobs, Change, Inline, State, stored
 from holdfast.store import Store
-from holdfast.workflow import BoundStep, Check, Workflow
+from holdfast.workflow import BoundStep, Check, Read, Workflow
 
 
 class Paused(Exception):
@@ -37,7 +37,7 @@ class Lent:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self.mutable: list[tuple[Place, Any]] = []
+        self.mutable: list[tuple[Read, Any]] = []
         self.whole: object = None
 
 
@@ -70,11 +70,11 @@ class Lending:
         lent = Lent()
         for read in step.reads:
             place = read.place
-            value = lent.values[read.param] = self.read(place)
+            value = lent.values[read.param] = self.read_for(read)
             if value is None and read.required:
                 raise self._missing(step.name, place)
-            if not place.typed.immutable and place not in step.writes:
-                lent.mutable.append((place, value))
+            if value is not None and not place.typed.immutable and place not in step.writes:
+                lent.mutable.append((read, value))
         if step.whole is not None:
             lent.whole = lent.values[step.whole] = self.build()
         return lent
@@ -84,18 +84,41 @@ class Lending:
         source = f"{' or '.join(writers)} should have written it" if writers else "give it at the start"
         return Paused("missing", f"{reader} needs {place.path!r}, which is None; {source}")
 
-    def read(self, place: Place) -> Any:
-        """A fresh copy of the value at a place."""
+    def read_for(self, read: Read) -> Any:
+        """A fresh copy of what a parameter reads."""
+        return self.read(read.place, read.recent)
+
+    def read(self, place: Place, recent: int | None = None) -> Any:
+        """A fresh copy of the value at a place, or of the last items of the list there."""
         slot = self.state.slots.get(place.path)
-        if type(slot) is Inline:
+        if type(slot) is Inline and recent is None:
             return self._read_inline(place, slot)
-        try:
-            data = self.state.read(place.path)
-        except KeyError:  # the part is younger than the stored value: its default comes from the model around it
-            whole = self.read(self.shape.fields[place.field])
-            return functools.reduce(getattr, place.parts[1:], whole)
-        assert data is not None, place.path
+        data = self._stored(place, recent)
+        if data is None:
+            return self._younger(place, recent)
+        if data == b"null" and place.under_optional:
+            return None  # the model around it is None
         return place.typed.decode(data, place.path)
+
+    def _stored(self, place: Place, recent: int | None) -> bytes | None:
+        """What is stored there; None if the place is a part that is younger than that."""
+        try:
+            data = self.state.read(place.path) if recent is None else self.state.recent(place.path, recent)
+        except KeyError:
+            return None
+        assert data is not None, place.path
+        return data
+
+    def _younger(self, place: Place, recent: int | None) -> Any:
+        """The default of a part, which comes from the model around it."""
+        if len(place.parts) == 1:
+            raise StateRefused(
+                f"{place.path}: a part of it was added to the model after this session had begun, and has grown since;"
+                " carry the session up with a migration that writes the part",
+                field=place.path,
+            )
+        value = functools.reduce(getattr, place.parts[1:], self.read(self.shape.fields[place.field]))
+        return value if value is None or recent is None else value[-recent:]
 
     def _read_inline(self, place: Place, slot: Inline) -> Any:
         known = self.known.get(place.path)
@@ -119,15 +142,22 @@ class Lending:
         if reader is None or reader.whole is not None:
             paths = list(self.state.deep)
         else:
-            paths = [read.place.path for read in reader.reads]
+            paths = [read.place.path for read in reader.reads if read.recent is None]
         if needed := self.state.needs(paths):
+            self.state.provide(await self.store.blobs(needed))
+        for read in reader.reads if reader is not None else ():
+            await self._prefetch_recent(read)
+
+    async def _prefetch_recent(self, read: Read) -> None:
+        """Of a list that grew, get what its last items lie in, from the end on."""
+        while read.recent is not None and (needed := self.state.needs_recent(read.place.path, read.recent)):
             self.state.provide(await self.store.blobs(needed))
 
     def evaluate(self, check: Check) -> Any:
         """Ask a guard, a route or a ``when``. Its values must have been prefetched."""
         values = {}
         for read in check.reads:
-            value = values[read.param] = self.read(read.place)
+            value = values[read.param] = self.read_for(read)
             if value is None and read.required:
                 raise self._missing(check.name, read.place)
         if check.whole is not None:
@@ -138,21 +168,19 @@ class Lending:
 
     def check_unchanged(self, step: BoundStep, lent: Lent) -> None:
         """What a step was lent and does not write stays as it was."""
-        for place, value in lent.mutable:
-            self._check_one(step, place, value)
+        for read, value in lent.mutable:
+            self._check_one(step, read.place, value, read.recent)
         if lent.whole is not None:
             for place in self.shape.fields.values():
                 if not place.typed.immutable and place not in step.writes:
                     self._check_one(step, place, getattr(lent.whole, place.path))
 
-    def _check_one(self, step: BoundStep, place: Place, value: object) -> None:
-        data = self.state.read(place.path)
-        assert data is not None
+    def _check_one(self, step: BoundStep, place: Place, value: object, recent: int | None = None) -> None:
         try:
             now = place.typed.encode(value, place.path, self.limits)
             # Equal values may be written in two ways (the order of a set): then compare like with like.
-            same = now == data or now == place.typed.encode(
-                place.typed.decode(data, place.path), place.path, self.limits
+            same = now == self._stored(place, recent) or now == place.typed.encode(
+                self.read(place, recent), place.path, self.limits
             )
         except (ValueRefused, StateRefused):
             same = False
@@ -173,6 +201,10 @@ class Lending:
             return Change(place.path, place.grows, stored(data, blobs))
         checked = place.check(value.value if isinstance(value, Replace) else value)
         return Change(place.path, "set", stored(place.typed.encode(checked, place.path, self.limits), blobs))
+
+    def replaced(self, place: Place, value: object, blobs: Blobs) -> Change:
+        """A value that somebody else than a step sets, whether the place grows or not."""
+        return self._change(place, value if isinstance(value, Replace) else Replace(value), blobs)
 
     async def accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
         """Where the model's own validators look at the whole state: ask them; what they change is written too."""

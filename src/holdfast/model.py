@@ -6,6 +6,7 @@ Nothing here does I/O. Times are microseconds since 1970 (UTC), money is micro-d
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Literal
@@ -53,6 +54,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     digest: bytes
 
+    @property
+    def redacted(self) -> bool:
+        """Whether payload and salt were deleted. No record is written without them."""
+        return not self.payload and not self.salt
+
 
 def first_digest(session_id: str) -> bytes:
     """What the first record of a session is chained to."""
@@ -97,12 +103,11 @@ def seal(
 
 
 def intact(record: Record, previous: bytes) -> bool:
-    """Whether a stored record is the one that was written after ``previous``."""
+    """Whether a stored record is the one that was written after ``previous``, or what redaction left of it."""
     head = f"{record.seq}|{record.parent}|{record.kind}|{record.step}|{record.visit}|{record.at}"
-    return (
-        sha256(record.salt + record.payload).digest() == record.body
-        and chained(previous, head, record.body) == record.digest
-    )
+    return (sha256(record.salt + record.payload).digest() == record.body or record.redacted) and chained(
+        previous, head, record.body
+    ) == record.digest
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -202,6 +207,18 @@ def derive_status(row: SessionRow) -> Status:
     return Status.CREATED if row.seq <= 1 else Status.READY
 
 
+def has_expired(tree: Sequence[SessionRow], now: int) -> bool:
+    """Whether a session and all that it called have been left alone for as long as it is kept.
+
+    Never while one of them is driven. Time is counted from the last update, or from when one of them wakes.
+    """
+    roots = [row for row in tree if row.parent is None]
+    if not roots or roots[0].keep_for is None or any(row.live for row in tree):
+        return False
+    keep_for = roots[0].keep_for
+    return all(max(row.updated_at, row.wakes_at or 0) + keep_for <= now for row in tree)
+
+
 class Flags(msgspec.Struct, frozen=True):
     """What a commit brings back: the requests that came from outside."""
 
@@ -224,6 +241,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     With ``release`` the hold is given up; ``waiting`` and ``wakes_at`` then say what would make the session go on.
     ``consume`` are the numbers of the signals that it has taken in, ``report`` goes to its ``parent``.
+    ``redact`` and ``redact_signals`` lose payload and salt, ``unname`` are large values that it no
+    longer names; those that nobody else names go.
     """
 
     key: int
@@ -254,6 +273,9 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     thaw: bool = False
     parent: int | None = None
     report: Report | None = None
+    redact: tuple[int, ...] = ()
+    redact_signals: tuple[int, ...] = ()
+    unname: tuple[bytes, ...] = ()
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -283,7 +305,7 @@ class SignalRecord(msgspec.Struct, frozen=True):
     """Something that came from outside: a request to pause, resume or cancel, a message, the end of a child.
 
     Numbered per session in a chain of its own. ``after`` is the log's ``seq`` when it
-    arrived, which gives log and signals one common order.
+    arrived, which gives log and signals one common order. Payload, salt and body are as in `Record`.
     """
 
     n: int
@@ -293,6 +315,81 @@ class SignalRecord(msgspec.Struct, frozen=True):
     at: int
     payload: bytes
     digest: bytes
+    salt: bytes = b""
+    body: bytes = b""
+
+    @property
+    def redacted(self) -> bool:
+        """Whether payload and salt were deleted."""
+        return not self.payload and not self.salt
+
+
+def seal_signal(
+    previous: bytes, n: int, after: int, kind: str, by: str | None, at: int, payload: bytes
+) -> SignalRecord:
+    """Make a signal and chain it to the one whose digest is ``previous``."""
+    salt = _salt()
+    body = sha256(salt + payload).digest()
+    return SignalRecord(
+        n, after, kind, by, at, payload, chained(previous, _signal_head(n, after, kind, by, at), body), salt, body
+    )
+
+
+def signal_intact(signal: SignalRecord, previous: bytes) -> bool:
+    """Whether a stored signal is the one that came after ``previous``, or what redaction left of it."""
+    head = _signal_head(signal.n, signal.after, signal.kind, signal.by, signal.at)
+    return (sha256(signal.salt + signal.payload).digest() == signal.body or signal.redacted) and chained(
+        previous, head, signal.body
+    ) == signal.digest
+
+
+def _signal_head(n: int, after: int, kind: str, by: str | None, at: int) -> str:
+    return f"{n}|{after}|{kind}|{by}|{at}"
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """What is left of a session that was removed. ``records`` and ``digest`` say where its log ended."""
+
+    session_id: str
+    workflow: str
+    owner: str | None
+    status: str
+    created_at: int
+    removed_at: int
+    by: str | None
+    reason: str
+    records: int
+    digest: bytes
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """A session that is being removed, and what will be left of it."""
+
+    key: int
+    tombstone: Tombstone
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """One batch of large values that was looked at: those that nothing named. ``last`` is None at the end."""
+
+    last: int | None
+    count: int
+    bytes: int
+
+
+class Space(msgspec.Struct, frozen=True):
+    """How many bytes a store takes, and how many of them it could give back."""
+
+    total: int
+    free: int
+
+
+class Proved(msgspec.Struct, frozen=True):
+    """One batch of large values that were proved. ``last`` is None at the end."""
+
+    last: int | None
+    count: int
+    damaged: tuple[str, ...]
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):

@@ -185,7 +185,7 @@ class Watch:
         self.status = ""
         self.failure = ""
         self.trouble: BaseException | None = None
-        self.ended_parent: Span | None = None if self.tracer is None else _ended_parent()
+        self.ended_parent = None if self.tracer is None else _guarded(_ended_parent)
 
     # spans
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
+import msgspec
 from pydantic import BaseModel
 
 from holdfast.errors import StateRefused
@@ -78,16 +80,105 @@ def _money(spent: float, budget: float | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class VisitInfo:
-    """One finished visit."""
+class Checkpoint:
+    """One finished visit, as the log has it. ``seq`` is its number, ``fields`` what it wrote, ``version`` the
+    workflow's.
+
+    ``left_behind``: a rewind went back to before it; it is no longer part of how the session stands.
+    ``redacted``: its content was deleted; only the first four are known of it.
+    """
 
     step: str
     visit: int
     seq: int
     at: datetime
-    took: timedelta
-    skipped: str
-    attempts: int
+    took: timedelta = timedelta()
+    skipped: str = ""
+    attempts: int = 1
+    fields: tuple[str, ...] = ()
+    version: int = 1
+    left_behind: bool = False
+    redacted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The visit, as verbs take it: ``write#2``."""
+        return f"{self.step}#{self.visit}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs in one place of the state.
+
+    ``grown``: a list got longer, ``added`` is what is new. ``added``, ``removed``: the place itself came or went.
+    """
+
+    path: str
+    kind: Literal["changed", "grown", "added", "removed"]
+    before: Any = None
+    after: Any = None
+    added: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "grown":
+                count = len(self.added)
+                return f"{self.path}: {count} {'item' if count == 1 else 'items'} added: {_shown(list(self.added))}"
+            case "added":
+                return f"{self.path}: added {_shown(self.after)}"
+            case "removed":
+                return f"{self.path}: removed, was {_shown(self.before)}"
+            case "changed":
+                return f"{self.path}: {_shown(self.before)} → {_shown(self.after)}"
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What differs in the state of a session between two of its records. Values are as they are stored: plain JSON."""
+
+    session_id: SessionId
+    a: int
+    b: int
+    changes: tuple[Difference, ...]
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[Difference]:
+        return iter(self.changes)
+
+    def __getitem__(self, path: str) -> Difference:
+        return {change.path: change for change in self.changes}[path]
+
+    def __str__(self) -> str:
+        lines = [str(change) for change in self.changes] or ["no difference"]
+        return "\n".join([f"{self.session_id}, record {self.a} to {self.b}:", *(f"  {line}" for line in lines)])
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data, for `json.dumps`."""
+        changes = [{key: value for key, value in asdict(each).items() if value not in (None, ())} for each in self]
+        return {"session_id": self.session_id, "a": self.a, "b": self.b, "changes": changes}
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.path, _shown(each.before), "+ " + _shown(list(each.added)) if each.added else _shown(each.after))
+            for each in self
+        ]
+        return table(["place", "before", "after"], rows, f"Session {self.session_id}, record {self.a} to {self.b}")
+
+
+def _shown(value: Any, most: int = 200) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A parked session that would not go on with the code at hand: why, and what can be done about it."""
+
+    session: SessionInfo
+    reasons: tuple[str, ...]
+    ways: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

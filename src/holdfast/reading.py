@@ -11,16 +11,18 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from holdfast import history
-from holdfast.clock import to_datetime
+from holdfast.diff import Comparison
 from holdfast.drivers.local import Run
-from holdfast.errors import StateRefused, StoreUnavailable, did_you_mean
+from holdfast.errors import DamagedRecord, DefinitionError, StateRefused, StoreUnavailable, did_you_mean
 from holdfast.ids import SessionId
 from holdfast.lending import Lending
 from holdfast.model import Event, Filter, Pause, SessionRow, Status
-from holdfast.outcome import Outcome, SessionInfo, VisitInfo
-from holdfast.replay import CheckpointBody, body_of, fold
+from holdfast.outcome import Checkpoint, Diff, Misfit, Outcome, SessionInfo
+from holdfast.replay import KeyBody, Origin, body_of, fold
 from holdfast.service import Service
 from holdfast.state import State
+from holdfast.timeline import Timeline
+from holdfast.versions import DoesNotFit, adoption, bring_up, fits
 from holdfast.workflow import Workflow
 
 LOOK_EVERY = 1.0
@@ -51,14 +53,20 @@ class Reading(Service):
         rows = await self.store.find(Filter(parent=(await self._row(session_id)).key))
         return [self._info(row) for row in rows]
 
-    async def state(self, session_id: str) -> BaseModel:
-        """The state as of the last checkpoint, validated field by field."""
+    async def state(self, session_id: str, at: int | str | None = None) -> BaseModel:
+        """The state as of the last checkpoint, validated field by field.
+
+        ``at``: as of the end of an earlier visit (``"write#2"``; ``"write"`` is the last one), or of any record of the
+        log, by its number.
+        """
         self._check_open()
         row = await self._row(session_id)
-        return await self._state(self._workflow_of(row), row)
+        return await self._state(self._workflow_of(row), row, at)
 
-    async def _state(self, workflow: Workflow[Any], row: SessionRow) -> BaseModel:
-        line = fold(await self.store.records(row.key, row.key_frame))
+    async def _state(self, workflow: Workflow[Any], row: SessionRow, at: int | str | None = None) -> BaseModel:
+        timeline = Timeline(self.store, row)
+        line = await timeline.line(None if at is None else await timeline.find(at))
+        await bring_up(workflow, line, self.store, self.limits)
         return await self._built(workflow, line.state)
 
     async def _built(self, workflow: Workflow[Any], state: State) -> BaseModel:
@@ -92,7 +100,7 @@ class Reading(Service):
             run.waiting -= 1
             run.final = final if run.waiting else None  # a parked session costs a row, not its state in memory
         try:
-            if final is not None and final[0] == row.seq:
+            if final is not None and final[0] == row.seq and row.version == workflow.version:
                 return await self._built(workflow, final[1])
             return await self._state(workflow, row)
         except StateRefused as error:
@@ -132,18 +140,66 @@ class Reading(Service):
         self._check_open()
         return await self.store.pauses((await self._row(session_id)).key)
 
-    async def visits(self, session_id: str) -> list[VisitInfo]:
-        """The finished visits, in order."""
+    async def misfits(self) -> list[Misfit]:
+        """The parked sessions that would not go on with the code at hand, and why.
+
+        Nothing is claimed or changed; migrations are tried in memory. Of each session the records from its last key
+        frame on are read.
+        """
+        self._check_open()
+        found = []
+        for row in await self.store.find(Filter(unended=True)):
+            if not row.live and (wrong := await self._misfit(row)) is not None:
+                found.append(Misfit(self._info(row), *wrong))
+        return found
+
+    async def _misfit(self, row: SessionRow) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Why a session would not go on, and what can be done; None if it would."""
+        try:
+            workflow = self._workflow_of(row)
+            line = fold(await self.store.records(row.key, row.key_frame))
+            if fits(workflow, line):
+                Lending(workflow, line.state, self.store, self.limits).fill_new_fields()
+            else:
+                await adoption(workflow, line, self.store, self.limits)
+        except DoesNotFit as wrong:
+            return wrong.reasons, wrong.ways
+        except (DefinitionError, StateRefused, DamagedRecord) as error:
+            return (str(error),), ()
+        return None
+
+    async def checkpoints(
+        self, session_id: str, *, before: int | None = None, limit: int | None = 100
+    ) -> list[Checkpoint]:
+        """The last finished visits, the newest last; those that a rewind has left behind are marked.
+
+        ``before`` a number: to page backwards, pass the ``seq`` of the first one seen. ``limit=None``: all of them.
+        """
+        self._check_open()
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be a number of checkpoints, or None for all of them, not {limit}")
+        return await Timeline(self.store, await self._row(session_id)).checkpoints(before, limit)
+
+    async def diff(self, session_id: str, a: int | str, b: int | str | None = None) -> Diff:
+        """What differs in the state between two checkpoints, given as for `state`; ``b`` is by default how it stands.
+
+        Values are compared as they are stored, whatever the version of the workflow was.
+        """
         self._check_open()
         row = await self._row(session_id)
-        found = []
-        for record in await self.store.records(row.key, 1):
-            if record.kind == "checkpoint":
-                body: CheckpointBody = body_of(record)
-                took = timedelta(microseconds=body.took)
-                at = to_datetime(record.at)
-                found.append(VisitInfo(record.step, record.visit, record.seq, at, took, body.skipped, body.attempts))
-        return found
+        timeline = Timeline(self.store, row)
+        first, second = await timeline.find(a), row.seq if b is None else await timeline.find(b)
+        found = Comparison((await timeline.line(first)).state, (await timeline.line(second)).state)
+        if needed := found.needs():
+            found.provide(await self.store.blobs(needed))
+        return Diff(SessionId(row.session_id), first, second, tuple(found.changes()))
+
+    async def origin(self, session_id: str) -> Origin | None:
+        """Where a fork comes from; None if the session is none."""
+        self._check_open()
+        (first,) = await self.store.records((await self._row(session_id)).key, 1, 1)
+        body: KeyBody = body_of(first)
+        return body.origin
 
     async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
         """The history after a cursor; with ``follow``, also what comes, until the session ends."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import DamagedRecord, IllegalTransition
+from holdfast.errors import DamagedRecord, IllegalTransition, Redacted
 from holdfast.model import Failure, Record
 from holdfast.state import Blob, Change, Inline, Slot, State
 from holdfast.workflow import Check, Workflow
@@ -61,7 +61,8 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact about the session that changes no data; it may move the position.
 
-    ``shift`` moves the open timers on by the time for which they were frozen, ``wake`` ends them now.
+    ``shift`` moves the open timers on by the time for which they were frozen, ``wake`` ends them now. ``attempts`` is
+    how many of the open visit have failed by now.
     """
 
     type: str
@@ -73,6 +74,7 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     leaving: bool = False
     shift: int = 0
     wake: bool = False
+    attempts: int | None = None
     effects: tuple[Effect, ...] = ()
 
 
@@ -97,6 +99,7 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
     operations: tuple[OperationBody, ...] = ()
     waits: tuple[WaitBody, ...] = ()
     effects: tuple[str, ...] = ()
+    attempts: int = 0
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,7 +133,7 @@ class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody changed the state of a parked session, which was ``was``.
+    """Somebody changed the state of a parked session. ``reopened``: how it had ended.
 
     One that had completed stands at its last step again (``leave``), whose way out is decided anew.
     """
@@ -138,7 +141,7 @@ class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
     changes: tuple[Change, ...]
     by: str | None = None
     reason: str = ""
-    was: str = ""
+    reopened: str = ""
     leave: str | None = None
 
 
@@ -152,7 +155,7 @@ class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
     keep: bool = False
     by: str | None = None
     reason: str = ""
-    was: str = ""
+    reopened: str = ""
 
 
 class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -190,6 +193,11 @@ to_payload = msgspec.json.Encoder().encode
 
 def body_of(record: Record) -> Any:
     """Read a record's payload."""
+    if record.redacted:
+        raise Redacted(
+            f"record {record.seq} ({record.kind}) was redacted; ask for a later one, or for how the session stands now",
+            seq=record.seq,
+        )
     try:
         return _bodies[record.kind].decode(record.payload)
     except msgspec.MsgspecError as error:
@@ -209,6 +217,7 @@ class Line:
         self.operations: dict[str, OperationBody] = {}
         self.waits: dict[str, WaitBody] = {}
         self.effects: set[str] = set()
+        self.attempts = 0
         self.opened = 0
         self.base = 0  # the last record that says what the open visit begins with
         self.left: tuple[tuple[int, int], ...] = ()
@@ -238,13 +247,14 @@ class Line:
         elif isinstance(body, KeyBody):
             self._fold_key(record, body)
         elif isinstance(body, DefinitionBody):
-            self._fold_definition(body)
+            self.adopt(body)
             self.base = record.seq
         elif isinstance(body, WaitBody):
             self.waits[body.id] = body
             self._fold_effects(body.effects)
         elif isinstance(body, EditBody):
-            self._fold_edit(record, body, applied)
+            self.edit(body, applied)
+            self.base = record.seq
         elif isinstance(body, EventBody):
             self._fold_event(record, body)
         # What a rewind does is in the key frame behind it.
@@ -254,19 +264,20 @@ class Line:
         if body.moved:
             self.step, self.leaving = body.next, body.leaving
             self._open(record.seq)
+        if body.attempts is not None:
+            self.attempts = body.attempts
         for id, wait in self.waits.items() if body.shift or body.wake else ():
             if wait.due is not None and (body.wake or wait.name == "sleep"):
                 due = 0 if body.wake else wait.due + body.shift
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
 
-    def _fold_edit(self, record: Record, body: EditBody, applied: bool) -> None:
-        """The open visit keeps what it remembers."""
+    def edit(self, body: EditBody, applied: bool = False) -> None:
+        """Take in what somebody changed. The open visit keeps what it remembers."""
         if not applied:
             for change in body.changes:
                 self.state.apply(change)
         if body.leave is not None:
             self.step, self.leaving = body.leave, True
-        self.base = record.seq
 
     def _fold_checkpoint(self, record: Record, body: CheckpointBody, applied: bool) -> None:
         if not applied:
@@ -292,7 +303,7 @@ class Line:
         if body.journal is not None:
             self._fold_journal(body.journal)
 
-    def _fold_definition(self, body: DefinitionBody) -> None:
+    def adopt(self, body: DefinitionBody) -> None:
         """The open visit goes on: what it remembers does not depend on the name of its step."""
         self.version, self.outline = body.version, body.outline
         self.state.carry(body.fields, body.moved, body.dropped)
@@ -314,6 +325,7 @@ class Line:
         self.operations.update((operation.id, operation) for operation in journal.operations)
         self.waits.update((wait.id, wait) for wait in journal.waits)
         self.effects.update(journal.effects)
+        self.attempts = journal.attempts
 
     def _fold_effects(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -338,9 +350,10 @@ class Line:
 
     def journal(self) -> Journal | None:
         """What the open visit remembers; None if that is nothing."""
-        if not (self.operations or self.waits or self.effects):
+        if not (self.operations or self.waits or self.effects or self.attempts):
             return None
-        return Journal(self.opened, tuple(self.operations.values()), tuple(self.waits.values()), tuple(self.effects))
+        operations, waits = tuple(self.operations.values()), tuple(self.waits.values())
+        return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts)
 
 
 def fold(records: Iterable[Record]) -> Line:

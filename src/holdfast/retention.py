@@ -2,8 +2,395 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import history, redaction
+from holdfast.clock import to_micros
+from holdfast.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    StateRefused,
+    StoreUnavailable,
+    UnknownSession,
+    VerbRefused,
+    did_you_mean,
+)
+from holdfast.ids import SessionId, check_session_id
+from holdfast.lending import Lending
+from holdfast.model import Commit, Event, Filter, Record, RecordKind, Removal, SessionRow, Tombstone, has_expired, seal
 from holdfast.reading import Reading
+from holdfast.replay import EventBody, KeyBody, Line, body_of, fold, to_payload
+from holdfast.service import texts
+from holdfast.state import Blobs, Change, Inline, stored
+from holdfast.verify import Inspector, Verification
+
+ROWS = 500
+"""How many rows are deleted, or looked at, in one transaction; others commit in between."""
+
+BYTES = 2**20
+"""How much space is given back in one transaction."""
+
+
+class _Default:
+    """The field's own default."""
+
+
+DEFAULT = _Default()
+
+
+@dataclass
+class CleanUp:
+    """What a clean-up has done, or would do. Sizes are in bytes."""
+
+    applied: bool
+    expired: list[SessionId] = field(default_factory=list)
+    completed: list[SessionId] = field(default_factory=list)
+    kept: dict[SessionId, str] = field(default_factory=dict)
+    values: int = 0
+    value_bytes: int = 0
+    free_bytes: int = 0
+    given_back: int = 0
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """What a redaction has taken away.
+
+    ``erased`` is False if the old bytes may still be in the write-ahead log, because another process reads the database
+    at the moment: `gc` erases them.
+    """
+
+    records: tuple[int, ...]
+    signals: tuple[int, ...]
+    erased: bool
 
 
 class Retention(Reading):
     """The verbs that take data away, and the one that looks whether any is damaged."""
+
+    keep_for: timedelta | None = None
+    """How long sessions that are started from here are kept, unless they say so themselves; None: for ever."""
+
+    def _kept_for(self, keep_for: timedelta | None) -> int | None:
+        found = self.keep_for if keep_for is None else keep_for
+        if found is None or found == timedelta.max:
+            return None
+        if found < timedelta(0):
+            raise ValueError(f"keep_for cannot be negative: {found!r}")
+        return found // timedelta(microseconds=1)
+
+    # removal
+
+    async def remove(self, session_id: str, *, by: str | None = None, reason: str = "") -> Tombstone:
+        """Delete a session and all that it called: their files first, then their records. A tombstone stays.
+
+        One that is driven is refused: pause or cancel it first. What is interrupted, `gc` completes.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        removals = await self.store.remove(check_session_id(session_id), by, reason, self.clock.now())
+        stones = [await self._complete(removal) for removal in _children_first(removals)]
+        return next(stone for stone in stones if stone.session_id == session_id)
+
+    async def _complete(self, removal: Removal) -> Tombstone:
+        session_id = removal.tombstone.session_id
+        folder = self.store.folder(session_id)
+        if folder is not None:
+            await asyncio.to_thread(_remove_files, folder, session_id)
+        while (stone := await self.store.strip(removal.key, self._at_once(ROWS))) is None:
+            await asyncio.sleep(0)
+        self.driver.on_change()
+        return stone
+
+    def _at_once(self, many: int) -> int:
+        """How much to do in one batch. On a full disk the ballast has to pay for it, and that is small."""
+        return many if self.store.trouble is None else many // 32
+
+    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
+        """What is left of removed sessions, in the order of their removal."""
+        self._check_open()
+        return await self.store.tombstones(session_id)
+
+    async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
+        """The history after a cursor; with ``follow``, also what comes, until the session ends.
+
+        Of a session that was removed, the last event is left: ``session.removed``.
+        """
+        try:
+            async for event in super().events(session_id, after, follow=follow):
+                after = event.cursor or after
+                yield event
+        except UnknownSession:
+            stones = await self.store.tombstones(session_id)
+            if not stones:
+                raise
+            last = history.of_tombstone(stones[-1])
+            if not after or history.Cursor.parse(after).seq < history.Cursor.parse(last.cursor).seq:
+                yield last
+
+    # clean-up
+
+    async def gc(
+        self, *, apply: bool = False, now: datetime | None = None, on_progress: Callable[[CleanUp], None] | None = None
+    ) -> CleanUp:
+        """Say what could be cleaned up; with ``apply``, do it.
+
+        Completes removals that were interrupted, removes sessions that have expired, deletes large values that nothing
+        names, and gives the space back. Works in small batches, so others go on meanwhile; ``on_progress`` is called
+        between them. Cancelling it between two batches loses nothing.
+        """
+        self._check_open()
+        report = CleanUp(apply)
+        tell = on_progress or (lambda report: None)
+        await self._complete_removals(report, tell)
+        await self._remove_expired(report, self.clock.now() if now is None else to_micros(now), tell)
+        await self._sweep(report, tell)
+        report.free_bytes = (await self.store.space()).free
+        while apply and (given := await self.store.compact(self._at_once(BYTES))):
+            report.given_back += given
+            tell(report)
+        report.folded = apply and await self.store.fold()
+        tell(report)
+        return report
+
+    async def _complete_removals(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+        for removal in await self.store.removing():
+            session_id = SessionId(removal.tombstone.session_id)
+            if report.applied:
+                try:
+                    await self._complete(removal)
+                except StoreUnavailable as error:
+                    report.kept[session_id] = str(error)
+                    continue
+            report.completed.append(session_id)
+            tell(report)
+
+    async def _remove_expired(self, report: CleanUp, now: int, tell: Callable[[CleanUp], None]) -> None:
+        after = 0
+        while batch := await self.store.expired(now, after, ROWS):
+            for after, session_id in batch:  # noqa: B007 (where the next batch begins)
+                try:
+                    if await self._expires(session_id, report.applied, now):
+                        report.expired.append(SessionId(session_id))
+                except (DamagedRecord, StoreUnavailable, AlreadyRunning) as error:
+                    report.kept[SessionId(session_id)] = str(error)
+                tell(report)
+
+    async def _expires(self, session_id: str, apply: bool, now: int) -> bool:
+        if apply:
+            removals = await self.store.remove(session_id, None, "expired", now, expired=True)
+            for removal in _children_first(removals):
+                await self._complete(removal)
+            return bool(removals)
+        tree = await self.store.find(Filter(session_id=session_id, tree=True))
+        return has_expired(tree, now)
+
+    async def _sweep(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+        after: int | None = 0
+        while after is not None:
+            found = await self.store.sweep(after, self._at_once(ROWS), report.applied)
+            report.values += found.count
+            report.value_bytes += found.bytes
+            after = found.last
+            tell(report)
+
+    # redaction
+
+    async def redact(
+        self, session_id: str, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None,
+        signal: int | None = None, event: str | None = None, by: str | None = None, reason: str = "",
+    ) -> Redaction:  # fmt: skip
+        """Take the content out of what is stored, for good; that it was there, and who took it away, stays.
+
+        ``field``: its present value becomes ``value`` (by default the field's default), and every record that carries
+        it is emptied, with what the visits that wrote it remembered. ``seq``: one record. ``signal``: a message or
+        request, by its number. ``event``: the entry behind an event, by its cursor.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        if sum(each is not None for each in (field, seq, signal, event)) != 1:
+            raise ValueError("name one thing to redact: a field, a record (seq=), a signal or an event (by its cursor)")
+        row = await self._row(session_id)
+        if event is not None:
+            seq, signal = await self._entry(row, event)
+        line = fold(await self.store.records(row.key, row.key_frame, row.seq))
+        work = _Work(row, line, redaction.Carriers(), redaction.Taken(field=field, by=by, reason=reason))
+        if field is not None:
+            await self._redact_field(work, field, value)
+        elif seq is not None:
+            await self._redact_record(work, seq)
+        else:
+            assert signal is not None
+            await self._redact_signal(work, signal)
+        await self.store.revise(work.commit(self.clock.now()))
+        self.driver.on_change()
+        return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.store.fold())
+
+    async def _entry(self, row: SessionRow, cursor: str) -> tuple[int | None, int | None]:
+        """Which record or signal an event tells of. Its cursor says what was read with it, so the later of the two."""
+        at = history.Cursor.parse(cursor)
+        if at.index or not at.signal:
+            return at.seq + bool(at.index), None
+        found = await self.store.signals(row.key, at.signal - 1)
+        if found and found[0].after >= at.seq:
+            return None, at.signal
+        return at.seq, None
+
+    async def _redact_field(self, work: _Work, name: str, value: Any) -> None:
+        workflow = self._workflow_of(work.row)
+        harmless: set[bytes] = set()
+        known = name in workflow.shape.fields
+        if known:
+            lending = Lending(workflow, work.line.state, self.store, self.limits)
+            lending.fill_new_fields()
+            work.changes = await self._replacement(lending, name, value, work.blobs)
+            harmless = {bytes(change.value.data) for change in work.changes if isinstance(change.value, Inline)}
+        work.found = await redaction.carriers_of_field(self.store, work.row, name, harmless)
+        if not known and not work.found.seqs:
+            raise StateRefused(
+                f"no record of session {work.row.session_id!r} has a field {name!r}"
+                + did_you_mean(name, workflow.shape.fields),
+                field=name,
+            )
+        if not known:
+            work.line.state.slots.pop(name, None)
+            work.line.state.deep.discard(name)
+
+    async def _replacement(self, lending: Lending, name: str, value: Any, blobs: Blobs) -> tuple[Change, ...]:
+        place = lending.shape.fields[name]
+        if value is DEFAULT:
+            value = _default(lending, name)
+        data = place.typed.encode(place.check(value), name, self.limits)
+        changes: tuple[Change, ...] = (Change(name, "set", stored(data, blobs)),)
+        return await lending.accept_whole(changes, blobs) if lending.shape.needs_whole else changes
+
+    async def _redact_record(self, work: _Work, seq: int) -> None:
+        row = work.row
+        found = await self.store.records(row.key, seq, seq) if 1 <= seq <= row.seq else []
+        if not found:
+            raise work.refusal(f"there is no record {seq}; its log has the numbers 1 to {row.seq}")
+        (record,) = found
+        if record.redacted:
+            raise work.refusal(f"record {seq} was redacted before")
+        if record.kind in ("operation", "wait") and seq > work.line.opened:
+            raise work.refusal(
+                f"record {seq} is remembered by the visit that is open ({work.line.step}#{work.line.visit}), which"
+                " would do it again; let the visit end, or rewind it, first"
+            )
+        if redaction.taken_by(body_of(record)) is not None:
+            raise work.refusal(f"record {seq} says what was redacted; the log could not be proved without it")
+        work.found = await redaction.carriers_of_records(self.store, row, {seq})
+
+    async def _redact_signal(self, work: _Work, n: int) -> None:
+        found = await self.store.signals(work.row.key, n - 1) if n >= 1 else []
+        if not found:
+            raise work.refusal(f"there is no signal {n}")
+        if found[0].redacted:
+            raise work.refusal(f"signal {n} was redacted before")
+        work.signals = (n,)
+        work.found = await redaction.carriers_of_records(self.store, work.row, ())
+        if any(signal.n == n for signal in await self.store.mail(work.row.key)):
+            work.consume = (n,)  # nobody can read it any more
+
+    # proof
+
+    async def verify(
+        self, session_id: str | None = None, *, on_progress: Callable[[Verification], None] | None = None
+    ) -> Verification:
+        """Look whether anything that is stored is damaged: one session, or everything. Nothing is changed."""
+        self._check_open()
+        inspector = Inspector(self.store, on_progress or (lambda report: None))
+        if session_id is None:
+            return await inspector.everything()
+        return await inspector.session(check_session_id(session_id))
+
+
+class _Work:
+    """One redaction in the making: the present line, what goes, and what takes its place."""
+
+    def __init__(self, row: SessionRow, line: Line, found: redaction.Carriers, taken: redaction.Taken) -> None:
+        self.row = row
+        self.line = line
+        self.found = found
+        self.taken = taken
+        self.changes: tuple[Change, ...] = ()
+        self.blobs: Blobs = []
+        self.signals: tuple[int, ...] = ()
+        self.consume: tuple[int, ...] = ()
+
+    def refusal(self, why: str) -> VerbRefused:
+        row = self.row
+        return VerbRefused(f"session {row.session_id!r}: {why}", session_id=row.session_id, status=row.status.value)
+
+    def commit(self, now: int) -> Commit:
+        """The record of the redaction, and a key frame that needs nothing of what went."""
+        row, line = self.row, self.line
+        for change in self.changes:
+            line.state.apply(change)
+        self.blobs += line.state.seal()
+        frame = line.key_body()
+        self.found.kept |= redaction.named_by(frame)
+        first = self._seal(row.digest, row.seq + 1, now, self._event())
+        second = self._seal(first.digest, first.seq + 1, now, frame)
+        return Commit(
+            row.key, row.fence, row.seq, (first, second), max(now, row.updated_at), second.seq, line.step, line.visit,
+            line.leaving, row.ended, row.failure, release=True, keep_crashes=True, progress=row.progress,
+            blobs=tuple(self.blobs), waiting=row.waiting, wakes_at=row.wakes_at, consume=self.consume,
+            redact=tuple(sorted(self.found.seqs)), redact_signals=self.signals, unname=self.found.unnamed,
+        )  # fmt: skip
+
+    def _event(self) -> EventBody:
+        taken = msgspec.structs.replace(
+            self.taken, records=redaction.ranges(self.found.seqs), signals=list(self.signals)
+        )
+        what = f"field {taken.field!r}" if taken.field else "a signal" if self.signals else "a record"
+        why = f" ({taken.reason})" if taken.reason else ""
+        data = msgspec.Raw(msgspec.json.encode(taken))
+        return EventBody(redaction.TYPE, f"{what} was redacted by {taken.by or 'somebody'}{why}", taken.by or "", data)
+
+    def _seal(self, previous: bytes, seq: int, now: int, body: EventBody | KeyBody) -> Record:
+        kind: RecordKind = "event" if isinstance(body, EventBody) else "key"
+        return seal(previous, seq, seq - 1, kind, self.line.step or "", self.line.visit, now, to_payload(body))
+
+
+def _default(lending: Lending, name: str) -> Any:
+    try:
+        others = {each: None for each in lending.shape.fields if each != name}
+        return getattr(lending.shape.build(others), name)
+    except StateRefused as error:
+        raise StateRefused(f"{name!r} has no default; give the value that is to take its place", field=name) from error
+
+
+def _children_first(removals: list[Removal]) -> list[Removal]:
+    return sorted(removals, key=lambda removal: removal.key, reverse=True)
+
+
+def _remove_files(folder: Path, session_id: str) -> None:
+    """Delete a session's folder, and make sure that it is gone for good before anything else is deleted."""
+    if not os.path.lexists(folder):
+        return
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+        else:
+            shutil.rmtree(folder)
+        descriptor = os.open(folder.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        raise StoreUnavailable(
+            f"the files of session {session_id!r} in {folder} cannot be deleted ({exc.strerror}); look at the folder's"
+            " permissions, then run engine.gc(apply=True), which goes on with the removal"
+        ) from exc

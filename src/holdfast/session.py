@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -10,8 +10,11 @@ from pydantic import BaseModel
 
 from holdfast.html import facts
 from holdfast.ids import SessionId
-from holdfast.model import Event, Pause, PauseMode, Status
-from holdfast.outcome import Outcome, SessionInfo, VisitInfo
+from holdfast.model import Event, Pause, PauseMode, Status, Tombstone
+from holdfast.outcome import Checkpoint, Diff, Outcome, SessionInfo
+from holdfast.replay import Origin
+from holdfast.retention import DEFAULT, Redaction
+from holdfast.verify import Verification
 
 if TYPE_CHECKING:
     from holdfast.control import Control
@@ -42,9 +45,9 @@ class Session(Generic[S]):
         """What the session is doing."""
         return (await self._control.info(self.id)).status
 
-    async def state(self) -> S:
-        """The state as of the last checkpoint."""
-        return cast(S, await self._control.state(self.id))
+    async def state(self, at: int | str | None = None) -> S:
+        """The state as of the last checkpoint; ``at`` an earlier one, by number or by visit (``"write#2"``)."""
+        return cast(S, await self._control.state(self.id, at))
 
     async def outcome(self) -> Outcome[S]:
         """Wait until the session stops running: completed, failed, cancelled, paused, or left ready by a shutdown."""
@@ -67,9 +70,15 @@ class Session(Generic[S]):
         steal: bool = False,
         budget: float | Decimal | None = None,
         wake: bool = False,
+        accept: bool = False,
     ) -> Session[S]:
-        """Go on from exactly there, in this process; ``wake`` ends its timers now."""
-        resumed = await self._control.resume(self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake)
+        """Go on from exactly there, in this process; ``wake`` ends its timers now.
+
+        ``accept``: what the definition has changed behind the session is taken as it is.
+        """
+        resumed = await self._control.resume(
+            self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, accept=accept
+        )
         self._run = resumed._run or self._run
         return self
 
@@ -89,10 +98,64 @@ class Session(Generic[S]):
         """Why the session stands still: the open pause records."""
         return await self._control.pauses(self.id)
 
-    async def visits(self) -> list[VisitInfo]:
-        """The finished visits, in order."""
-        return await self._control.visits(self.id)
+    async def checkpoints(self, *, before: int | None = None, limit: int | None = 100) -> list[Checkpoint]:
+        """The last finished visits, the newest last; ``before`` a number, to page backwards. ``limit=None``: all."""
+        return await self._control.checkpoints(self.id, before=before, limit=limit)
+
+    async def diff(self, a: int | str, b: int | str | None = None) -> Diff:
+        """What differs in the state between two checkpoints; ``b`` is by default how it stands now."""
+        return await self._control.diff(self.id, a, b)
+
+    async def origin(self) -> Origin | None:
+        """Where a fork comes from; None if the session is none."""
+        return await self._control.origin(self.id)
+
+    async def edit(
+        self, fields: Mapping[str, Any] | None = None, /, *, by: str | None = None, reason: str = "", **named: Any
+    ) -> Status:
+        """Change the state of a parked session: fields by name, or a mapping (also of parts, such as ``"plan.title"``).
+
+        All of it is validated and takes effect as a whole, or not at all.
+        """
+        return await self._control.edit(self.id, fields, by=by, reason=reason, **named)
+
+    async def rewind(self, to: int | str, *, keep: bool = False, by: str | None = None, reason: str = "") -> Status:
+        """Redo a visit and what follows: ``"write"`` (the last one), ``"write#2"``, or a checkpoint's number.
+
+        Nothing is deleted. ``keep`` inherits what the visit has finished, so that only the rest is done again.
+        """
+        return await self._control.rewind(self.id, to, keep=keep, by=by, reason=reason)
+
+    async def fork(
+        self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
+        session_id: str | None = None, keep: bool = False, owner: str | None = None,
+        tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
+        paused: bool = False, reason: str = "", by: str | None = None, **named: Any,
+    ) -> Session[S]:  # fmt: skip
+        """A new session that begins as this one stands, or stood before visit ``at``; with edits, if any are given."""
+        forked = await self._control.fork(
+            self.id, at, edits, session_id=session_id, keep=keep, owner=owner, tags=tags, budget=budget,
+            paused=paused, reason=reason, by=by, **named,
+        )  # fmt: skip
+        return cast("Session[S]", forked)
 
     def events(self, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
         """The history after a cursor; with ``follow``, also what comes, until the session ends."""
         return self._control.events(self.id, after, follow=follow)
+
+    async def remove(self, *, by: str | None = None, reason: str = "") -> Tombstone:
+        """Delete the session and all that it called; a tombstone stays. One that is driven is refused."""
+        return await self._control.remove(self.id, by=by, reason=reason)
+
+    async def redact(
+        self, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None, signal: int | None = None,
+        event: str | None = None, by: str | None = None, reason: str = "",
+    ) -> Redaction:  # fmt: skip
+        """Take the content of a field, a record, a signal or an event out of what is stored, for good."""
+        return await self._control.redact(
+            self.id, field=field, value=value, seq=seq, signal=signal, event=event, by=by, reason=reason
+        )
+
+    async def verify(self) -> Verification:
+        """Look whether anything that is stored of the session is damaged."""
+        return await self._control.verify(self.id)

@@ -73,6 +73,7 @@ Blobs = list[tuple[bytes, bytes]]
 
 _slots = msgspec.json.Decoder(dict[str, Slot])
 _raw_dict = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -100,6 +101,8 @@ class State:
         self.loaded: dict[str, bytes] = {}
         # Fields that may have to be fetched before they can be read; most steps touch none of them.
         self.deep = {name for name, slot in self.slots.items() if type(slot) is not Inline}
+        self.passing: set[str] = set()  # blobs that nobody has read as part of a whole: appended, or for a window
+        self.windows: dict[str, set[str]] = {}  # the blobs that each window reaches into
 
     def copy(self) -> State:
         """A state that can be tried out without touching this one."""
@@ -109,6 +112,8 @@ class State:
 
     def apply(self, change: Change) -> None:
         """Fold one change in."""
+        if change.act != "set" and type(change.value) is Blob:
+            self.passing.add(change.value.hash)
         if "." not in change.path:
             field = change.path
             slot = self.slots[field] = _changed(self.slots.get(field), change)
@@ -142,7 +147,34 @@ class State:
             field, *rest = path.split(".")
             if field in self.deep:
                 wanted.update(_blobs(_at(self.slots[field], rest)))
+        self.passing -= wanted
         return {bytes.fromhex(key) for key in wanted if key not in self.loaded}
+
+    def needs_recent(self, path: str, count: int) -> set[bytes]:
+        """Hashes of the blobs to `provide` next before the last items of a list can be read.
+
+        How many items a blob holds is seen when it is there: ask again until nothing more is needed.
+        """
+        field, *rest = path.split(".")
+        reached = self.windows[path] = set()
+        if field not in self.deep:
+            return set()
+        for segment in _segments(_at(self.slots[field], rest)):
+            inside = set(_blobs(segment))
+            reached |= inside
+            if missing := inside - self.loaded.keys():
+                self.passing |= missing
+                return {bytes.fromhex(key) for key in missing}
+            count -= self._length(segment)
+            if count <= 0:
+                break
+        return set()
+
+    def _length(self, segment: Slot) -> int:
+        try:
+            return len(_items(self._joined(segment)))
+        except KeyError:  # a part that is younger than the stored value: who reads it will see
+            return 0
 
     def provide(self, blobs: Mapping[bytes, bytes]) -> None:
         """Hand over blobs that `needs` asked for."""
@@ -150,9 +182,12 @@ class State:
             self.loaded[key.hex()] = data
 
     def forget(self) -> None:
-        """Let go of large values that no slot names any more."""
-        named = self.named()
-        self.loaded = {key: data for key, data in self.loaded.items() if key in named}
+        """Let go of large values that no slot names any more, or that windows have left behind."""
+        kept = self.named()
+        if self.passing:
+            kept -= self.passing.difference(*self.windows.values())
+            self.passing &= kept
+        self.loaded = {key: data for key, data in self.loaded.items() if key in kept}
 
     def named(self) -> set[str]:
         """The hashes of all large values that the state is made of."""
@@ -172,10 +207,29 @@ class State:
             return None
         target = _at(slot, rest)
         data = self._joined(target)
-        if type(target) is Grown and target.act == "merge" and len(data) * 2 < _weight(target):
+        if type(target) is Grown and target.act == "merge" and len(data) * 2 < sum(map(_weight, target.segments)):
             # Most of what the segments hold was overwritten: forget it, or reading would follow the history's length.
             target.segments[:] = [Inline(msgspec.Raw(data))]
         return data
+
+    def recent(self, path: str, count: int) -> bytes | None:
+        """The last items of the list at a path, as a list; None if the field was never written.
+
+        What is stored there and is no list comes back as it is.
+        """
+        field, *rest = path.split(".")
+        slot = self.slots.get(field)
+        if slot is None:
+            return None
+        found: list[msgspec.Raw] = []
+        for segment in _segments(_at(slot, rest)):
+            data = self._joined(segment)
+            if not data.startswith(b"["):
+                return data
+            found += reversed(_items(data)[len(found) - count :])
+            if len(found) >= count:
+                break
+        return b"[" + b",".join(map(bytes, reversed(found))) + b"]"
 
     def _joined(self, slot: Slot) -> bytes:
         if type(slot) is Inline:
@@ -193,7 +247,7 @@ class State:
         return _join([self._joined(segment) for segment in slot.segments], slot.act)
 
     def weight(self) -> int:
-        """About how many bytes a key frame of this state takes."""
+        """About how many bytes a key frame of this state takes, once it is sealed."""
         return sum(_weight(slot) for slot in self.slots.values())
 
     def seal(self) -> Blobs:
@@ -252,6 +306,16 @@ def _blobs(slot: Slot) -> Iterator[str]:
             yield from _blobs(part)
 
 
+def _segments(slot: Slot) -> Iterable[Slot]:
+    """What a list is made of, the newest first."""
+    return reversed(slot.segments) if type(slot) is Grown else (slot,)
+
+
+def _items(data: bytes) -> list[msgspec.Raw]:
+    """The items of an encoded list, not decoded; none if it is no list."""
+    return _raw_list.decode(data) if data.startswith(b"[") else []
+
+
 def _growing(slot: Slot) -> Iterator[Grown]:
     if type(slot) is Grown:
         yield slot
@@ -266,7 +330,9 @@ def _weight(slot: Slot) -> int:
     if type(slot) is Part:
         return _weight(slot.of)
     if type(slot) is Grown:
-        return sum(map(_weight, slot.segments))
+        # Full segments of the tail will be sealed. If they counted, a list that grows fast would put key frames off.
+        full, rest = divmod(sum(len(part.data) for part in slot.segments if type(part) is Inline), SEGMENT_BYTES)
+        return rest + 80 * full + sum(_weight(part) for part in slot.segments if type(part) is not Inline)
     if type(slot) is Parts:
         return _weight(slot.base) + sum(map(_weight, slot.over.values()))
     return 80

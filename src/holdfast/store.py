@@ -17,9 +17,25 @@ answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
-from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
+from holdfast.errors import DamagedRecord
+from holdfast.model import (
+    Commit,
+    Filter,
+    Flags,
+    NewSession,
+    Pause,
+    Proved,
+    Record,
+    Removal,
+    SessionRow,
+    SignalRecord,
+    Space,
+    Sweep,
+    Tombstone,
+)
 
 
 class Store(Protocol):
@@ -145,8 +161,65 @@ class Store(Protocol):
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         """Pause records, oldest first. A pause flag set by hand in the database shows as one of an unknown author."""
 
-    async def signals(self, key: int, after: int) -> list[SignalRecord]:
-        """What came from outside, with ``n > after``, in order, proved like `records`."""
+    async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
+        """What came from outside, with ``after < n <= until``, in order, proved like `records`."""
+
+    # the end of data; these also work while the disk is full, as far as they can
+
+    async def remove(
+        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False
+    ) -> list[Removal]:
+        """Mark a session and all that descends from it as being removed: no other verb knows them any more.
+
+        Their fences rise, so that nobody who thinks to hold one can write. Raises `AlreadyRunning` if one of them is
+        held by a live engine and `VerbRefused` for one that has a parent. With ``expired``, empty and nothing done if
+        the session is held, or was touched, or would wake, less than its ``keep_for`` before ``at``.
+        """
+
+    async def removing(self) -> list[Removal]:
+        """The sessions whose removal was begun and not completed; children before parents."""
+
+    async def strip(self, key: int, limit: int) -> Tombstone | None:
+        """Delete up to ``limit`` rows of a session that is being removed.
+
+        When nothing else is left its row gives way to its tombstone, in one transaction; that comes back. The id can
+        then be used again, the key never.
+        """
+
+    async def expired(self, now: int, after: int, limit: int) -> list[tuple[int, str]]:
+        """Key and id of sessions without a parent that may have expired by ``now``, with ``key > after``, in order."""
+
+    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
+        """What is left of removed sessions, in the order of removal, each proved."""
+
+    def folder(self, session_id: str) -> Path | None:
+        """Where the files of a session lie, whether there are any or not; None if the store has no place for files."""
+
+    async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
+        """Look at up to ``limit`` large values after number ``after``; with ``apply`` delete what nothing names."""
+
+    async def space(self) -> Space:
+        """How many bytes are taken, and how many of them are free."""
+
+    async def compact(self, at_most: int) -> int:
+        """Give about that many free bytes back to the system; how many were. 0: there are none to give."""
+
+    async def fold(self) -> bool:
+        """Make sure that nothing deleted can be found in the store's files. False if others prevent it at present."""
+
+    # proof
+
+    async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
+        """All sessions with ``key > after``, in order: key, id, and the facts or what is wrong with them."""
+
+    async def names(self, key: int) -> dict[bytes, bool]:
+        """The large values that a session names, and whether each is there."""
+
+    async def values(self, after: int, limit: int) -> Proved:
+        """Prove up to ``limit`` large values, from number ``after`` on."""
+
+    async def check(self) -> list[str]:
+        """What the database itself finds wrong with its files, and what in it belongs to nobody; one line each."""
 
     def describe_holder(self, holder: int | None) -> str:
         """Who that is, for a person: host, process id, since when."""

@@ -1,9 +1,252 @@
-"""Going back: edit the state of a parked session, rewind it to an earlier visit, fork a new one from it."""
+"""Going back: edit the state of a parked session, rewind it to an earlier visit, fork a new one from it.
+
+Nothing here changes what was written. An edit and a rewind are records of their own, committed
+in one transaction with the claim of the session, so that a refused one leaves no trace and a
+crash in between leaves nothing half done.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from holdfast.errors import AlreadyRunning, DefinitionError, HoldLost, StateRefused, VerbRefused
+from holdfast.fields import Place
+from holdfast.ids import SessionId
+from holdfast.lending import Lending, Paused
+from holdfast.model import Commit, NewSession, Pause, Record, RecordKind, SessionRow, Status, first_digest, seal
+from holdfast.observe import Watch
 from holdfast.reading import Reading
+from holdfast.replay import EditBody, EventBody, Line, Origin, RewindBody, refusal, to_payload
+from holdfast.service import texts
+from holdfast.state import Blob, Blobs, Change
+from holdfast.timeline import Timeline
+from holdfast.versions import DoesNotFit, adoption, fits
+from holdfast.workflow import Workflow
+
+STAYS = ("operator", "budget")
+"""The kinds of pauses that do not belong to a place in the workflow: a rewind leaves them open."""
 
 
 class Travel(Reading):
     """The verbs that move a session along its own history."""
+
+    async def edit(
+        self, session_id: str, fields: Mapping[str, Any] | None = None, /, *,
+        by: str | None = None, reason: str = "", **named: Any,
+    ) -> Status:  # fmt: skip
+        """Change the state of a parked session, as a whole or not at all.
+
+        Fields are given by name, or as a mapping, which may also name parts (``"plan.title"``); a field that grows is
+        replaced. The values pass the model's validators. A guard that held the session back is asked again.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        given = together(fields, named)
+        if not given:
+            raise TypeError("name what to change: edit(topic='squid'), or edit({'plan.title': 'Squid'})")
+        while True:
+            row = await self._parked(session_id, "edited")
+            try:
+                await self._edit(row, given, by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # it moved since it was looked at
+            return (await self._row(session_id)).status
+
+    async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
+        workflow, timeline = self._workflow_of(row), Timeline(self.store, row)
+        line = await timeline.line()
+        if line.version != workflow.version:
+            raise VerbRefused(
+                f"session {row.session_id!r} was stored by version {line.version} of {row.workflow!r}, the code is"
+                f" version {workflow.version}: resume it, which migrates it, and pause it before the edit; or fork it",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        blobs: Blobs = []
+        lending = Lending(workflow, line.state, self.store, self.limits)
+        changes = await changed(lending, given, blobs)
+        body = EditBody(changes, by, reason, row.ended or "", await timeline.last_step() if line.step is None else None)
+        line.state.provide(dict(blobs))
+        line.edit(body)
+        facts = await self._ask_guards_again(row, workflow, lending, line)
+        summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
+        await self._revise(row, line, "edit", body, summary, blobs=blobs, closed_by=by, **facts)
+
+    async def _ask_guards_again(
+        self, row: SessionRow, workflow: Workflow[Any], lending: Lending, line: Line
+    ) -> dict[str, Any]:
+        """Which pauses end because a guard that held the session back no longer does, or has another reason to."""
+        pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind == "guard"]
+        if not pauses or line.step is None:
+            return {}
+        try:
+            for check in workflow.guards.get(line.step, ()):
+                if lending.far(check):
+                    await lending.prefetch(check)
+            refused = refusal(workflow, line.step, lending.evaluate)
+            why = refused.refused if refused is not None else ""
+        except Paused as paused:
+            why = paused.reason
+        except Exception:
+            return {}  # the pause stays; resume asks once more, and fails the session with what the guard raises
+        if any(pause.reason == why for pause in pauses):
+            return {}
+        opened = (Pause(str(uuid4()), "guard", why, None, self.clock.now(), line.step),) if why else ()
+        return {"close_pauses": tuple(pause.id for pause in pauses), "open_pauses": opened}
+
+    async def rewind(
+        self, session_id: str, to: int | str, *, keep: bool = False, by: str | None = None, reason: str = ""
+    ) -> Status:
+        """Redo a visit of a parked session and what follows: ``"write"`` (the last one), ``"write#2"``, or a number.
+
+        The old line stays in the log and readable. The visit begins with an empty journal; ``keep`` inherits the
+        operations that it has finished. Spending is not taken back; children that have not ended are cancelled.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        while True:
+            row = await self._parked(session_id, "rewound")
+            try:
+                await self._rewind(row, to, keep, by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # it moved since it was looked at
+            await self._cancel_children(row, by)
+            return (await self._row(session_id)).status
+
+    async def _rewind(self, row: SessionRow, to: int | str, keep: bool, by: str | None, reason: str) -> None:
+        line, base, visit = await Timeline(self.store, row).before(to, keep)
+        if row.seq > base:
+            line.left = (*line.left, (base + 1, row.seq))
+        line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
+        blobs = line.state.seal()
+        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
+        body = RewindBody(visit, keep, by, reason, row.ended or "")
+        summary = f"rewound{f' by {by}' if by else ''} to before {visit}"
+        await self._revise(
+            row, line, "rewind", body, summary, parent=base, blobs=blobs,
+            close_pauses=tuple(pauses), closed_by=by, thaw=True,
+        )  # fmt: skip
+
+    async def _parked(self, session_id: str, what: str) -> SessionRow:
+        row = await self._row(session_id)
+        if row.live:
+            raise VerbRefused(
+                f"session {row.session_id!r} is {row.status.value}, driven by {self.store.describe_holder(row.holder)},"
+                f" and can only be {what} while nobody drives it; pause it first and wait for its outcome()",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        return row
+
+    async def _revise(
+        self, row: SessionRow, line: Line, kind: RecordKind, body: EditBody | RewindBody, summary: str,
+        *, parent: int | None = None, blobs: Blobs, **facts: Any,
+    ) -> None:  # fmt: skip
+        """Commit a record to a session that nobody drives. One with another parent has a key frame behind it."""
+        now, step, visit = self.clock.now(), line.step or "", line.visit
+        records = [seal(row.digest, row.seq + 1, parent or row.seq, kind, step, visit, now, to_payload(body))]
+        if parent is not None:
+            records.append(_after(records[0], "key", to_payload(line.key_body())))
+        commit = Commit(
+            row.key, row.fence, row.seq, tuple(records), max(now, row.updated_at),
+            row.key_frame if parent is None else records[-1].seq, line.step, visit, line.leaving,
+            release=True, version=line.version, blobs=tuple(blobs), **facts,
+        )  # fmt: skip
+        await self.store.revise(commit)
+        Watch(row.session_id, row.workflow).committed(commit, EventBody(f"session.{kind}", summary))
+        self.driver.changed(row.session_id)
+        self.driver.on_change()
+
+    async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
+        """End the unfinished children of a session that was rewound."""
+        raise NotImplementedError
+
+    # forking
+
+    async def _forked(
+        self, workflow: Workflow[Any], row: SessionRow, session_id: SessionId, at: int | str | None,
+        edits: dict[str, Any], keep: bool, by: str | None,
+    ) -> NewSession:  # fmt: skip
+        """A session that begins as another one stands, or stood before a visit. Large values are shared."""
+        timeline = Timeline(self.store, row)
+        line, base, visit = await (timeline.now(keep) if at is None else timeline.before(at, keep))
+        blobs = await self._adopted(workflow, line, row)
+        changes: tuple[Change, ...] = ()
+        if edits:
+            lending = Lending(workflow, line.state, self.store, self.limits)
+            changes = await changed(lending, edits, blobs, frozen=False)
+            line.edit(EditBody(changes))
+        line.opened, line.left = 1, ()
+        blobs += line.state.seal()
+        origin = Origin(row.session_id, base, visit, tuple(edits))
+        body = msgspec.structs.replace(line.key_body(), created=True, by=by, origin=origin)
+        now = self.clock.now()
+        first = seal(first_digest(session_id), 1, 0, "key", line.step or "", line.visit, now, to_payload(body))
+        named = line.state.named() | {each.value.hash for each in line.operations.values() if type(each.value) is Blob}
+        names = {bytes.fromhex(name) for name in named} - {name for name, _ in blobs}
+        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{keep}|".encode())
+        digest.update(msgspec.json.encode(changes))
+        return NewSession(
+            session_id, workflow.name, workflow.version, row.owner, row.tags, digest.digest(), now, line.step,
+            line.visit, row.budget_usd, (first,), tuple(blobs), names=tuple(sorted(names)), leaving=line.leaving,
+            keep_for=row.keep_for,
+        )  # fmt: skip
+
+    async def _adopted(self, workflow: Workflow[Any], line: Line, row: SessionRow) -> Blobs:
+        """Carry a line over to the definition at hand; the large values that came with that."""
+        if fits(workflow, line):
+            return []
+        try:
+            body, blobs = await adoption(workflow, line, self.store, self.limits)
+        except DoesNotFit as wrong:
+            raise DefinitionError(
+                f"session {row.session_id!r} cannot be forked onto this definition: {wrong}"
+            ) from None
+        line.adopt(body)
+        line.state.provide(dict(blobs))
+        return blobs
+
+
+def together(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+    """What was given as a mapping and by name."""
+    if fields is not None and not isinstance(fields, Mapping):
+        raise TypeError(f"fields are given by name or as a mapping, not as {type(fields).__name__}")
+    twice = sorted((fields or {}).keys() & named.keys())
+    if twice:
+        raise TypeError(f"{', '.join(twice)} given twice, in the mapping and by name")
+    return {**(fields or {}), **named}
+
+
+async def changed(
+    lending: Lending, given: dict[str, Any], blobs: Blobs, *, frozen: bool = True
+) -> tuple[Change, ...]:  # fmt: skip
+    """What an edit writes, validated field by field and, where the model asks for it, as a whole."""
+    lending.fill_new_fields()
+    for path in given:
+        around = next((other for other in given if path.startswith(f"{other}.")), None)
+        if around is not None:
+            raise StateRefused(f"{path!r} is part of {around!r}, which is given too; give one of them", field=path)
+    places = [(_place(lending, path, frozen), value) for path, value in given.items()]
+    changes = tuple([lending.replaced(place, value, blobs) for place, value in places])
+    return await lending.accept_whole(changes, blobs) if lending.shape.needs_whole else changes
+
+
+def _place(lending: Lending, path: str, frozen: bool) -> Place:
+    try:
+        place = lending.shape.place(path)
+    except DefinitionError as error:
+        raise StateRefused(error.message, field=path) from None
+    if place.frozen and frozen:
+        raise StateRefused(f"{path!r} is frozen: the model forbids to change it; fork the session with it", field=path)
+    if place.under_optional:
+        raise StateRefused(
+            f"{path!r} is a part of something that may be None; give {place.parts[0]!r} as a whole", field=path
+        )
+    return place
+
+
+def _after(record: Record, kind: RecordKind, payload: bytes) -> Record:
+    return seal(record.digest, record.seq + 1, record.seq, kind, record.step, record.visit, record.at, payload)

@@ -85,13 +85,14 @@ def _record(
     added = [step for step in workflow.outline if step not in passed.outline]
     removed = [step for step in passed.outline if step not in workflow.outline]
     accepted = found.reasons()
-    data = {
-        "from": line.version, "to": workflow.version, "migrations": carried.migrations,
-        "fields": sorted({*carried.fields, *carried.moved, *carried.dropped}),
-        "added": added, "removed": removed, "renamed": passed.renamed, "accepted": accepted,
-    }  # fmt: skip
-    data = {name: value for name, value in data.items() if value}
     migrated = line.version != workflow.version
+    data: dict[str, Any] = {"added": added, "removed": removed, "renamed": passed.renamed, "accepted": accepted}
+    if migrated:
+        fields = sorted({*carried.fields, *carried.moved, *carried.dropped})
+        data |= {
+            "from": line.version, "to": workflow.version, "migrations": carried.migrations, "fields": fields,
+        }  # fmt: skip
+    data = {name: value for name, value in data.items() if value}
     texts = [f"from version {line.version} to {workflow.version}"] if migrated else []
     texts += [f"step {old!r} is called {new!r} now" for old, new in passed.renamed.items()]
     if accepted:
@@ -120,6 +121,7 @@ class Passed:
         self.renamed = {old: new for old, new in workflow.renamed.items() if old in known}
         self.outline = tuple(dict.fromkeys(self._now(step) for step in line.outline))
         self.visits = {self._now(step): count for step, count in line.visits.items()}
+        self.known_as = {self._now(step): step for step in line.visits}  # the log has the old names still
         self.step = None if line.step is None else self._now(line.step)
         self.visit = line.visit
 
@@ -176,7 +178,7 @@ def compare(workflow: Workflow[Any], passed: Passed) -> Differences:
     lost = passed.step if passed.step is not None and passed.step not in new else None
     missing = tuple(step for step in old if step in passed.visits and step not in new and step != lost)
     shared = {step for step in (*passed.visits, passed.step) if step in old and step in new}
-    moved = _moved([step for step in old if step in shared], [step for step in new if step in shared])
+    moved = _moved([step for step in old if step in shared], [step for step in new if step in shared], passed.step)
     inserted = _inserted(workflow, passed, shared) if old else ()
     affected = {*missing, lost, *(step for step, *_ in moved), *(step for step, _ in inserted)} - {None}
     return Differences(
@@ -184,14 +186,12 @@ def compare(workflow: Workflow[Any], passed: Passed) -> Differences:
     )
 
 
-def _moved(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
+def _moved(old: Sequence[str], new: Sequence[str], here: str | None) -> tuple[tuple[str, str, str], ...]:
     """The steps that have another place, each with the former and the present one."""
     if old == new:
         return ()
-    stayed = _longest_rise([old.index(step) for step in new])
-    return tuple(
-        (step, _place(old, step), _place(new, step)) for step in new if old.index(step) not in stayed
-    )  # fmt: skip
+    stayed = _in_order([old.index(step) for step in new], old.index(here) if here in old else None)
+    return tuple((step, _place(old, step), _place(new, step)) for step in new if old.index(step) not in stayed)
 
 
 def _place(steps: Sequence[str], step: str) -> str:
@@ -199,16 +199,20 @@ def _place(steps: Sequence[str], step: str) -> str:
     return f"after {steps[index - 1]!r}" if index else f"before {steps[1]!r}"
 
 
-def _longest_rise(numbers: Sequence[int]) -> set[int]:
-    """The largest part of a sequence that rises: what kept its order.
+def _in_order(numbers: Sequence[int], pivot: int | None = None) -> set[int]:
+    """The largest part of a sequence that rises and has ``pivot`` in it: what kept its order around that.
 
-    >>> sorted(_longest_rise([0, 3, 1, 2]))
-    [0, 1, 2]
+    >>> sorted(_in_order([0, 3, 1, 2])), sorted(_in_order([0, 3, 1, 2], 3))
+    ([0, 1, 2], [0, 3])
     """
-    best: list[list[int]] = []
+    if pivot is not None:
+        place = numbers.index(pivot)
+        before = _in_order([number for number in numbers[:place] if number < pivot])
+        return before | {pivot} | _in_order([number for number in numbers[place:] if number > pivot])
+    best: list[list[int]] = [[]]
     for number in numbers:
-        before = sorted((chain for chain in best if chain[-1] < number), key=len)
-        best.append([*(before[-1] if before else ()), number])
+        fitting = sorted((chain for chain in best if not chain or chain[-1] < number), key=len)
+        best.append([*fitting[-1], number])
     return set(sorted(best, key=len)[-1])
 
 
@@ -250,7 +254,8 @@ def _redo(passed: Passed, old: Sequence[str], new: Sequence[str], affected: Coll
             found = step
     if found is None:
         return None
-    return found if passed.visits[found] == 1 else f"{found}#1"
+    name = passed.known_as.get(found, found)
+    return name if passed.visits[found] == 1 else f"{name}#1"
 
 
 # state
@@ -270,6 +275,14 @@ async def carry(
     workflow: Workflow[Any], line: Line, store: Store, limits: Limits, accept: bool = False
 ) -> Carried:  # fmt: skip
     """Run the migrations from a line's version to the workflow's on a copy. Raises `DoesNotFit`; changes nothing."""
+    if line.version > workflow.version:
+        raise DoesNotFit(
+            [
+                f"the session was stored by version {line.version} of {workflow.name!r}, this code is version"
+                f" {workflow.version}"
+            ],
+            ["run the newer code"],
+        )
     chain = [workflow.migrations.get(source) for source in range(line.version, workflow.version)]
     if not accept and None in chain:
         source = line.version + chain.index(None)

@@ -72,6 +72,7 @@ class Host(Protocol):
     events: frozenset[str]
     fence: int
     family: Family
+    resumed: bool
 
     @property
     def wanted(self) -> bool:
@@ -143,6 +144,7 @@ class Visit:
         self.waits: dict[asyncio.Future[None], Wait] = {}
         self.taken: set[int] = set()
         self.misses: list[Operation] = []
+        self.nudged: set[str] = set()
         self.alarm: asyncio.Task[None] | None = None
         self.lingering = False
         self.moves = 0
@@ -190,7 +192,7 @@ class Visit:
 
     def idempotency_key(self, scope: str) -> str:
         """Stable over retries, resumes and crashes; different for every visit, operation and map item."""
-        text = f"{self.host.session_id}|{self.host.line.opened}|{self.step.name}|{scope}"
+        text = f"{self.host.session_id}|{self.host.line.opened}|{scope}"
         return sha256(text.encode()).hexdigest()[:32]
 
     # operations

@@ -189,7 +189,7 @@ def _identify(
 def _child_id(visit: Visit, operation: Operation) -> SessionId:
     """The same whenever the step comes here again, another one in every visit."""
     parent = visit.host.session_id
-    text = f"{parent}|{visit.host.line.opened}|{visit.step.name}|{operation.id}"
+    text = f"{parent}|{visit.host.line.opened}|{operation.id}"
     print_ = sha256(text.encode()).hexdigest()[:16]
     return SessionId(f"{parent}.{print_}" if len(parent) <= 100 else print_)
 
@@ -219,5 +219,13 @@ async def _keep_going(
 ) -> None:
     if row is None:
         await visit.host.family.begin_child(workflow, SessionId(child), given)
-    elif row.status in (Status.CREATED, Status.READY, Status.FAILED):
+    elif row.status in (Status.CREATED, Status.READY, Status.FAILED) or _is_to_look_after_its_own(visit, row):
         await visit.host.family.resume_child(workflow, row)
+
+
+def _is_to_look_after_its_own(visit: Visit, row: SessionRow) -> bool:
+    """Somebody resumed the tree, and what has to go on may be a child of the child: only its own step can tell."""
+    if not visit.host.resumed or row.session_id in visit.nudged or "child" not in (row.waiting or ""):
+        return False
+    visit.nudged.add(row.session_id)
+    return row.status is Status.WAITING

@@ -26,7 +26,8 @@ def test_a_quick_run_measures_every_figure_and_leaves_nothing_behind(tmp_path: P
     limits = {name: figure["limit"] for name, figure in figures.items()}
     assert limits == {
         "lone": 2.0, "crowd": 0.6, "growth": 2.0, "growth-slope": 1.25, "growth-bytes": 3.0, "ballast": 2.0,
-        "resume": 20.0, "import": 1.3, "import-names": None,
+        "chat": None, "chat-slope": 1.25, "chat-slope-cpu": 1.25, "chat-resume": 60.0, "resume": 20.0, "import": 1.3,
+        "import-names": None,
     }  # fmt: skip
     assert all(0 < figure["lowest"] <= figure["value"] <= figure["highest"] for figure in figures.values())
     assert list(tmp_path.iterdir()) == []

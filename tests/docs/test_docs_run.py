@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of
+from tests.support.telemetry import no_providers
 
 README = ROOT / "README.md"
 WITH_PYTHON = [page for page in PAGES if any(block.runs for block in blocks(page))]
@@ -32,7 +33,7 @@ def run_block(block: Block, page: Path, names: dict[str, Any], runner: asyncio.R
 def test_the_python_on_a_page_runs_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
-    with asyncio.Runner() as runner:
+    with no_providers(), asyncio.Runner() as runner:
         for block in blocks(page):
             if block.runs:
                 run_block(block, page, names, runner)

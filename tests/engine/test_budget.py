@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Context, Engine, Status, Workflow, step
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
 
 

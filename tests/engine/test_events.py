@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from holdfast import Context, Engine, Event, Session, Status, Workflow, guard, step
 from holdfast.events import ENGINE_EVENTS
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
 

@@ -71,7 +71,7 @@ async def test_a_value_that_is_no_data_fails_its_step_with_the_path_to_it_and_le
         assert outcome.failure.step == "produce"
         assert path in outcome.failure.message
         assert outcome.state == State(before="kept")
-        assert [visit.step for visit in await session.visits()] == ["first"]
+        assert [visit.step for visit in await session.checkpoints(limit=None)] == ["first"]
     for value in made:
         if what == "an open file":
             value["files"][0].close()

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import BlockingContext, Context, Engine, MapFailed, Status, Workflow, route, step
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
 from tests.support.twice import State, Twice, run

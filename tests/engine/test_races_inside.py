@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from holdfast import Context, Engine, MapFailed, Retry, Status, Workflow, guard, step
 from holdfast.errors import DefinitionError, StoreClosed, StoreUnavailable
+from holdfast.testing import ManualClock
 from tests.support.children import child
-from tests.support.clock import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, Gate, Pipeline
 

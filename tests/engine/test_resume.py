@@ -13,8 +13,8 @@ import pytest
 
 from holdfast import Engine, Status
 from holdfast.errors import AlreadyRunning, HoldLost, VerbRefused
+from holdfast.testing import ManualClock
 from tests.support.children import child, run_child
-from tests.support.clock import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Pipeline, executions, until
 
@@ -147,7 +147,7 @@ async def test_an_engine_that_was_overtaken_writes_nothing_more_and_is_told(tmp_
             await session.outcome()
         assert quick.calls == ["draft", "verdict", "report"]
         assert slow.calls == ["outline", "draft"]
-        assert [visit.step for visit in await two.visits("memo-1")] == list(STEPS)
+        assert [visit.step for visit in await two.checkpoints("memo-1", limit=None)] == list(STEPS)
 
 
 # the end of a program
@@ -296,7 +296,7 @@ async def test_a_run_that_is_killed_again_and_again_ends_like_an_undisturbed_one
     async with Engine(path, workflows=[pipeline.workflow]) as engine:
         outcome = await (await engine.resume("memo-1")).outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
-        assert [visit.step for visit in await engine.visits("memo-1")] == list(STEPS)
+        assert [visit.step for visit in await engine.checkpoints("memo-1", limit=None)] == list(STEPS)
     assert executions(log) == [name for name in STEPS for _ in range(2)]
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from holdfast import BlockingContext, Context, Engine, Retry, Status, Workflow, step
 from holdfast.errors import StepLeft
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, Pipeline, until
 
@@ -53,7 +53,7 @@ async def test_a_step_is_tried_again_after_waits_that_double_and_then_goes_on() 
         assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "answer")
         assert attempts == [1, 2, 3, 4]
         assert clock.slept == [1, 2, 4]
-        assert (await session.visits())[0].attempts == 4
+        assert (await session.checkpoints(limit=None))[0].attempts == 4
         retried = [event.summary async for event in session.events() if event.event_type == "step.retried"]
         assert retried[0] == "call: attempt 1 failed, ConnectionError: down; again in 1.0 s"
         assert len(retried) == 3

@@ -47,7 +47,7 @@ async def test_a_route_makes_a_loop_and_every_visit_of_a_step_has_its_number() -
         session = await engine.start(workflow)
         outcome = await session.outcome()
         assert outcome.state.trail == ["write", "review"] * 3 + ["publish"]
-        visits = [(visit.step, visit.visit) for visit in await session.visits()]
+        visits = [(visit.step, visit.visit) for visit in await session.checkpoints(limit=None)]
         assert visits == [
             ("write", 1), ("review", 1), ("write", 2), ("review", 2), ("write", 3), ("review", 3), ("publish", 1),
         ]  # fmt: skip

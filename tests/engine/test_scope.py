@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from holdfast import Engine, Scope, Status, Workflow, step
 from holdfast.errors import DefinitionError
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
 
 

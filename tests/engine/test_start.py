@@ -35,7 +35,7 @@ async def test_the_steps_run_in_the_order_of_the_list_and_each_sees_what_the_one
         assert outcome.status is Status.COMPLETED
         assert outcome.state == FINISHED
         assert pipeline.calls == list(STEPS)
-        assert [(visit.step, visit.visit) for visit in await session.visits()] == [(name, 1) for name in STEPS]
+        assert [(visit.step, visit.visit) for visit in await session.checkpoints(limit=None)] == [(name, 1) for name in STEPS]
 
 
 @pytest.mark.covers("S1.2", "S3.7")
@@ -192,7 +192,7 @@ async def test_a_session_can_begin_at_a_later_step_and_the_earlier_ones_are_reco
         outcome = await session.outcome()
         assert pipeline.calls == list(STEPS[position:])
         assert outcome.state == FINISHED
-        visits = await session.visits()
+        visits = await session.checkpoints(limit=None)
         assert [visit.step for visit in visits] == list(STEPS)
         assert [visit.skipped for visit in visits] == [f"started at {at}"] * position + [""] * (4 - position)
 
@@ -256,7 +256,7 @@ async def test_a_new_session_that_nobody_has_driven_is_created_stands_before_its
         info = await session.info()
         assert info.status is Status.CREATED
         assert (info.step, info.visit, info.pause_requested) == ("outline", 1, False)
-        assert await session.visits() == []
+        assert await session.checkpoints(limit=None) == []
         running = await engine.start(pipeline.workflow)
         assert (await running.info()).pause_requested is False
         await running.outcome()

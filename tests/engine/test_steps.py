@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from holdfast import At, BlockingContext, Context, Engine, HoldfastError, Status, Workflow, step
 from holdfast.errors import ContextClosed, LentValueChanged, StepError, StepLeft
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Doc, Pipeline, until
 
@@ -26,7 +26,7 @@ async def test_each_step_begins_after_exactly_one_checkpoint_of_each_step_before
 
         def look(name: str) -> Any:
             async def note() -> None:
-                visits = await engine.visits("memo-1")
+                visits = await engine.checkpoints("memo-1", limit=None)
                 seen[name] = ([visit.step for visit in visits], await engine.state("memo-1"))
 
             return note
@@ -35,7 +35,7 @@ async def test_each_step_begins_after_exactly_one_checkpoint_of_each_step_before
         session = await engine.start(pipeline.workflow, session_id="memo-1")
         await session.outcome()
         assert seen == {name: (list(STEPS[:k]), until(name)) for k, name in enumerate(STEPS)}
-        assert [visit.step for visit in await session.visits()] == list(STEPS)
+        assert [visit.step for visit in await session.checkpoints(limit=None)] == list(STEPS)
 
 
 @pytest.mark.covers("S4.7", "S4.111", "S1.60", "S3.58", "S3.60", "S1.55")
@@ -209,7 +209,7 @@ async def test_when_says_whether_a_step_runs_and_the_skip_is_recorded() -> None:
     async with Engine(":memory:") as engine:
         short = await engine.start(workflow, pages=3)
         assert (await short.outcome()).state == Story(pages=3, title="Otters")
-        assert [(visit.step, visit.skipped) for visit in await short.visits()] == [
+        assert [(visit.step, visit.skipped) for visit in await short.checkpoints(limit=None)] == [
             ("shorten", "is_long said no"),
             ("name_it", ""),
         ]
@@ -381,6 +381,6 @@ async def test_the_position_and_the_finished_visits_are_told_with_their_times() 
     async with Engine(":memory:", clock=clock) as engine:
         session = await engine.start(Workflow("story", state=Doc, steps=[slow]))
         await session.outcome()
-        (visit,) = await session.visits()
+        (visit,) = await session.checkpoints(limit=None)
         assert (visit.took.total_seconds(), visit.attempts) == (3, 1)
         assert (await session.info()).step is None

@@ -179,7 +179,7 @@ async def test_looking_works_in_every_status_and_changes_nothing(status: str, tm
     async with in_status(status, tmp_path / "h.db") as stage:
         before = await stage.session.info()
         assert (await stage.session.state()).topic == "otters"
-        await stage.session.visits()
+        await stage.session.checkpoints(limit=None)
         await stage.session.pauses()
         assert [event async for event in stage.session.events()]
         assert [info.session_id for info in await stage.engine.sessions(status=status)] == ["one"]

@@ -30,7 +30,7 @@ async def _state(engine: Engine) -> Any:
 
 
 async def _visits(engine: Engine) -> Any:
-    return await engine.visits(SESSION)
+    return await engine.checkpoints(SESSION, limit=None)
 
 
 async def _events(engine: Engine) -> Any:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast import Engine
+from holdfast import Engine, Status
 from holdfast.errors import HoldfastError, StoreReadOnly
 from holdfast.store import Store
 from holdfast.stores.sqlite import SqliteStore, trouble
 from holdfast.stores.sqlite.ballast import SIZE, Ballast
 from tests.faults import oracle, programs
 from tests.faults.oracle import Undisturbed
-from tests.faults.programs import NOW, Clock, Program
+from tests.faults.programs import NOW, SESSION, Clock, Program
 from tests.faults.vfs import Act, Fail, FaultVFS
 from tests.faults.witness import Note, Notes, Witness, read_notes
 
@@ -102,20 +103,29 @@ async def _run(
 async def go_on(program: Program, folder: Path, notes: Notes, act: Act) -> None:
     """Run a program to its end; whenever the disk refuses, take it up again."""
     program.arrange()
+    trouble.FIRST_WAIT = 0.01
     notes.write(Note("begin", number=1))
     clock = Clock(1)
     vfs = FaultVFS(VFS, act)
     store = Witness(SqliteStore(folder / "store.db", clock=clock, vfs=VFS), notes)
-    async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:
-        NOW.ran, NOW.engine = lambda label: None, engine
-        while True:
-            try:
-                await programs.complete(engine, program)
-            except StoreReadOnly:
-                await _recovery(engine)
-            else:
-                break
+    with suppress(StoreReadOnly):  # it may also be the last sync that fails
+        async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:
+            NOW.ran, NOW.engine = lambda label: None, engine
+            await _complete_at_last(engine, program)
     vfs.unregister()
+
+
+async def _complete_at_last(engine: Engine, program: Program) -> None:
+    while True:
+        try:
+            if await engine.store.get(SESSION) is None:
+                await programs.complete(engine, program)
+            while (await (await engine.resume(SESSION, by="ann")).outcome()).status is not Status.COMPLETED:
+                pass
+        except StoreReadOnly:
+            await _recovery(engine)
+        else:
+            return
 
 
 async def _refusals(engine: Engine, program: Program, vfs: FaultVFS) -> list[str]:

@@ -15,7 +15,7 @@ from holdfast.errors import AlreadyRunning, HoldfastError
 from holdfast.model import Commit, Flags, NewSession, SessionRow
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite import store as store_module
-from holdfast.stores.sqlite.writes import Writes
+from holdfast.stores.sqlite.cleaning import Cleaning
 from tests.faults import broken
 from tests.support.forkserver import say
 from tests.support.points import Action, points, wait_at
@@ -37,7 +37,7 @@ async def _warm_up() -> None:
         await (await engine.start(sample, topic=TOPIC)).outcome()
 
 
-class PointWrites(Writes):
+class PointWrites(Cleaning):
     """A point inside every transaction of a commit: all is written, nothing is committed."""
 
     def _attach(self, connection: apsw.Connection, commit: Commit) -> None:
@@ -45,7 +45,7 @@ class PointWrites(Writes):
         points.hit(f"inside commit of record {commit.records[-1].seq}")
 
 
-store_module.Writes = PointWrites  # type: ignore[attr-defined]  # the name that SqliteStore looks up
+store_module.Cleaning = PointWrites  # type: ignore[misc]  # the name that SqliteStore looks up
 
 
 class PointStore(SqliteStore):

@@ -60,7 +60,7 @@ def complaints(told: Told) -> bool:
 
 def test_a_store_that_swallows_the_error_is_caught(bench_server: Server) -> None:
     bench = bench_server.bench("short", "FULL", "swallows")
-    verdicts = [bench.meet(touch.index, "full", True, False)[1] for touch in bench.touches() if touch.kind == "write"]
+    verdicts = (bench.meet(touch.index, "full", True, False)[1] for touch in bench.touches() if touch.kind == "write")
     assert any("lost" in complaint for verdict in verdicts for complaint in verdict)
 
 
@@ -74,9 +74,8 @@ def test_what_is_acknowledged_after_a_failed_sync_is_on_the_disk(bench_server: S
 
 def test_a_store_that_asks_for_the_same_sync_again_is_caught(bench_server: Server) -> None:
     bench = bench_server.bench("folding")
-    syncs = [touch.index for touch in bench.touches() if touch.kind == "sync" and touch.file == "-wal"]
-    results = [bench.lose_sync(index, True) for index in syncs]
-    assert sum(any("lost" in text for text in wrong) for _, wrong in results) > len(results) / 2
+    syncs = [touch.index for touch in bench.touches() if touch.kind == "sync"]
+    assert any(bench.lose_sync(index, True)[1] for index in syncs)
 
 
 @on_loop
@@ -119,12 +118,11 @@ def test_a_flipped_bit_in_the_session_row_is_an_error_or_makes_no_difference_to_
     assert wrong_answers(flips, READS_PROVED) == []
 
 
-@pytest.mark.xfail(
-    reason="the facts in a session's row (times, spending, owner, workflow) are not under a digest, only its log is"
-)
-def test_a_flipped_bit_in_the_session_row_never_shows_in_its_info(bench_server: Server) -> None:
-    flips = bench_server.bench("loop").flip(3, 60, b"s1looping")
-    assert wrong_answers(flips, ("info",)) == []
+@pytest.mark.parametrize("within", [b"s1looping", b"completedfinish"], ids=["what it was given", "where it stands"])
+def test_a_flipped_bit_in_the_session_row_never_shows_in_its_info(bench_server: Server, within: bytes) -> None:
+    flips = bench_server.bench("loop").flip(3, 60, within)
+    assert wrong_answers(flips, tuple(flips[0].answers)) == []
+    assert any(flip.answers["info"] == "DamagedRecord" for flip in flips)
 
 
 def wrong_answers(flips: list[Flip], reads: tuple[str, ...]) -> list[Flip]:

@@ -25,8 +25,8 @@ from holdfast.errors import AlreadyRunning, InputConflict, StoreError, VerbRefus
 from holdfast.model import Filter, Flags, Pause, Record, SessionRow
 from holdfast.outcome import SessionInfo
 from holdfast.replay import Effect, Line, Settled, body_of
+from holdfast.testing import ManualClock
 from holdfast.visit import Visit
-from tests.support.clock import ManualClock
 from tests.support.examples import examples
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.mortal import MortalStore, crash, driven
@@ -307,7 +307,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     async def check_session(self, engine: Engine, session_id: str) -> None:
         plan, row = self.plans[session_id], await self.row(session_id)
-        visits = [Visited(one.step, one.visit, bool(one.skipped)) for one in await engine.visits(session_id)]
+        visits = [Visited(one.step, one.visit, bool(one.skipped)) for one in await engine.checkpoints(session_id, limit=None)]
         await self.check_log(session_id, row)
         before = self.visited.get(session_id, [])
         assert visits[: len(before)] == before

@@ -22,7 +22,7 @@ from holdfast.lending import Lending
 from holdfast.model import Commit, Filter, Flags, Pause, PauseMode, Record, SessionRow
 from holdfast.replay import Line, fold
 from holdfast.stores.sqlite import SqliteStore
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.corpus import CORPUS, Case, long
 from tests.support.loop import on_loop
 from tests.support.scripted import World
@@ -84,7 +84,7 @@ async def undisturbed(case: Case) -> tuple[Any, list[tuple[str, int, str]], list
         session = await engine.start(case.workflow, **case.given)
         outcome = await session.outcome()
         assert outcome.status is Status.COMPLETED, outcome
-        visits = [(visit.step, visit.visit, visit.skipped) for visit in await session.visits()]
+        visits = [(visit.step, visit.visit, visit.skipped) for visit in await session.checkpoints(limit=None)]
         ran, case.ran[:] = list(case.ran), []
         return outcome.state, visits, ran, outcome.spent_usd
 
@@ -143,7 +143,7 @@ async def test_a_pause_after_every_record_changes_neither_the_end_nor_what_was_d
         await still_settled(engine, session.id, settled)
         assert pauses >= len(visits) / store.every - 1
         assert outcome.state == state
-        assert [(visit.step, visit.visit, visit.skipped) for visit in await session.visits()] == visits
+        assert [(visit.step, visit.visit, visit.skipped) for visit in await session.checkpoints(limit=None)] == visits
         assert sorted(case.ran) == sorted(ran)
         assert outcome.spent_usd == spent
 
@@ -164,7 +164,7 @@ async def test_reading_changes_nothing() -> None:
         await session.outcome()
         before = await stored(engine, session.id)
         await session.state()
-        await session.visits()
+        await session.checkpoints(limit=None)
         await session.pauses()
         await engine.sessions()
         assert [event async for event in session.events()] == [event async for event in session.events()]

@@ -37,7 +37,7 @@ from holdfast.model import (
 )
 from holdfast.stores.sqlite import writes
 from holdfast.stores.sqlite.sql import QUERIES
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 from tests.support.examples import examples
 from tests.support.mortal import MortalStore
 

@@ -1,35 +1,26 @@
-"""What the store tests share: sessions and commits in few words, other processes, a look from outside."""
+"""What the tests of the SQLite store share beside the suite's own helpers: other processes, a look from outside."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import IO, Any, ParamSpec
+from typing import IO, Any
 
 import holdfast
-from holdfast.model import Commit, Flags, NewSession, Pause, Record, SessionRow, first_digest, seal
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
 
-P = ParamSpec("P")
+__all__ = [
+    "ENGINE", "LOCKER", "Driver", "Process", "new_session", "on_loop", "opened", "operator", "outside", "payloads",
+    "process", "started", "stored",
+]  # fmt: skip
 
 SOURCE = str(Path(holdfast.__file__).parents[1])
-
-
-def on_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an ``async def`` test on a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 @asynccontextmanager
@@ -42,58 +33,6 @@ async def opened(
         yield store
     finally:
         await store.close()
-
-
-def new_session(session_id: str = "s1", **changes: Any) -> NewSession:
-    first = seal(first_digest(session_id), 1, 0, "key", "first", 1, 1000, b"{}")
-    values: dict[str, Any] = {
-        "session_id": session_id, "workflow": "brief", "version": 1, "owner": None, "tags": (),
-        "input_digest": b"\0" * 32, "created_at": 1000, "step": "first", "visit": 1, "budget_usd": None,
-        "records": (first,),
-    }  # fmt: skip
-    return NewSession(**(values | changes))
-
-
-def operator(reason: str = "lunch", by: str | None = "ann", at: int = 5000, **changes: Any) -> Pause:
-    return Pause("", "operator", reason, by, at, **changes)
-
-
-class Driver:
-    """Plays the engine: knows where its session stands and moves it on."""
-
-    def __init__(self, store: SqliteStore, row: SessionRow) -> None:
-        self.store, self.key, self.fence = store, row.key, row.fence
-        self.seq, self.digest, self.at = row.seq, row.digest, row.updated_at
-
-    def next(self, payload: bytes = b"{}", **changes: Any) -> Commit:
-        """The next commit; the driver now stands behind it."""
-        record = seal(self.digest, self.seq + 1, self.seq, "checkpoint", "first", 1, self.at, payload)
-        values: dict[str, Any] = {
-            "key": self.key, "fence": self.fence, "base_seq": self.seq, "records": (record,),
-            "updated_at": self.at + 1, "key_frame": 1, "step": "second", "visit": 1,
-        }  # fmt: skip
-        self.seq, self.digest, self.at = record.seq, record.digest, self.at + 1
-        return Commit(**(values | changes))
-
-    def commit(self, payload: bytes = b"{}", **changes: Any) -> Awaitable[Flags | None]:
-        return self.store.commit(self.next(payload, **changes))
-
-
-async def started(store: SqliteStore, session_id: str = "s1", **changes: Any) -> Driver:
-    row = await store.create(new_session(session_id, **changes))
-    assert row is not None
-    return Driver(store, row)
-
-
-async def stored(store: SqliteStore, session_id: str = "s1") -> SessionRow:
-    row = await store.get(session_id)
-    assert row is not None
-    return row
-
-
-async def payloads(store: SqliteStore, key: int) -> list[bytes]:
-    found: list[Record] = await store.records(key, 1)
-    return [record.payload for record in found]
 
 
 def outside(path: str | Path, *statements: str) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from holdfast import Context, Engine, Event, Workflow, step
-from tests.support.clock import ManualClock
+from holdfast.testing import ManualClock
 
 
 class State(BaseModel):

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from holdfast.fields import Append, At, Merge, Replace, Shape
 from holdfast.retry import Retry
+from holdfast.steps import Migration, migrate
 from holdfast.workflow import BoundStep, Guard, Route, Scope, Step, Workflow, guard, route, step
 
 
@@ -42,6 +43,15 @@ def replaced(title: Annotated[str, At("plan.title")]) -> Replace[list[str]]:
     return Replace([title])
 
 
+@migrate(from_version=1)
+def up(state: dict[str, Any]) -> dict[str, Any]:
+    return state
+
+
+@step(was=["former", "oldest"])
+def renamed(topic: str) -> None: ...
+
+
 scope = Scope("Agent", reads=["topic"], writes=["facts"])
 
 
@@ -65,6 +75,9 @@ def enough(facts: list[str]) -> str | None:
 
 
 assert_type(plain("a"), None)
+assert_type(up({}), dict[str, Any])
+_up: Migration[..., Any] = up
+assert_type(renamed("a"), None)
 _ = assert_type(research("a"), Coroutine[Any, Any, list[str]])
 _ = assert_type(research("a", limit=1), Coroutine[Any, Any, list[str]])
 assert_type(many("a"), dict[str, object])

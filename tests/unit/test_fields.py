@@ -9,6 +9,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
     PrivateAttr,
     RootModel,
     ValidationInfo,
@@ -17,7 +18,7 @@ from pydantic import (
 )
 
 from holdfast.errors import DefinitionError, StateRefused
-from holdfast.fields import Append, At, Merge, Replace, Shape, shape
+from holdfast.fields import Append, At, Merge, Replace, Shape, shape, windowed
 
 
 class Author(BaseModel):
@@ -508,3 +509,39 @@ def test_markers_show_themselves() -> None:
     assert Replace([1]) == Replace([1])
     assert Replace([1]) != [1]
     assert "Paper: topic" in repr(shape(Paper))
+
+
+# windows
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("log", ("log", None)), ("plan.history[-3:]", ("plan.history", 3)), ("log[-123456789:]", ("log", 123_456_789))],
+)
+def test_a_window_is_split_from_its_path(path: str, found: tuple[str, int | None]) -> None:
+    assert windowed(path) == found
+
+
+@pytest.mark.parametrize("path", ["log[0]", "log[:-1]", "log[-0:]", "log]", "[-1:]", "log[-1:]x", "log[-1234567890:]"])
+def test_any_other_slice_is_refused(path: str) -> None:
+    with pytest.raises(DefinitionError, match=r"only the last items of a list can be read, as in At\('"):
+        windowed(path)
+
+
+@pytest.mark.parametrize("path", ["facts", "log", "plan.history", "review.history"])
+def test_what_is_stored_as_a_list_can_be_read_from_its_end(paper: Shape, path: str) -> None:
+    assert paper.place(path).is_list
+
+
+@pytest.mark.parametrize("path", ["topic", "scores", "plan", "extra", "count"])
+def test_nothing_else_can(paper: Shape, path: str) -> None:
+    assert not paper.place(path).is_list
+
+
+def test_a_list_that_is_stored_in_a_form_of_its_own_cannot_be_read_from_its_end() -> None:
+    class Packed(BaseModel):
+        plain: list[int] | None = None
+        joined: Annotated[list[int], PlainSerializer(lambda items: ",".join(map(str, items)))] = []
+        either: list[int] | dict[str, int] = []
+
+    assert [name for name, place in shape(Packed).fields.items() if place.is_list] == ["plain"]

@@ -18,6 +18,7 @@ from holdfast.model import Failure, Record, RecordKind, first_digest, seal
 from holdfast.replay import (
     Body,
     CheckpointBody,
+    DefinitionBody,
     Effect,
     EventBody,
     KeyBody,
@@ -88,6 +89,8 @@ def facts(line: Line) -> dict[str, Any]:
         ("operation", OperationBody("/f#1", "f", inline({"$set": [1]}), "abc", 3, 4)),
         ("event", EventBody("said", "hello", "ann", msgspec.Raw(b'{"n":1}'), True, "b", True)),
         ("event", EventBody("spent", effects=(Effect("e", 5, "spent", usd=7, tokens=8),))),
+        ("key", KeyBody({}, "a", version=3, outline=("a", "b"))),
+        ("definition", DefinitionBody(2, ("b",), "session.migrated", renamed={"a": "b"}, fields={"a": inline(1)})),
     ],
 )
 def test_a_body_comes_back_as_it_was_written(kind: RecordKind, body: Body) -> None:
@@ -163,6 +166,25 @@ def test_an_event_that_does_not_move_leaves_the_visit_open() -> None:
     log.add("event", EventBody("session.resumed"))
     assert list(log.line.operations) == ["/f#1"]
     assert log.line.opened == opened
+
+
+def test_another_definition_rearranges_the_state_and_leaves_the_visit_open() -> None:
+    log = Log(topic="otters", facts=["one"], old=1)
+    log.checkpoint("b", Change("facts", "append", inline(["two"])))
+    log.operation("/f#1")
+    opened = log.line.opened
+    log.add("definition", DefinitionBody(
+        2, ("start", "middle"), "session.migrated", renamed={"a": "start", "b": "middle"},
+        fields={"topic": inline("eels"), "mood": inline("calm")}, moved={"notes": "facts"}, dropped=("old",),
+    ))  # fmt: skip
+    for line in (log.line, fold(log.records)):
+        values = {name: decode(line.state.read(name) or b"") for name in line.state.slots}
+        assert values == {"topic": "eels", "mood": "calm", "notes": ["one", "two"]}
+        assert (line.version, line.outline, line.step, line.visits) == (2, ("start", "middle"), "middle", {"start": 1})
+        assert (list(line.operations), line.opened) == (["/f#1"], opened)
+    log.key_frame()
+    again = fold(log.records[-1:])
+    assert (again.version, again.outline, list(again.operations)) == (2, ("start", "middle"), ["/f#1"])
 
 
 def test_time_spent_in_operations_is_not_counted_twice() -> None:

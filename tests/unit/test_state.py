@@ -64,6 +64,15 @@ class Kept:
         data = self.state.read(path)
         return None if data is None else decode(data)
 
+    def recent(self, path: str, count: int) -> Any:
+        """The last items, after fetching what `State.needs_recent` asks for, as often as it does."""
+        self.fetched: list[bytes] = []
+        while needed := self.state.needs_recent(path, count):
+            self.fetched += needed
+            self.state.provide({key: self.blobs[key] for key in needed})
+        data = self.state.recent(path, count)
+        return None if data is None else decode(data)
+
     def frame_bytes(self) -> int:
         return len(to_payload(KeyBody(self.state.slots, "step")))
 
@@ -277,6 +286,143 @@ def test_the_weight_is_that_of_what_a_key_frame_holds_itself() -> None:
     assert kept.state.weight() <= kept.frame_bytes() <= kept.state.weight() + 250
 
 
+def test_the_weight_is_what_is_left_once_full_segments_are_sealed() -> None:
+    kept = Kept(items=[], box={"items": []})
+    for path in ("items", "box.items"):
+        for n in range(300):
+            kept.change(path, "append", [f"{n:04}" * 250])
+    before = kept.state.weight()
+    kept.through_key_frame()
+    assert before < 2 * SEGMENT_BYTES
+    assert abs(kept.state.weight() - before) < 10_000
+
+
+# windows
+
+
+@pytest.mark.parametrize("value", [[], [1], [1, 2, 3], [{"$set": [1]}, {2}, (3, [4])], ["big" * 9000, "b"]], ids=str)
+@pytest.mark.parametrize("count", [1, 2, 3, 10])
+def test_the_last_items_of_a_list_are_read_alone(value: list[Any], count: int) -> None:
+    assert Kept(items=value).recent("items", count) == value[-count:]
+    assert Kept(box={"items": value}).recent("box.items", count) == value[-count:]
+
+
+def test_a_window_of_what_is_not_there_or_no_list_is_what_reading_gives() -> None:
+    assert Kept().recent("items", 3) is None
+    assert Kept(items=None).recent("items", 3) is None
+    assert Kept(box=None).recent("box.items", 3) is None
+    assert Kept(items="a text").recent("items", 3) == "a text"
+    assert Kept(items={"a": 1}).recent("items", 3) == {"a": 1}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 100])
+def test_a_window_passes_over_empty_segments_and_joins_others(count: int) -> None:
+    kept, whole = Kept(items=[0]), [0]
+    for new in ([1, 2], [], [3], [], [4, 5], []):
+        kept.change("items", "append", new)
+        whole += new
+        assert kept.recent("items", count) == whole[-count:]
+
+
+def lines(kept: Kept, path: str, numbers: range) -> None:
+    """Append numbered lines of 1,000 characters."""
+    for n in numbers:
+        kept.change(path, "append", [f"{n:04}" * 250])
+
+
+def numbers(found: list[str]) -> list[int]:
+    return [int(line[:4]) for line in found]
+
+
+@pytest.mark.parametrize("path", ["items", "box.inner.items"])
+def test_a_window_fetches_the_last_segments_only(path: str) -> None:
+    kept = Kept(items=[], box={"inner": {"items": []}})
+    lines(kept, path, range(1000))
+    assert len(kept.through_key_frame()) == 15
+    assert numbers(kept.recent(path, 10)) == list(range(990, 1000))
+    assert kept.fetched == []  # the tail is in the key frame
+    assert numbers(kept.recent(path, 60)) == list(range(940, 1000))
+    assert len(kept.fetched) == 1
+    assert numbers(kept.recent(path, 200)) == list(range(800, 1000))
+    assert len(kept.fetched) == 2
+    assert numbers(kept.recent(path, 5000)) == list(range(1000))
+    assert len(kept.fetched) == 12
+    assert kept.recent(path, 5000) == kept.read(path)
+
+
+def test_a_large_beginning_is_not_fetched_for_what_came_after_it() -> None:
+    kept = Kept(items=["x" * 1_000_000], box={"text": "t" * INLINE_BYTES, "items": [1]})
+    for path in ("items", "box.items"):
+        for n in (2, 3):
+            kept.change(path, "append", [n])
+        assert (kept.recent(path, 2), kept.fetched) == ([2, 3], [])
+        assert len(kept.recent(path, 3)) == 3
+        assert len(kept.fetched) == 1
+
+
+def test_one_huge_item_costs_itself_and_nothing_beside_it() -> None:
+    kept = Kept(items=[])
+    for n in range(5):
+        kept.change("items", "append", [f"{n}" * 500_000])
+    kept.through_key_frame()
+    assert [item[0] for item in kept.recent("items", 1)] == ["4"]
+    assert len(kept.fetched) == 1
+    kept.change("items", "append", ["small"])
+    kept.state.forget()
+    assert kept.recent("items", 1) == ["small"]
+    assert kept.fetched == []
+
+
+def test_what_was_replaced_is_not_seen_by_a_window() -> None:
+    kept = Kept(items=[])
+    lines(kept, "items", range(200))
+    kept.through_key_frame()
+    kept.change("items", "set", [1])
+    kept.change("items", "append", [2])
+    assert (kept.recent("items", 10), kept.fetched) == ([1, 2], [])
+
+
+def test_what_a_window_has_left_behind_is_forgotten_and_what_it_needs_is_kept() -> None:
+    kept, most = Kept(items=[]), 0
+    for n in range(0, 2000, 10):
+        lines(kept, "items", range(n, n + 10))
+        if n % 100 == 0:
+            kept.seal()
+        assert numbers(kept.recent("items", 150)) == list(range(max(0, n - 140), n + 10))
+        kept.state.forget()
+        most = max(most, len(kept.state.loaded))
+    assert most == 3
+    assert len(kept.recent("items", 150)) == 150
+    assert kept.fetched == []
+    assert kept.read("items")[0].startswith("0000")  # what was forgotten is fetched again
+
+
+def test_large_items_that_were_appended_and_that_nobody_reads_are_forgotten() -> None:
+    kept = Kept(items=[], text="")
+    for n in range(20):
+        blobs: Blobs = []
+        item, text = (stored(encode(value * INLINE_BYTES, ""), blobs) for value in ([n], f"{n}"))
+        kept.state.provide(dict(blobs))  # as a checkpoint does with what its step wrote
+        kept.state.apply(Change("items", "append", item))
+        kept.state.apply(Change("text", "set", text))
+        kept.state.forget()
+        kept.blobs.update(blobs)
+        assert len(kept.state.loaded) == 1  # the text: the next step may well want to read it
+    assert len(kept.read("items")) == 20 * INLINE_BYTES
+
+
+def test_a_window_does_not_forget_what_somebody_read_as_a_whole() -> None:
+    kept = Kept(items=[], text="t" * INLINE_BYTES)
+    lines(kept, "items", range(500))
+    kept.through_key_frame()
+    kept.read("text")
+    kept.read("items")
+    loaded = set(kept.state.loaded)
+    kept.recent("items", 3)
+    kept.state.forget()
+    assert set(kept.state.loaded) == loaded
+
+
 # against a model
 
 Model = dict[str, Any]
@@ -291,6 +437,7 @@ places: dict[str, st.SearchStrategy[Any]] = {
     "n": values, "items": lists, "book": books, "box": box, "box.label": values, "box.items": lists,
     "box.book": books, "box.inner": inner, "box.inner.items": lists, "box.inner.note": values,
 }  # fmt: skip
+LISTS = ("items", "box.items", "box.inner.items")
 writes = st.sampled_from(sorted(places)).flatmap(
     lambda path: st.tuples(
         st.just(path),
@@ -305,7 +452,8 @@ acts = st.lists(
     | st.just(("seal",))
     | st.just(("key frame",))
     | st.just(("copy",))
-    | st.tuples(st.just("read"), st.sampled_from(sorted(places))),
+    | st.tuples(st.just("read"), st.sampled_from(sorted(places)))
+    | st.tuples(st.just("recent"), st.sampled_from(LISTS), st.integers(1, 6)),
     max_size=25,
 )
 
@@ -341,6 +489,8 @@ def test_a_state_folded_from_changes_is_what_plain_python_makes_of_them(start: M
             kept.state = kept.state.copy()
         elif act[0] == "read":
             assert kept.read(act[1]) == model_read(model, act[1])
+        elif act[0] == "recent":
+            assert kept.recent(act[1], act[2]) == model_read(model, act[1])[-act[2] :]
         else:
             kept.change(*act)
             model_write(model, *act)

@@ -68,21 +68,22 @@ class Waker:
         alone()
         while True:
             self.news.clear()
+            now = self.clock.now()  # one moment for both looks: nothing may become due in between
             try:
-                if await self._look():
+                if await self._look(now):
                     continue
-                seconds = await self._until_next()
+                wakes_at = await self.store.next_wake(now, self.workflows())
             except StoreError as error:
                 logger.warning("looking for sessions that are due failed: %s", said(error))
-                seconds = 1.0
-            await self._rest(seconds)
+                wakes_at = now + 1_000_000
+            await self._rest(wakes_at)
 
-    async def _look(self) -> bool:
+    async def _look(self, now: int) -> bool:
         """Pick up what is due. True if there may be more."""
         room = min(AT_ONCE, CROWD - self.running())
         if room <= 0:
             return False  # whoever ends next pokes
-        rows = await self.store.due(self.clock.now(), self.workflows(), room + len(self.refused))
+        rows = await self.store.due(now, self.workflows(), room + len(self.refused))
         rows = [row for row in rows if not self.leaves(row)]
         for row in rows:
             await self._pick_up(row)
@@ -100,19 +101,19 @@ class Waker:
             self.refused[row.key] = row.seq
             tell(logging.WARNING, f"is due and cannot go on here: {said(error)}", row.session_id)
 
-    async def _until_next(self) -> float | None:
-        now = self.clock.now()
-        wakes_at = await self.store.next_wake(now, self.workflows())
-        return None if wakes_at is None else min((wakes_at - now) / 1e6, LONGEST_NAP)
-
-    async def _rest(self, seconds: float | None) -> None:
-        if seconds is None:
+    async def _rest(self, wakes_at: int | None) -> None:
+        if wakes_at is None:
             await self.news.wait()
             return
-        sleep = asyncio.ensure_future(self.clock.sleep(seconds))
+        nap = asyncio.ensure_future(self._nap(wakes_at))
         news = asyncio.ensure_future(self.news.wait())
         try:
-            await asyncio.wait([sleep, news], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([nap, news], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sleep.cancel()
+            nap.cancel()
             news.cancel()
+
+    async def _nap(self, wakes_at: int) -> None:
+        seconds = (wakes_at - self.clock.now()) / 1e6
+        if seconds > 0:
+            await self.clock.sleep(min(seconds, LONGEST_NAP))

@@ -31,7 +31,7 @@ When = Literal["before", "after"]
 class Write(NamedTuple):
     """One durable write of a session. ``kind`` is that of its first record; a start is of the kind ``start``.
 
-    ``name`` is the id of an operation (or a wait), or the type of an event.
+    ``name`` is the id of an operation (or a wait), or the type of an event; ``session`` tells children apart.
     """
 
     number: int
@@ -39,6 +39,7 @@ class Write(NamedTuple):
     step: str
     visit: int
     name: str
+    session: int = 0
 
     def __str__(self) -> str:
         where = f" {self.step}#{self.visit}" if self.step else ""
@@ -215,7 +216,8 @@ class _Process:
         return await self._write(new.records[0], "start", lambda: self.inner.create(new))
 
     async def commit(self, commit: Commit) -> Flags | None:
-        return await self._write(commit.records[0], commit.records[0].kind, lambda: self.inner.commit(commit))
+        record = commit.records[0]
+        return await self._write(record, record.kind, lambda: self.inner.commit(commit), commit.key)
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self.inner, name)
@@ -230,10 +232,10 @@ class _Process:
             await asyncio.Event().wait()
         raise StoreClosed("this process is dead")
 
-    async def _write(self, record: Record, kind: str, act: Callable[[], Awaitable[T]]) -> T:
+    async def _write(self, record: Record, kind: str, act: Callable[[], Awaitable[T]], session: int = 0) -> T:
         if self.is_dead():
             await self._silent()
-        write = self._name(record, kind)
+        write = self._name(record, kind, session)
         if self._dies("before", write):
             await self._silent()
         # Shielded: a write that is under way when the process dies may take effect, and is to be known.
@@ -252,11 +254,11 @@ class _Process:
             self._dies("after", write)
         return result
 
-    def _name(self, record: Record, kind: str) -> Write:
+    def _name(self, record: Record, kind: str, session: int) -> Write:
         self.machine.begun += 1
         body = body_of(record)
         name = getattr(body, "id", getattr(body, "type", ""))
-        return Write(self.machine.begun, kind, record.step, record.visit, name)
+        return Write(self.machine.begun, kind, record.step, record.visit, name, session)
 
     def _dies(self, when: When, write: Write) -> bool:
         point = self.point
@@ -270,9 +272,11 @@ class _Process:
         """Take down what is left of the process."""
         await asyncio.gather(*self.under_way, return_exceptions=True)
         self.buried = True
-        tasks: list[asyncio.Task[Any]] = [run.task for run in engine.driver.runs.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        runs = list(engine.driver.runs.values())
+        for run in runs:
+            if run.drive is not None:
+                run.drive.ledger.parked = True  # it has nothing more to say, and is not to complain about that
+            run.task.cancel()
+        await asyncio.gather(*(run.task for run in runs), return_exceptions=True)
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)

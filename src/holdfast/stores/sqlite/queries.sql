@@ -9,7 +9,8 @@ SELECT
     crashes, spent_usd, spent_tokens, budget_usd,
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL),
     progress, parent, keep_for, mail, frozen,
-    (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent)
+    (SELECT above.session_id FROM sessions AS above WHERE above.key = sessions.parent),
+    removing, given_sum, moved_sum
 FROM sessions
 
 -- name: move
@@ -21,7 +22,7 @@ UPDATE sessions SET
     key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
     step = ?, visit = ?, leaving = ?, ended = ?, failure = ?, crashes = crashes * ?,
     spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, progress = ?,
-    version = coalesce(?, version)
+    version = coalesce(?, version), moved_sum = ?
 WHERE key = ? AND seq = ? AND fence = ? AND holder = ? AND (NOT ? OR pause_requested)
 RETURNING key, seq, fence, tail, head, pause_requested, pause_mode, cancel_requested, mail
 
@@ -95,29 +96,39 @@ WHERE wakes_at > ? AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing
     AND workflow IN (SELECT value FROM json_each(?))
 
 -- name: open_pause
-INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: close_pause
-UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND id = ? AND closed_at IS NULL
+UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND id = ? AND closed_at IS NULL
 
 -- name: close_all_pauses
-UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND closed_at IS NULL
+UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND closed_at IS NULL
 
 -- name: create
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for, leaving
+    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for, leaving,
+    given_sum, moved_sum
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO NOTHING
 RETURNING key
 
 -- name: claim
 -- A failed session can go on: it is no longer at its end. Its failure stays until a commit.
 UPDATE sessions SET
-    holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL
+    holder = ?, fence = ?, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL, moved_sum = ?
 WHERE key = ?
+
+-- name: given
+-- What `given_sum` is over, in the order of sums.given.
+SELECT session_id, workflow, version, owner, tags, input_digest, created_at, parent, keep_for, budget_usd,
+    cancel_requested
+FROM sessions WHERE key = ?
+
+-- name: seal_given
+UPDATE sessions SET given_sum = ? WHERE key = ?
 
 -- name: withdraw_cancel
 UPDATE sessions SET cancel_requested = 0 WHERE key = ?
@@ -129,7 +140,8 @@ SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = '
 UPDATE pauses SET mode = 'abort' WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
 
 -- name: withdraw_pauses
-UPDATE pauses SET closed_at = ?, closed_by = ? WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
+UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ?
+WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
 
 -- name: request_pause
 UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ?
@@ -153,7 +165,8 @@ UPDATE sessions SET cancel_requested = 1 WHERE key = ?
 SELECT session_id, seq, signals_n, signals_digest FROM sessions WHERE key = ?
 
 -- name: append_signal
-INSERT INTO signals (session, n, after, kind, "by", at, payload, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO signals (session, n, after, kind, "by", at, payload, digest, salt, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: move_signals
 UPDATE sessions SET signals_n = ?, signals_digest = ? WHERE key = ?
@@ -167,7 +180,7 @@ UPDATE sessions SET mail = 1, wakes_at = CASE WHEN instr(coalesce(waiting, ''), 
 WHERE key = ?
 
 -- name: mail
-SELECT n, after, kind, "by", at, payload, digest FROM inbox JOIN signals USING (session, n)
+SELECT n, after, kind, "by", at, payload, digest, salt, body FROM inbox JOIN signals USING (session, n)
 WHERE inbox.session = ? ORDER BY n
 
 -- name: log_head
@@ -202,7 +215,7 @@ SELECT id FROM log WHERE session = ? AND kind = 'key' AND seq >= ? ORDER BY seq 
 SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq DESC LIMIT 1
 
 -- name: signals
-SELECT n, after, kind, "by", at, payload, digest FROM signals WHERE session = ? AND n >= ? ORDER BY n
+SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE session = ? AND n BETWEEN ? AND ? ORDER BY n
 
 -- name: blob
 SELECT data FROM blobs WHERE hash = ?
@@ -212,7 +225,7 @@ SELECT key, fence, pause_requested, pause_mode, cancel_requested, mail
 FROM sessions WHERE key IN (SELECT value FROM json_each(?))
 
 -- name: pauses
-SELECT id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by
+SELECT id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum, closed_sum
 FROM pauses WHERE session = ? AND (closed_at IS NULL OR NOT ?) ORDER BY n
 
 -- name: pause_flag
@@ -239,3 +252,113 @@ SELECT mark FROM engines WHERE id = ?
 
 -- name: data_version
 PRAGMA data_version
+
+-- name: blank_records
+-- Walks back from the end to the first of them. (A record's number is in no index.)
+WITH RECURSIVE chain (id, prev, seq) AS (
+    SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.key = ?1
+    UNION ALL
+    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    WHERE chain.seq > ?2 AND log.session = ?1 AND log.seq < chain.seq
+)
+UPDATE log SET payload = x'', salt = x''
+WHERE id IN (SELECT id FROM chain WHERE seq IN (SELECT value FROM json_each(?3)))
+
+-- name: blank_signals
+UPDATE signals SET payload = x'', salt = x'' WHERE session = ? AND n IN (SELECT value FROM json_each(?))
+
+-- name: unname_blob
+DELETE FROM names WHERE session = ? AND hash = ?
+
+-- name: mark_removing
+UPDATE sessions SET holder = NULL, removing = 1, removal = ? WHERE key = ?
+
+-- name: removal
+SELECT removal FROM sessions WHERE key = ? AND removing = 1
+
+-- name: removals
+-- Those that were called before those that called them.
+SELECT key, removal FROM sessions WHERE removing = 1 ORDER BY key DESC
+
+-- name: last_records
+-- The last ones first, each with the place of the one before it.
+WITH RECURSIVE chain (id, prev, seq) AS (
+    SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head
+    WHERE sessions.key = ?1 AND log.session = ?1
+    UNION ALL
+    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    WHERE log.session = ?1 AND log.seq < chain.seq
+)
+SELECT id, prev FROM chain LIMIT ?2
+
+-- name: strip_record
+DELETE FROM log WHERE id = ?
+
+-- name: shorten_log
+UPDATE sessions SET head = ? WHERE key = ?
+
+-- name: log_is_left
+SELECT head != 0 FROM sessions WHERE key = ?
+
+-- name: strip_lost_records
+DELETE FROM log WHERE id IN (SELECT id FROM log WHERE session = ? LIMIT ?) RETURNING id
+
+-- name: strip_signals
+DELETE FROM signals WHERE id IN (SELECT id FROM signals WHERE session = ? LIMIT ?) RETURNING id
+
+-- name: strip_inbox
+DELETE FROM inbox WHERE session = ?1 AND n IN (SELECT n FROM inbox WHERE session = ?1 LIMIT ?2) RETURNING n
+
+-- name: strip_pauses
+DELETE FROM pauses WHERE n IN (SELECT n FROM pauses WHERE session = ? LIMIT ?) RETURNING n
+
+-- name: strip_names
+DELETE FROM names WHERE session = ?1 AND hash IN (SELECT hash FROM names WHERE session = ?1 LIMIT ?2) RETURNING 1
+
+-- name: bury
+INSERT INTO tombstones (
+    session_id, workflow, owner, status, created_at, removed_at, "by", reason, records, digest, sum
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: forget_session
+DELETE FROM sessions WHERE key = ?
+
+-- name: expired
+-- Roots that nobody has touched for as long as they are kept. What they called is looked at when they are removed.
+SELECT key, session_id FROM sessions
+WHERE keep_for IS NOT NULL AND parent IS NULL AND removing = 0
+    AND max(updated_at, coalesce(wakes_at, 0)) + keep_for <= ? AND key > ?
+ORDER BY key LIMIT ?
+
+-- name: tombstones
+-- In the order of model.Tombstone; callers add a WHERE.
+SELECT session_id, workflow, owner, status, created_at, removed_at, "by", reason, records, digest, sum FROM tombstones
+
+-- name: look_at_blobs
+SELECT id, size, EXISTS (SELECT 1 FROM names WHERE names.hash = blob.hash)
+FROM (SELECT id, hash, length(data) AS size FROM blobs WHERE id > ? ORDER BY id LIMIT ?) AS blob
+
+-- name: forget_blob
+DELETE FROM blobs WHERE id = ?
+
+-- name: survey
+SELECT key, session_id FROM sessions WHERE key > ? AND removing = 0 ORDER BY key LIMIT ?
+
+-- name: names
+SELECT hash, EXISTS (SELECT 1 FROM blobs WHERE blobs.hash = names.hash) FROM names WHERE session = ?
+
+-- name: some_blobs
+SELECT id, hash, data FROM blobs WHERE id > ? ORDER BY id LIMIT ?
+
+-- name: strays
+-- Sessions whose log has more or fewer rows than records, and rows of no session.
+SELECT log.session, count(*) FROM log LEFT JOIN sessions ON sessions.key = log.session
+WHERE coalesce(sessions.removing, 0) = 0
+GROUP BY log.session HAVING count(*) IS NOT max(sessions.seq)
+
+-- name: last_at
+SELECT log.at FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.key = ?
+
+-- name: drop_unnamed_blob
+DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM names WHERE names.hash = ?1)

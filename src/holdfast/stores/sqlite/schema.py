@@ -81,6 +81,7 @@ def connect(place: Place) -> apsw.Connection:
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.execute(f"PRAGMA synchronous = {place.synchronous}")
+    connection.execute("PRAGMA secure_delete = ON").fetchall()  # what was deleted is not to be found in the file
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}").fetchall()
     return connection
 
@@ -93,6 +94,17 @@ def disconnect(connection: apsw.Connection) -> None:
     with suppress(apsw.Error):
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         connection.close()
+
+
+def fold(place: Place) -> bool:
+    """Copy the WAL into the database and empty it. False if somebody who reads or writes prevents it for too long."""
+    with edge(place.path):
+        connection = connect(place)
+        try:
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
+        finally:
+            connection.close()
+        return not busy
 
 
 def create(connection: apsw.Connection) -> None:
@@ -177,6 +189,7 @@ def _bring_up(place: Place) -> None:
     connection = connect(place)
     try:
         connection.pragma("page_size", PAGE_SIZE)
+        connection.pragma("auto_vacuum", "incremental")  # only an empty database takes it
         connection.pragma("journal_mode", "wal")
         create(connection)
         migrate(connection, sql.migrations())

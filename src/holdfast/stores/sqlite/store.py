@@ -12,16 +12,30 @@ from typing import TypeVar
 import apsw
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import HoldLost, StoreClosed, StoreReadOnly, StoreUnavailable
-from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
-from holdfast.stores.sqlite import reads, schema
+from holdfast.errors import DamagedRecord, HoldLost, StoreClosed, StoreReadOnly, StoreUnavailable
+from holdfast.model import (
+    Commit,
+    Filter,
+    Flags,
+    NewSession,
+    Pause,
+    Proved,
+    Record,
+    Removal,
+    SessionRow,
+    SignalRecord,
+    Space,
+    Sweep,
+    Tombstone,
+)
+from holdfast.stores.sqlite import checking, cleaning, reads, schema
 from holdfast.stores.sqlite.ballast import SIZE, Ballast
+from holdfast.stores.sqlite.cleaning import Cleaning, session_folder
 from holdfast.stores.sqlite.failures import edge, is_full
 from holdfast.stores.sqlite.hold import FileHold, Hold, MemoryHold, refuse_inherited
 from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.stores.sqlite.trouble import Trouble
 from holdfast.stores.sqlite.writer import Writer
-from holdfast.stores.sqlite.writes import Writes
 
 T = TypeVar("T")
 
@@ -70,7 +84,7 @@ class SqliteStore:
             refuse_inherited(self.path)
             await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
         self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
-        self._writes = Writes(self._hold, self._clock)
+        self._writes = Cleaning(self._hold, self._clock)
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
         self._writer = Writer(self._place, self._writes, self._held, self._trouble, self._ballast, on_change)
         self._writer.start()
@@ -268,13 +282,81 @@ class SqliteStore:
         with self._snapshot() as connection:
             return reads.pauses(connection, key, open_only)
 
-    async def signals(self, key: int, after: int) -> list[SignalRecord]:
+    async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
-            return reads.signals(connection, key, after)
+            return reads.signals(connection, key, after, until)
 
     def describe_holder(self, holder: int | None) -> str:
         with self._reading() as connection:
             return self._writes.describe(connection, holder)
+
+    # the end of data
+
+    async def remove(
+        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False
+    ) -> list[Removal]:
+        def verb(connection: apsw.Connection) -> list[Removal]:
+            return self._writes.remove(connection, session_id, by, reason, at, expired)
+
+        return await self._do(verb, urgent=True)
+
+    async def removing(self) -> list[Removal]:
+        with self._reading() as connection:
+            return cleaning.removing(connection)
+
+    async def strip(self, key: int, limit: int) -> Tombstone | None:
+        return await self._do(lambda connection: self._writes.strip(connection, key, limit), urgent=True)
+
+    async def expired(self, now: int, after: int, limit: int) -> list[tuple[int, str]]:
+        with self._reading() as connection:
+            return cleaning.expired(connection, now, after, limit)
+
+    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
+        with self._reading() as connection:
+            return cleaning.tombstones(connection, session_id)
+
+    def folder(self, session_id: str) -> Path | None:
+        return None if self._place.in_memory else session_folder(self.path, session_id)
+
+    async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
+        if apply:
+            return await self._do(lambda connection: self._writes.sweep(connection, after, limit), urgent=True)
+        with self._reading() as connection:
+            return cleaning.swept(cleaning.unnamed(connection, after, limit), limit)
+
+    async def space(self) -> Space:
+        with self._snapshot() as connection:
+            return cleaning.space(connection)
+
+    async def compact(self, at_most: int) -> int:
+        pages = max(1, at_most // schema.PAGE_SIZE)
+        given = await self._do(lambda connection: self._writes.compact(connection, pages), urgent=True)
+        return given * schema.PAGE_SIZE
+
+    async def fold(self) -> bool:
+        self._check()
+        return self._place.in_memory or await asyncio.to_thread(schema.fold, self._place)
+
+    # proof
+
+    async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
+        with self._snapshot() as connection:
+            return checking.survey(connection, after, limit, self._writes.present)
+
+    async def names(self, key: int) -> dict[bytes, bool]:
+        with self._reading() as connection:
+            return checking.names(connection, key)
+
+    async def values(self, after: int, limit: int) -> Proved:
+        with self._reading() as connection:
+            return checking.values(connection, after, limit)
+
+    async def check(self) -> list[str]:
+        self._check()
+        if not self._place.in_memory:
+            return await asyncio.to_thread(checking.check_file, self._place)
+        with self._reading() as connection:
+            return checking.check(connection)
 
     # how they all work
 

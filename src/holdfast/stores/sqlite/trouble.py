@@ -15,6 +15,7 @@ from holdfast.stores.sqlite.schema import Place
 FIRST_WAIT = 0.1  # seconds between looks at a disk that refused; each wait is twice the one before, …
 LONGEST_WAIT = 5.0  # … up to this
 
+_UNREADABLE = Hint("the database cannot be read", "Look at the system's log")
 _LOW = Hint("the disk is full (another process met it)", "Free some space on it")
 
 
@@ -47,7 +48,7 @@ class Trouble:
 
     def unknown(self, exc: apsw.Error, second: apsw.Error) -> StoreReadOnly:
         """The error for a commit that failed and cannot be looked up."""
-        self._begin(hint(second) or _LOW, second)
+        self._begin(hint(second) or _UNREADABLE, second)
         return StoreReadOnly(
             f"{self._path}: a commit failed ({exc}) and the database cannot be read ({second});"
             " whether it was written shows when it can be. Repair the disk, then resume the session",

@@ -12,6 +12,7 @@ what would only add to it, and lets through, with the help of the ballast, what 
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import random
 import threading
@@ -31,6 +32,8 @@ from holdfast.stores.sqlite.failures import BROKEN, LOCK_PATIENCE
 from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.stores.sqlite.trouble import Trouble
 from holdfast.stores.sqlite.writes import Writes
+
+logger = logging.getLogger("holdfast")
 
 CHEAP = 400e-6  # seconds; a commit that takes longer on average is none of the loop's business
 TICK = 2e-3  # seconds; how long a lone session may commit before everybody else on the loop has a turn
@@ -301,6 +304,7 @@ class Writer:
         on_trouble: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._in_memory = place.in_memory
+        self._path = place.path
         self._writes = writes
         self._held = held
         self._trouble = trouble
@@ -535,6 +539,7 @@ class Writer:
             self._next_look = self._loop.call_later(self._trouble.wait(), self._look_again)
         if self._trouble.is_there != self._in_trouble:
             self._in_trouble = self._trouble.is_there
+            logger.warning("%s: %s", self._path, self._trouble if self._in_trouble else "can be written again")
             self._on_trouble()
 
     def _look_again(self) -> None:

@@ -19,8 +19,8 @@ from msgspec.structs import astuple, replace
 
 from holdfast.clock import Clock, to_datetime
 from holdfast.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded, UnknownSession
-from holdfast.model import Commit, Filter, Flags, NewSession, Pause, SessionRow, SignalRecord, first_digest
-from holdfast.stores.sqlite import reads
+from holdfast.model import Commit, Filter, Flags, NewSession, Pause, SessionRow, first_digest, seal_signal
+from holdfast.stores.sqlite import reads, redacting, sums
 from holdfast.stores.sqlite.hold import Hold
 from holdfast.stores.sqlite.sql import QUERIES
 
@@ -76,7 +76,13 @@ class Writes:
 
     def _place(self, commit: Commit, end: int) -> tuple[object, ...]:
         """The bindings of the query `move`. The commit's last record comes ``end`` places behind the log's end."""
-        last, failure, progress = commit.records[-1], commit.failure, commit.progress
+        last = commit.records[-1]
+        failure = None if commit.failure is None else _json(commit.failure).decode()
+        progress = None if commit.progress is None else _json(commit.progress).decode()
+        moved = sums.moved(
+            last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.leaving, commit.ended, failure,
+            progress, commit.fence,
+        )  # fmt: skip
         return (
             last.seq,
             end,
@@ -87,12 +93,13 @@ class Writes:
             commit.visit,
             commit.leaving,
             commit.ended,
-            None if failure is None else _json(failure).decode(),
+            failure,
             commit.keep_crashes,
             commit.spend_usd,
             commit.spend_tokens,
-            None if progress is None else _json(progress).decode(),
+            progress,
             commit.version,
+            moved,
             commit.key,
             commit.base_seq,
             commit.fence,
@@ -105,12 +112,13 @@ class Writes:
         if commit.blobs:
             self._keep(connection, commit.key, commit.blobs)
         if commit.open_pauses:
-            connection.executemany(QUERIES["open_pause"], [(commit.key, *astuple(p)) for p in commit.open_pauses])
+            connection.executemany(QUERIES["open_pause"], [_opening(commit.key, p) for p in commit.open_pauses])
+        closing = commit.updated_at, commit.closed_by
         for pause_id in commit.close_pauses:
-            closing = (commit.updated_at, commit.closed_by, commit.key, pause_id)
-            connection.execute(QUERIES["close_pause"], closing)
+            bindings = (*closing, sums.closed(*closing), commit.key, pause_id)
+            connection.execute(QUERIES["close_pause"], bindings)
         if commit.ended in ("completed", "cancelled"):
-            connection.execute(QUERIES["close_all_pauses"], (commit.updated_at, commit.closed_by, commit.key))
+            connection.execute(QUERIES["close_all_pauses"], (*closing, sums.closed(*closing), commit.key))
             connection.execute(QUERIES["withdraw_request"], (commit.key,))
         if commit.consume:
             connection.executemany(QUERIES["consume"], [(commit.key, n) for n in commit.consume])
@@ -122,6 +130,11 @@ class Writes:
         if commit.release:
             query = QUERIES["release" if commit.waiting is None else "release_waiting"]
             connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
+
+        if commit.version is not None:
+            self._seal_given(connection, commit.key)
+        if commit.redact or commit.redact_signals or commit.unname:
+            redacting.blank(connection, commit)
 
     def _tell_parent(self, connection: apsw.Connection, commit: Commit, parent: int) -> None:
         """Money is counted in everything above a session; its end lies in the inbox of its parent."""
@@ -172,8 +185,23 @@ class Writes:
         if row.live and not steal:
             raise self._driven(connection, row)
         crashed = row.holder is not None and not row.live
-        connection.execute(QUERIES["claim"], (self.number, crashed, row.key))
+        self._take(connection, row, crashed)
         return self._again(connection, row)
+
+    def _take(self, connection: apsw.Connection, row: SessionRow, crashed: bool) -> None:
+        """Hold a session, under the next fence."""
+        failure = None if row.failure is None else _json(row.failure).decode()
+        progress = None if row.progress is None else _json(row.progress).decode()
+        fence = row.fence + 1
+        moved = sums.moved(
+            row.seq, row.key_frame, row.digest, row.step, row.visit, row.leaving, None, failure, progress, fence
+        )  # fmt: skip
+        connection.execute(QUERIES["claim"], (self.number, fence, crashed, moved, row.key))
+
+    def _seal_given(self, connection: apsw.Connection, key: int) -> None:
+        """Something was changed that seldom changes."""
+        given = reads.one(connection, QUERIES["given"], key)
+        connection.execute(QUERIES["seal_given"], (sums.given(*given), key))
 
     def _driven(self, connection: apsw.Connection, row: SessionRow) -> AlreadyRunning:
         session_id, holder = row.session_id, self.describe(connection, row.holder)
@@ -197,7 +225,8 @@ class Writes:
             )
         if row.ended == "cancelled":
             connection.execute(QUERIES["withdraw_cancel"], (row.key,))
-        connection.execute(QUERIES["claim"], (self.number, 0, row.key))
+            self._seal_given(connection, row.key)
+        self._take(connection, row, crashed=False)
         self.move(connection, replace(commit, fence=row.fence + 1))
 
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
@@ -205,11 +234,15 @@ class Writes:
         last = new.records[-1]
         key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
         head = connection.execute(QUERIES["log_end"]).get + len(new.records)
+        tags, fence = _json(new.tags).decode(), int(new.claim)
         values = (
-            new.session_id, new.workflow, new.version, new.owner, _json(new.tags).decode(), new.input_digest,
+            new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest,
             new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
-            self.number if new.claim else None, int(new.claim), new.budget_usd, first_digest(new.session_id),
+            self.number if new.claim else None, fence, new.budget_usd, first_digest(new.session_id),
             new.parent, new.keep_for, new.leaving,
+            sums.given(new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest, new.created_at,
+                       new.parent, new.keep_for, new.budget_usd, 0),
+            sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.leaving, None, None, None, fence),
         )  # fmt: skip
         found = reads.one(connection, QUERIES["create"], *values)
         if found is None:
@@ -255,7 +288,7 @@ class Writes:
             connection.execute(QUERIES["raise_pauses"], (row.key,))
         else:
             record = replace(pause, id=str(uuid.uuid4()), kind="operator", step=row.step or "", closed_at=None)
-            connection.execute(QUERIES["open_pause"], (row.key, *astuple(record)))
+            connection.execute(QUERIES["open_pause"], _opening(row.key, record))
         mode = "abort" if raised else row.pause_mode
         connection.execute(QUERIES["request_pause"], (mode, row.key))
         data: dict[str, object] = {"reason": pause.reason, "mode": pause.mode}
@@ -276,6 +309,7 @@ class Writes:
                 continue
             if budget is not None:
                 connection.execute(QUERIES["set_budget"], (budget, row.key))
+                self._seal_given(connection, row.key)
             self._signal(connection, row.key, "resume", by, at, _json({} if budget is None else {"budget_usd": budget}))
         return self._known(connection, session_id)
 
@@ -283,7 +317,7 @@ class Writes:
         since = connection.execute(QUERIES["frozen_since"], (row.key,)).get
         if since is not None:
             connection.execute(QUERIES["freeze"], (max(at - since, 0), row.key))
-        connection.execute(QUERIES["withdraw_pauses"], (at, by, row.key))
+        connection.execute(QUERIES["withdraw_pauses"], (at, by, sums.closed(at, by), row.key))
         connection.execute(QUERIES["withdraw_request"], (row.key,))
 
     def cancel(
@@ -300,6 +334,7 @@ class Writes:
         if _over(row) or row.cancel_requested:
             return row
         connection.execute(QUERIES["request_cancel"], (row.key,))
+        self._seal_given(connection, row.key)
         self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
         return self._again(connection, row)
 
@@ -317,8 +352,7 @@ class Writes:
 
     def _signal(self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, payload: bytes) -> int:
         _, seq, count, previous = reads.one(connection, QUERIES["signals_head"], key)
-        signal = SignalRecord(count + 1, seq, kind, by, at, payload, b"")
-        signal = replace(signal, digest=reads.signal_digest(previous, signal))
+        signal = seal_signal(previous, count + 1, seq, kind, by, at, payload)
         connection.execute(QUERIES["append_signal"], (key, *astuple(signal)))
         connection.execute(QUERIES["move_signals"], (signal.n, signal.digest, key))
         return signal.n
@@ -369,6 +403,10 @@ class Writes:
 
 def _over(row: SessionRow) -> bool:
     return row.ended in ("completed", "cancelled")
+
+
+def _opening(key: int, pause: Pause) -> tuple[object, ...]:
+    return (key, *astuple(pause), sums.opened(key, pause))
 
 
 def _end(commit: Commit) -> int:

@@ -55,7 +55,9 @@ class Suite:
 
     def make_store(self, folder: Path, clock: ManualClock) -> Store:
         """A store of the kind that is to be proved, not yet open. Called again with the same folder: the same data."""
-        raise NotImplementedError(f"{type(self).__name__} must say how to make a store: def make_store(self, folder, clock)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must say how to make a store: def make_store(self, folder, clock)"
+        )
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:

@@ -1,0 +1,79 @@
+"""Time travel in a long session: what each verb takes in its middle."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import workloads
+from benchmarks.results import Figure
+from benchmarks.steps import Scale
+from holdfast import Engine, Session
+
+LIMIT_MS = 20.0
+NAMES = {
+    "checkpoints": "100 checkpoints around it",
+    "state": "the state there, all of it",
+    "state-by-name": "the state there, found by the visit's name",
+    "diff": "what differs from there to three quarters",
+    "fork": "a fork from there",
+    "edit": "an edit of the fork",
+    "rewind": "a rewind to there",
+}
+
+
+def travel(folder: Path, scale: Scale) -> list[Figure]:
+    """Each verb at the middle checkpoint of a session with a growing list and a large field, in milliseconds."""
+    found = asyncio.run(_travel(folder / "travel.db", scale))
+    where = f"checkpoint {scale.traveled // 2:,} of {scale.traveled:,}"
+    return [
+        Figure(f"travel-{name}", f"{where}: {what}", "ms", LIMIT_MS, tuple(found[name])) for name, what in NAMES.items()
+    ]
+
+
+async def _travel(path: Path, scale: Scale) -> dict[str, list[float]]:
+    state = workloads.Voyage(target=scale.traveled, ballast="x" * scale.ballast)
+    async with Engine(path, signals=False) as engine:
+        session = await engine.start(workloads.voyage, state)
+        assert (await session.outcome()).status == "completed"
+        middle, later = await _seq(session, scale.traveled // 2), await _seq(session, scale.traveled * 3 // 4)
+        found: dict[str, list[float]] = {name: [] for name in NAMES}
+        for number in range(scale.rounds + 1):
+            for name, value in (await _round(session, middle, later, scale)).items():
+                if number:  # the first round is not counted: it compiles statements
+                    found[name].append(value)
+        return found
+
+
+async def _seq(session: Session[Any], visit: int) -> int:
+    """The number of a visit's checkpoint: one per visit and a few key frames come before it."""
+    listed = await session.checkpoints(before=visit + visit // 8 + 2, limit=visit // 4 + 2)
+    return next(each.seq for each in listed if each.visit == visit)
+
+
+async def _round(session: Session[Any], middle: int, later: int, scale: Scale) -> dict[str, float]:
+    took: dict[str, float] = {}
+
+    async def timed(name: str, verb: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
+        begin = time.perf_counter()
+        found = await verb(*args, **options)
+        took[name] = (time.perf_counter() - begin) * 1e3
+        return found
+
+    listed = await timed("checkpoints", session.checkpoints, before=middle + 50)
+    assert middle in [each.seq for each in listed]
+    there = await timed("state", session.state, middle)
+    assert (there.n, len(there.items)) == (scale.traveled // 2, scale.traveled // 2)
+    difference = await timed("diff", session.diff, middle, later)
+    assert len(difference["items"].added) == scale.traveled * 3 // 4 - scale.traveled // 2
+    copy = await timed("fork", session.fork, middle, paused=True)
+    await timed("edit", copy.edit, note="edited", by="bench")
+    await timed("rewind", session.rewind, middle)
+    assert (await session.state()).n == scale.traveled // 2 - 1
+    before = scale.traveled // 2 - 1  # the line ends there now
+    found = await timed("state-by-name", session.state, f"sail#{before}")
+    assert found.n == before
+    return took

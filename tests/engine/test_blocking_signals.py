@@ -1,0 +1,256 @@
+"""Ctrl+C, SIGTERM, forks and forgotten engines in blocking programs: real processes, real signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine, Status
+from tests.support.children import script
+
+PROGRAM = """
+import asyncio, os, sys, threading, time
+from pydantic import BaseModel
+from holdfast import *
+
+def say(*words): print(*words, flush=True)
+
+def leaving():
+    "Whether the engine was told to end."
+    ends = [task.get_coro() for task in asyncio.all_tasks() if task.get_coro().__name__ == "_stop"]
+    return any(each.cr_frame.f_locals["self"]._wrapped.driver.ending for each in ends)
+
+def left():
+    "Whether the main thread has begun to close the engine."
+    frame, names = sys._current_frames()[threading.main_thread().ident], []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return "_close_all" in names
+
+class Job(BaseModel):
+    how: str
+    first: str = ""
+    second: str = ""
+
+async def patient(name):
+    say("begun", name)
+    while not leaving() and not again:
+        await asyncio.sleep(0.002)
+    say("finished", name)
+    return name
+
+async def endless(name):
+    say("begun", name)
+    while not leaving():
+        await asyncio.sleep(0.002)
+    say("leaving")
+    await asyncio.Event().wait()
+
+async def stuck(name):
+    say("begun", name)
+    while not left():
+        time.sleep(0.002)
+    say("leaving")
+    time.sleep(60)
+
+@step(writes="first")
+async def one(how: str, ctx: Context) -> str:
+    return await ctx.do(globals()[how], "first")
+
+@step(writes="second")
+async def two(how: str, ctx: Context) -> str:
+    return await ctx.do(globals()[how], "second")
+
+job = Workflow("job", state=Job, steps=[one, two])
+path, how, again = sys.argv[1], sys.argv[2], sys.argv[3:] == ["again"]
+
+"""
+
+RUN = 'say(run(job, store=path, session_id="x", how=how).status.value)\n'
+OUTCOME = """
+with Engine(path) as engine:
+    say(engine.start(job, session_id="x", how=how).outcome().status.value)
+"""
+UNDER_A_LOOP = """
+async def cell():
+    with Engine(path) as engine:
+        say(engine.start(job, session_id="x", how=how).outcome().status.value)
+asyncio.run(cell())
+"""
+
+
+def status_of(path: Path) -> Status:
+    with Engine(path) as engine:
+        return engine.info("x").status
+
+
+def operations(path: Path) -> list[str]:
+    with Engine(path) as engine:
+        return [event.summary for event in engine.events("x") if event.event_type == "operation.completed"]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "number", "code"),
+    [
+        (RUN, signal.SIGINT, -signal.SIGINT),
+        (RUN, signal.SIGTERM, 143),
+        (OUTCOME, signal.SIGINT, -signal.SIGINT),
+        (UNDER_A_LOOP, signal.SIGINT, -signal.SIGINT),
+    ],
+    ids=["run-int", "run-term", "outcome-int", "loop-int"],
+)
+def test_a_signal_ends_the_program_after_the_operation_in_flight(
+    tmp_path: Path, waiting: str, number: signal.Signals, code: int
+) -> None:
+    path = tmp_path / "a.db"
+    with script(PROGRAM + waiting, path, "patient") as program:
+        program.expect("begun first")
+        program.signal(number)
+        program.expect("finished first")
+        assert program.line() == ""
+        assert program.ended() == code
+    assert status_of(path) is Status.READY
+    with script(PROGRAM + waiting, path, "patient", "again") as program:
+        assert [program.line() for _ in range(3)] == ["begun second", "finished second", "completed"]
+        assert program.ended() == 0
+
+
+def test_a_second_signal_aborts_the_operation(tmp_path: Path) -> None:
+    with script(PROGRAM + RUN, tmp_path / "a.db", "endless") as program:
+        program.expect("begun first")
+        program.signal(signal.SIGINT)
+        program.expect("leaving")
+        assert program.popen.poll() is None, "the first one waits for the operation"
+        program.signal(signal.SIGINT)
+        assert program.ended() == -signal.SIGINT
+    assert status_of(tmp_path / "a.db") in (Status.READY, Status.CREATED)
+
+
+def test_a_third_signal_ends_a_program_whose_loop_is_blocked(tmp_path: Path) -> None:
+    with script(PROGRAM + RUN, tmp_path / "a.db", "stuck") as program:
+        program.expect("begun first")
+        program.signal(signal.SIGTERM)
+        program.expect("leaving")
+        for patience in (0.2, 3.0, 3.0):  # two that come at once count as one, so there may be one more
+            program.signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                program.popen.wait(patience)
+                break
+        assert program.ended() == 143
+
+
+CAUGHT = """
+async def cell():
+    with Engine(path) as engine:
+        session = engine.start(job, session_id="x", how=how)
+        try:
+            say("waiting")
+            session.outcome()
+        except KeyboardInterrupt:
+            say(session.status().value)
+            say(session.pause("lunch").value)
+            again.append(1)
+            say(session.outcome().status.value)
+again = []
+asyncio.run(cell())
+"""
+
+
+def test_an_interrupt_gives_control_back_and_the_session_runs_on(tmp_path: Path) -> None:
+    with script(PROGRAM + CAUGHT, tmp_path / "a.db", "patient") as program:
+        assert {program.line(), program.line()} == {"begun first", "waiting"}
+        program.signal(signal.SIGINT)
+        assert [program.line() for _ in range(4)] == ["running", "pausing", "finished first", "paused"]
+        assert program.ended() == 0
+
+
+CLOSING = """
+with Engine(path) as engine:
+    engine.start(job, session_id="x", how=how)
+    say(sys.stdin.readline().strip())
+"""
+
+
+def test_a_signal_while_the_engine_closes_by_itself_is_not_lost(tmp_path: Path) -> None:
+    with script(PROGRAM + CLOSING, tmp_path / "a.db", "endless") as program:
+        program.expect("begun first")
+        program.tell("bye")
+        assert {program.line(), program.line()} == {"bye", "leaving"}
+        program.signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            program.popen.wait(0.1)
+        program.signal(signal.SIGINT)
+        assert program.ended() == -signal.SIGINT
+
+
+FORGOTTEN = """
+engine = Engine(path).__enter__()
+engine.start(job, session_id="x", how=how)
+say(sys.stdin.readline().strip())
+"""
+
+
+def test_an_engine_that_nobody_closed_is_closed_when_the_program_ends(tmp_path: Path) -> None:
+    with script(PROGRAM + FORGOTTEN, tmp_path / "a.db", "patient") as program:
+        program.expect("begun first")
+        program.tell("bye")
+        assert {program.line(), program.line()} == {"bye", "finished first"}
+        assert program.ended() == 0
+    assert status_of(tmp_path / "a.db") is Status.READY
+    assert operations(tmp_path / "a.db") == ["patient"]
+
+
+FORKED = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what is tried here
+with Engine(path) as engine:
+    session = engine.start(job, session_id="x", how=how)
+    child = os.fork()
+    if child == 0:
+        for verb in (session.info, session.outcome, engine.sessions):
+            try:
+                verb()
+            except HoldfastError as error:
+                say(type(error).__name__)
+    else:
+        say(os.waitpid(child, 0)[1])
+        again = True
+        say(session.outcome().status.value)
+"""
+
+
+def test_a_forked_child_is_refused_and_can_leave_the_block(tmp_path: Path) -> None:
+    with script(PROGRAM + FORKED, tmp_path / "a.db", "patient") as program:
+        program.expect("begun first")
+        assert [program.line() for _ in range(4)] == ["StoreClosed"] * 3 + ["0"]
+        assert [program.line() for _ in range(4)] == ["finished first", "begun second", "finished second", "completed"]
+        assert program.ended() == 0
+
+
+IGNORED = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+def mine(number, frame): say("mine")
+signal.signal(signal.SIGTERM, mine)
+with Engine(path, workflows=[job]) as engine:
+    os.kill(os.getpid(), signal.SIGINT)
+    with Engine(path, signals=False):
+        pass
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except SystemExit as exit:
+        say(exit.code)
+os.kill(os.getpid(), signal.SIGTERM)
+say(signal.getsignal(signal.SIGINT).name)
+"""
+
+
+def test_an_ignored_signal_stays_ignored_and_a_handler_of_the_program_comes_back(tmp_path: Path) -> None:
+    with script(PROGRAM + IGNORED, tmp_path / "a.db", "patient") as program:
+        assert [program.line() for _ in range(3)] == ["143", "mine", "SIG_IGN"]
+        assert program.ended() == 0

@@ -1,0 +1,507 @@
+"""The end of data: removal by hand and by expiry, tombstones, sweeping, space given back, redaction."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Append, Context, Engine, Session, Status, Workflow, step
+from holdfast.errors import (
+    AlreadyRunning,
+    Redacted,
+    StateRefused,
+    StoreUnavailable,
+    UnknownSession,
+    VerbRefused,
+)
+from holdfast.retention import CleanUp
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.cleaning import session_folder
+from holdfast.testing import ManualClock
+from tests.support.loop import on_loop
+from tests.support.pipeline import Gate
+
+DAY = timedelta(days=1)
+SECRET = "swordfish-7391"
+LARGE = "-".join([SECRET] * 3000)
+
+
+class Case(BaseModel):
+    name: str
+    facts: Annotated[list[str], Append] = []
+    letter: str = ""
+    score: int = 0
+
+
+async def look_up(name: str) -> str:
+    return f"about {name}"
+
+
+@step(writes="facts")
+async def research(name: str, ctx: Context) -> list[str]:
+    ctx.spend(usd=0.25, tokens=7)
+    return [await ctx.do(look_up, name)]
+
+
+@step(writes="letter")
+async def write(name: str, facts: list[str]) -> str:
+    return f"Dear {name}, {facts[-1]}"
+
+
+@step(writes="score")
+async def rate() -> int:
+    return 5
+
+
+case = Workflow("case", state=Case, steps=[research, write, rate])
+
+
+async def closed_case(engine: Engine, session_id: str = "c1", name: str = SECRET, **options: Any) -> Session[Case]:
+    session = await engine.start(case, session_id=session_id, name=name, **options)
+    assert (await session.outcome()).status is Status.COMPLETED
+    return session
+
+
+def bytes_of(path: Path) -> bytes:
+    """All that the files of a store hold at this moment."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(path.name + "*")) if file.is_file())
+
+
+# removal
+
+
+@pytest.mark.covers("S3.91", "S3.94")
+@on_loop
+async def test_a_session_that_is_removed_leaves_its_tombstone_and_nothing_else(tmp_path: Path) -> None:
+    path, clock = tmp_path / "store.db", ManualClock()
+    async with Engine(path, workflows=[case], clock=clock) as engine:
+        session = await closed_case(engine, owner="ann")
+        records = (await engine.store.get("c1")).seq  # type: ignore[union-attr]
+        clock.advance(60)
+        stone = await session.remove(by="bob", reason="the case is closed")
+        assert (stone.status, stone.records, stone.by, stone.reason) == (
+            "completed",
+            records,
+            "bob",
+            "the case is closed",
+        )
+        with pytest.raises(UnknownSession):
+            await session.state()
+        assert await engine.sessions() == []
+        assert await engine.tombstones() == [stone]
+        [event] = [event async for event in engine.events("c1")]
+        assert (event.event_type, event.agent_name, event.at) == ("session.removed", "bob", clock.now())
+        assert event.data["records"] == records
+        assert [event async for event in engine.events("c1", after=event.cursor)] == []
+        assert (await engine.verify()).ok
+    async with Engine(path, workflows=[case]) as engine:  # it outlives the record, and the process
+        assert [event.summary async for event in engine.events("c1")] == ["removed by bob: the case is closed"]
+
+
+@on_loop
+async def test_a_removed_id_can_be_started_again() -> None:
+    async with Engine(":memory:") as engine:
+        await (await closed_case(engine)).remove()
+        session = await closed_case(engine, name="Ada")
+        assert (await session.state()).letter == "Dear Ada, about Ada"
+        assert "session.removed" not in [event.event_type async for event in session.events()]
+        await session.remove()
+        assert len(await engine.tombstones("c1")) == 2
+        assert await engine.tombstones("c2") == []
+
+
+@pytest.mark.covers("S3.96")
+@on_loop
+async def test_a_session_that_is_driven_is_not_removed_under_its_feet() -> None:
+    gate = Gate()
+
+    @step(writes="score")
+    async def wait() -> int:
+        await gate.hold()
+        return 1
+
+    slow = Workflow("slow", state=Case, steps=[wait])
+    clock = ManualClock()
+    async with Engine(":memory:", workflows=[slow], clock=clock, keep_for=DAY) as engine:
+        session = await engine.start(slow, session_id="s1", name="x")
+        await gate.reached.wait()
+        with pytest.raises(AlreadyRunning, match=r"driven by .*pause or cancel it first"):
+            await session.remove()
+        clock.jump(timedelta(days=400))
+        report = await engine.gc(apply=True)
+        assert report.expired == []
+        gate.opened.set()
+        assert (await session.outcome()).state.score == 1
+        await session.remove()
+
+
+@on_loop
+async def test_whoever_follows_the_events_hears_of_the_removal() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(case, session_id="c1", name="x", paused=True)
+        heard = []
+        async for event in engine.events("c1", follow=True):
+            heard.append(event.event_type)
+            if event.event_type == "pause.requested":
+                await session.remove(by="ann")
+        assert heard == ["session.created", "pause.requested", "session.removed"]
+
+
+@on_loop
+async def test_files_go_before_the_record_and_what_hinders_them_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path) as engine:
+        for session_id in ("c1", "c2"):
+            await closed_case(engine, session_id)
+        folder, other = session_folder(str(path), "c1"), session_folder(str(path), "c2")
+        for each in (folder, other):
+            (each / "deep").mkdir(parents=True)
+            (each / "deep" / "report.txt").write_text("report")
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "precious.txt").write_text("precious")
+        (folder / "link").symlink_to(outside)
+        await engine.remove("c1")
+        assert not folder.exists()
+        assert (outside / "precious.txt").exists()
+        assert (other / "deep" / "report.txt").exists()
+        _cannot_delete(engine.store, other)
+        with pytest.raises(StoreUnavailable, match=r"cannot be deleted .*engine.gc\(apply=True\)"):
+            await engine.remove("c2")
+        with pytest.raises(UnknownSession, match="is being removed"):
+            await engine.info("c2")
+        with pytest.raises(UnknownSession, match="is being removed"):
+            await engine.start(case, session_id="c2", name="x")
+        report = await engine.gc(apply=True)
+        assert list(report.kept) == ["c2"]
+        del engine.store.folder  # type: ignore[attr-defined]
+        assert (await engine.gc()).completed == ["c2"]
+        assert (await engine.gc(apply=True)).completed == ["c2"]
+        assert [stone.session_id for stone in await engine.tombstones()] == ["c1", "c2"]
+        assert not other.exists()
+
+
+def _cannot_delete(store: Any, folder: Path) -> None:
+    """A folder that is no folder cannot be deleted as one, whoever asks."""
+    store.folder = lambda session_id: folder / "deep" / "report.txt"
+
+
+# expiry
+
+
+@pytest.mark.covers("S3.90", "S3.92")
+@on_loop
+async def test_a_session_stays_until_its_configured_expiry_has_passed(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with Engine(tmp_path / "store.db", clock=clock, keep_for=7 * DAY) as engine:
+        await closed_case(engine, "week")
+        await closed_case(engine, "day", keep_for=DAY)
+        await closed_case(engine, "ever", keep_for=timedelta.max)
+        clock.jump(DAY - timedelta(seconds=1))
+        assert (await engine.gc(apply=True)).expired == []
+        clock.jump(timedelta(seconds=1))
+        dry = await engine.gc()
+        assert (dry.expired, dry.applied) == (["day"], False)
+        assert len(await engine.sessions()) == 3
+        assert (await engine.gc(apply=True)).expired == ["day"]
+        assert (await engine.gc(now=clock.time + 400 * DAY)).expired == ["week"]
+        clock.jump(6 * DAY)
+        assert (await engine.gc(apply=True)).expired == ["week"]
+        assert [info.session_id for info in await engine.sessions()] == ["ever"]
+        assert [(stone.session_id, stone.reason) for stone in await engine.tombstones()] == [
+            ("day", "expired"),
+            ("week", "expired"),
+        ]
+
+
+@on_loop
+async def test_time_is_counted_from_the_last_update_and_from_when_a_sleeper_wakes() -> None:
+    @step(writes="score")
+    async def doze(ctx: Context) -> int:
+        await ctx.sleep(10 * DAY)
+        return 1
+
+    sleepy = Workflow("sleepy", state=Case, steps=[doze])
+    clock = ManualClock()
+    async with Engine(":memory:", workflows=[sleepy], clock=clock, keep_for=DAY) as engine:
+        session = await engine.start(sleepy, session_id="s1", name="x")
+        await engine.driver.runs["s1"].finished()
+        assert await session.status() is Status.SLEEPING
+        paused = await engine.start(case, session_id="p1", name="x", paused=True)
+        assert (await engine.gc(now=clock.time + 2 * DAY)).expired == ["p1"]
+        clock.jump(0.9 * DAY)
+        await paused.resume()
+        await paused.outcome()
+        assert (await engine.gc(now=clock.time + 0.9 * DAY)).expired == []
+        assert sorted((await engine.gc(now=clock.time + 11 * DAY)).expired) == ["p1", "s1"]
+
+
+def test_a_negative_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="keep_for cannot be negative"):
+        Engine(":memory:", keep_for=-DAY)
+
+
+# sweeping and space
+
+
+@on_loop
+async def test_large_values_are_swept_when_nothing_names_them_and_the_file_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path) as engine:
+        for n in range(3):
+            await closed_case(engine, f"c{n}", name=LARGE + str(n % 2))  # c0 and c2 share their values
+        full = path.stat().st_size + (tmp_path / "store.db-wal").stat().st_size
+        await engine.remove("c0")
+        dry = await engine.gc()
+        assert (dry.values, dry.given_back) == (0, 0)
+        await engine.remove("c1")
+        dry = await engine.gc()
+        assert dry.values > 0
+        assert dry.value_bytes > len(LARGE)
+        assert dry.free_bytes > 0
+        seen: list[int] = []
+        report = await engine.gc(apply=True, on_progress=lambda so_far: seen.append(so_far.given_back))
+        assert (report.values, report.value_bytes, report.folded) == (dry.values, dry.value_bytes, True)
+        assert report.given_back > dry.value_bytes
+        assert len(seen) > 2
+        assert path.stat().st_size < full / 2
+        assert (tmp_path / "store.db-wal").stat().st_size == 0
+        assert (await (await engine.session("c2")).verify()).ok
+        assert (await engine.state("c2")).name == LARGE + "0"  # type: ignore[attr-defined]
+        again = await engine.gc(apply=True)
+        assert again == CleanUp(applied=True, folded=True)
+
+
+@on_loop
+async def test_nothing_of_a_removed_session_can_be_read_in_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path) as engine:
+        for n in range(5):
+            await closed_case(engine, f"c{n}", name=LARGE if n == 2 else f"{SECRET}-{n}")
+        assert SECRET.encode() in bytes_of(path)
+        for n in range(5):
+            await engine.remove(f"c{n}")
+        await engine.gc(apply=True)
+        assert SECRET.encode() not in bytes_of(path)
+
+
+# redaction
+
+
+@on_loop
+async def test_a_redacted_field_is_gone_from_state_log_and_files(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[case]) as engine:
+        session = await closed_case(engine, name="Ada")
+        before = await session.checkpoints()
+        letter = (await session.state()).letter
+        assert letter.encode() in bytes_of(path)
+        done = await session.redact(field="letter", by="dpo", reason="asked for")
+        assert (await session.state()).letter == ""
+        assert (await session.state()).name == "Ada"
+        assert await session.status() is Status.COMPLETED
+        assert done.records == (before[1].seq,)
+        assert done.erased
+        assert letter.encode() not in bytes_of(path)
+        report = await session.verify()
+        assert (report.ok, report.redacted) == (True, 1)
+        events = [event async for event in session.events()]
+        assert [event.event_type for event in events if "redacted" in event.event_type] == [
+            "redacted",
+            "session.redacted",
+        ]
+        assert events[-1].data == {
+            "field": "letter", "by": "dpo", "reason": "asked for", "signals": [], "records": [[before[1].seq] * 2],
+        }  # fmt: skip
+        with pytest.raises(Redacted, match=f"record {before[1].seq}"):
+            await session.state(at="write")
+        assert (await session.state(at="research")).facts == ["about Ada"]  # type: ignore[attr-defined]
+        with pytest.raises(Redacted):
+            await engine.diff("c1", "research", "rate")
+        assert [checkpoint.redacted for checkpoint in await session.checkpoints()] == [False, True, False]
+
+
+@on_loop
+async def test_what_the_visits_that_wrote_a_field_remembered_goes_too(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[case]) as engine:
+        session = await closed_case(engine, name=LARGE)
+        info = await session.info()
+        await session.redact(field="facts")
+        await session.redact(field="letter", value="")
+        done = await session.redact(field="name", value="N. N.")
+        assert done.records[0] == 1
+        assert (await session.state()) == Case(name="N. N.", score=5)
+        assert SECRET.encode() not in bytes_of(path)
+        report = await session.verify()
+        assert report.ok, report.problems
+        assert report.redacted >= 4
+        assert report.values == 0
+        after = await session.info()
+        assert (after.spent_usd, after.spent_tokens, after.status) == (info.spent_usd, info.spent_tokens, info.status)
+        assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_a_field_without_a_default_needs_a_value_that_the_model_admits() -> None:
+    async with Engine(":memory:", workflows=[case]) as engine:
+        session = await closed_case(engine)
+        before = await engine.store.get("c1")
+        with pytest.raises(StateRefused, match="'name' has no default; give the value"):
+            await session.redact(field="name")
+        with pytest.raises(StateRefused):
+            await session.redact(field="score", value="many")
+        with pytest.raises(StateRefused, match="did you mean 'letter'"):
+            await session.redact(field="lettre")
+        with pytest.raises(ValueError, match="name one thing"):
+            await session.redact()
+        with pytest.raises(ValueError, match="name one thing"):
+            await session.redact(field="letter", seq=1)
+        assert await engine.store.get("c1") == before
+
+
+@on_loop
+async def test_one_record_can_be_redacted_by_number_or_by_its_event(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[case]) as engine:
+        session = await closed_case(engine)
+        events = [event async for event in session.events()]
+        operation = next(event for event in events if event.event_type == "operation.completed")
+        done = await session.redact(event=operation.cursor, by="dpo")
+        [seq] = done.records
+        assert "redacted" in [event.event_type async for event in session.events()]
+        with pytest.raises(VerbRefused, match=f"record {seq} was redacted before"):
+            await session.redact(seq=seq)
+        last = (await engine.store.get("c1")).seq  # type: ignore[union-attr]
+        with pytest.raises(VerbRefused, match="says what was redacted"):
+            await session.redact(seq=last - 1)
+        with pytest.raises(VerbRefused, match=f"the numbers 1 to {last}"):
+            await session.redact(seq=last + 1)
+        report = await session.verify()
+        assert (report.ok, report.redacted) == (True, 1)
+        assert (await session.state()).score == 5
+
+
+@on_loop
+async def test_a_parked_session_goes_on_after_a_redaction_and_keeps_what_its_open_visit_remembers() -> None:
+    calls: list[str] = []
+
+    async def note(what: str) -> str:
+        calls.append(what)
+        return what
+
+    @step(writes="letter")
+    async def chat(ctx: Context) -> str:
+        first = await ctx.do(note, "first")
+        return first + str(await ctx.receive(str))
+
+    chatty = Workflow("chatty", state=Case, steps=[research, chat])
+    async with Engine(":memory:", workflows=[chatty]) as engine:
+        session = await engine.start(chatty, session_id="s1", name="Ada", facts=["old"])
+        await engine.driver.runs["s1"].finished()
+        assert await session.status() is Status.WAITING
+        opened = [event async for event in session.events() if event.event_type == "operation.completed"][-1]
+        with pytest.raises(VerbRefused, match="remembered by the visit that is open"):
+            await session.redact(event=opened.cursor)
+        await session.redact(field="facts")
+        assert await session.status() is Status.WAITING
+        await session.send("!")
+        outcome = await session.outcome()
+        assert (outcome.state.letter, outcome.state.facts) == ("first!", [])
+        assert calls == ["first"]
+        assert (await session.verify()).ok
+
+
+@on_loop
+async def test_a_message_can_be_redacted_before_and_after_it_was_received(tmp_path: Path) -> None:
+    @step(writes="score")
+    async def count(ctx: Context) -> int:
+        return len(await ctx.receive(str))
+
+    counting = Workflow("counting", state=Case, steps=[count])
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[counting]) as engine:
+        session = await engine.start(counting, session_id="s1", name="x", paused=True)
+        await session.send(SECRET)
+        await session.send("four")
+        sent = [event async for event in session.events() if event.event_type == "message.received"]
+        done = await session.redact(event=sent[0].cursor, by="dpo")
+        assert (done.records, done.signals, done.erased) == ((), (2,), True)
+        assert SECRET.encode() not in bytes_of(path)
+        with pytest.raises(VerbRefused, match="signal 2 was redacted before"):
+            await session.redact(signal=2)
+        with pytest.raises(VerbRefused, match="no signal 9"):
+            await session.redact(signal=9)
+        await session.resume()
+        assert (await session.outcome()).state.score == 4
+        await session.redact(signal=3)
+        report = await session.verify()
+        assert report.ok, report.problems
+        summaries = [event.summary async for event in session.events() if event.event_type == "redacted"]
+        assert summaries == ["signal 2 (message) was redacted", "signal 3 (message) was redacted"]
+
+
+@on_loop
+async def test_a_driven_session_cannot_be_redacted() -> None:
+    gate = Gate()
+
+    @step(writes="score")
+    async def wait() -> int:
+        await gate.hold()
+        return 1
+
+    slow = Workflow("slow", state=Case, steps=[wait])
+    async with Engine(":memory:", workflows=[slow]) as engine:
+        session = await engine.start(slow, session_id="s1", name="x")
+        await gate.reached.wait()
+        with pytest.raises(AlreadyRunning):
+            await session.redact(field="letter")
+        gate.opened.set()
+        await session.outcome()
+
+
+@on_loop
+async def test_another_session_keeps_a_value_that_was_redacted_here(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", workflows=[case]) as engine:
+        first, second = await closed_case(engine, "c1", LARGE), await closed_case(engine, "c2", LARGE)
+        await first.redact(field="name", value="")
+        assert (await second.state()).name == LARGE
+        assert (await engine.verify()).ok
+
+
+# trees
+
+
+@on_loop
+async def test_children_are_removed_with_their_root_and_never_alone() -> None:
+    @step(writes="score")
+    async def delegate(name: str, ctx: Context) -> int:
+        return int((await ctx.call(case, name=name)).score)
+
+    parent = Workflow("parent", state=Case, steps=[delegate])
+    async with Engine(":memory:", workflows=[case, parent]) as engine:
+        session = await engine.start(parent, session_id="root", name="Ada")
+        assert (await session.outcome()).status is Status.COMPLETED
+        [child] = await engine.children("root")
+        with pytest.raises(VerbRefused, match="'root' and is removed together with it"):
+            await engine.remove(child.session_id)
+        await engine.remove("root", by="ann", reason="done")
+        assert await engine.sessions() == []
+        assert {stone.session_id for stone in await engine.tombstones()} == {"root", child.session_id}
+        assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_a_memory_store_can_be_cleaned_too() -> None:
+    async with Engine(":memory:") as engine:
+        await closed_case(engine, name=LARGE)
+        assert engine.store.folder("c1") is None
+        await engine.remove("c1")
+        assert (await engine.gc(apply=True)).values > 0
+        assert isinstance(engine.store, SqliteStore)
+        assert os.path.basename(engine.store.path) == ":memory:"

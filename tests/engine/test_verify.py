@@ -1,0 +1,273 @@
+"""Verify finds what is damaged and names it; every read that meets damage reports it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tracemalloc
+from pathlib import Path
+from typing import Any, Literal
+
+import apsw
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Context, Engine, Session, Status, Workflow, route, step
+from holdfast.errors import DamagedRecord, UnknownSession
+from holdfast.stores.sqlite import SqliteStore, sums
+from holdfast.verify import Verification
+from tests.support.children import outside_sql
+from tests.support.loop import on_loop
+
+LARGE = "large " * 5000
+
+
+class Doc(BaseModel):
+    text: str = ""
+    copy_of: str = ""
+    count: int = 0
+
+
+async def draft(what: str) -> str:
+    return what
+
+
+@step(writes="text")
+async def write(ctx: Context) -> str:
+    ctx.spend(usd=0.5, tokens=3)
+    return await ctx.do(draft, LARGE)
+
+
+@step(writes="copy_of")
+async def repeat(text: str) -> str:
+    return text
+
+
+@step(writes="count")
+async def count() -> int:
+    return 3
+
+
+doc = Workflow("doc", state=Doc, steps=[write, repeat, count])
+
+
+async def prepared(path: Path) -> None:
+    """Two sessions that went through a pause each, and one that was removed."""
+    async with Engine(path, workflows=[doc]) as engine:
+        for session_id in ("d1", "d2"):
+            session = await engine.start(doc, session_id=session_id, owner="ann", paused=True, reason="wait", by="ben")
+            await session.resume(by="cy")
+            assert (await session.outcome()).status is Status.COMPLETED
+        gone = await engine.start(doc, session_id="gone", paused=True)
+        await gone.remove(by="ann", reason="test")
+        report = await engine.verify()
+        assert report.ok, report.problems
+        assert (report.sessions, report.signals, report.values, report.tombstones) == (2, 4, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "store.db"
+    asyncio.run(prepared(path))
+    return path
+
+
+@pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    """A store of the test's own that nobody has open."""
+    return Path(shutil.copy(template, tmp_path / "store.db"))
+
+
+def damaged(path: Path, *statements: str) -> list[Any]:
+    """Change what is stored behind everybody's back. The rows of the last statement come back."""
+    connection = apsw.Connection(str(path))
+    for statement in statements:
+        rows = connection.execute(statement).fetchall()
+    connection.close()
+    return rows
+
+
+async def verified(path: Path, session_id: str | None = None) -> Verification:
+    async with Engine(path, workflows=[doc]) as engine:
+        return await engine.verify(session_id)
+
+
+SET = "UPDATE sessions SET {} WHERE session_id = 'd1'"
+LOG = "UPDATE log SET {} WHERE session = 1 AND seq = {}"
+
+DAMAGE: dict[str, tuple[list[str], str, int | None, str]] = {
+    "a payload": ([LOG.format("payload = x'7b7d'", 3)], "record", 3, "record 3 does not match its digest"),
+    "a header": ([LOG.format("at = at + 1", 4)], "record", 4, "record 4 does not match"),
+    "a missing record": (["DELETE FROM log WHERE session = 1 AND seq = 3"], "record", 3, "record 3 is missing"),
+    "the first of two": (
+        [LOG.format("at = at + 1", 5), LOG.format("at = at + 1", 2)], "record", 2, "record 2 does not match",
+    ),
+    "an emptied record": (
+        [LOG.format("payload = x'', salt = x''", 3)], "record", 3, "record 3 is empty, and no redaction names it",
+    ),
+    "an emptied signal": (
+        ["UPDATE signals SET payload = x'', salt = x'' WHERE session = 1 AND n = 1"],
+        "signal", None, "signal 1 is empty, and no redaction names it",
+    ),
+    "a signal": (["UPDATE signals SET \"by\" = 'eve' WHERE session = 1 AND n = 1"], "signal", None, "signal 1"),
+    "a missing signal": (["DELETE FROM signals WHERE session = 1 AND n = 2"], "signal", None, "signal 2"),
+    "a value": (["UPDATE blobs SET data = x'00'"], "value", None, "does not match its hash"),
+    "a missing value": (["DELETE FROM blobs"], "value", None, "is missing"),
+    "a missing name": (["DELETE FROM names WHERE session = 1"], "record", 3, "which could be swept"),
+    "an owner": ([SET.format("owner = 'eve'")], "facts", None, "what it was given"),
+    "a time to keep": ([SET.format("keep_for = 1")], "facts", None, "what it was given"),
+    "a request to cancel": ([SET.format("cancel_requested = 1")], "facts", None, "what it was given"),
+    "a position": ([SET.format("step = 'count'")], "facts", None, "where it stands"),
+    "an end": ([SET.format("ended = NULL")], "facts", None, "where it stands"),
+    "progress": ([SET.format("progress = '[1,2]'")], "facts", None, "where it stands"),
+    "an older update": ([SET.format("updated_at = updated_at - 3600000000")], "facts", None, "updated_at"),
+    "a fence": ([SET.format("fence = fence - 1")], "facts", None, "where it stands"),
+    "money": ([SET.format("spent_usd = 7")], "facts", None, "its row says that 7 micro-dollars"),
+    "why it paused": (["UPDATE pauses SET reason = 'no' WHERE session = 1"], "pause", None, "pause record"),
+    "who resumed it": (["UPDATE pauses SET closed_by = 'eve' WHERE session = 1"], "pause", None, "pause record"),
+    "a tombstone": (["UPDATE tombstones SET reason = 'nothing'"], "tombstone", None, "the tombstone of 'gone'"),
+    "a stray record": (
+        ["INSERT INTO log SELECT 999, 0, 99, seq, parent, kind, step, visit, at, payload, salt, body, digest FROM log"
+         " WHERE id = 1"],
+        "store", None, "in no session's chain (session key 99)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@on_loop
+async def test_verify_names_what_is_damaged_and_nothing_else(path: Path, damage: str) -> None:
+    statements, what, seq, text = DAMAGE[damage]
+    damaged(path, *statements)
+    report = await verified(path)
+    assert not report.ok
+    told = [problem for problem in report.problems if text in problem.text]
+    assert told, report.problems
+    assert (told[0].what, told[0].seq) == (what, seq)
+    assert [problem for problem in report.problems if problem.session_id == "d2"] == [] or what == "value"
+    if what not in ("tombstone", "store"):
+        alone = await verified(path, "d1")
+        assert not alone.ok
+        assert (await verified(path, "d2")).ok or what == "value"
+
+
+READS = {
+    "an owner": "info", "a position": "state", "an end": "outcome", "why it paused": "all pauses", "a value": "state",
+    "a payload": "events", "a signal": "events",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", READS)
+@on_loop
+async def test_damage_is_reported_by_the_reads_that_meet_it(path: Path, damage: str) -> None:
+    damaged(path, *DAMAGE[damage][0])
+    async with Engine(path, workflows=[doc]) as engine:
+        with pytest.raises(DamagedRecord):
+            await read(engine, READS[damage])
+        assert (await engine.info("d2")).owner == "ann"
+
+
+async def read(engine: Engine, what: str) -> None:
+    if what == "events":
+        _ = [event async for event in engine.events("d1")]
+    elif what == "all pauses":
+        await engine.store.pauses(1, open_only=False)
+    else:
+        await getattr(engine, what)("d1")
+
+
+@on_loop
+async def test_facts_that_agree_with_their_sum_but_not_with_the_log_are_found(path: Path) -> None:
+    async with Engine(path, workflows=[doc]) as engine:
+        row = await engine.store.get("d1")
+        assert row is not None
+    lie = sums.moved(row.seq, row.key_frame, row.digest, "write", 9, True, None, None, None, row.fence)
+    damaged(path, SET.format(f"step = 'write', visit = 9, leaving = 1, ended = NULL, moved_sum = {lie}"))
+    report = await verified(path, "d1")
+    assert [problem.text.partition("its row says ")[2].partition(",")[0] for problem in report.problems] == [
+        "step = 'write'",
+        "visit = 9",
+        "leaving = True",
+        "ended = None",
+    ]
+
+
+@on_loop
+async def test_a_redaction_that_was_undone_is_found(path: Path) -> None:
+    [(payload, salt)] = damaged(path, "SELECT hex(payload), hex(salt) FROM log WHERE session = 1 AND seq = 5")
+    async with Engine(path, workflows=[doc]) as engine:
+        await engine.redact("d1", seq=5)
+    assert (await verified(path)).redacted == 1
+    damaged(path, LOG.format(f"payload = x'{payload}', salt = x'{salt}'", 5))
+    report = await verified(path)
+    assert [(problem.seq, "its content is there" in problem.text) for problem in report.problems] == [(5, True)]
+
+
+@on_loop
+async def test_an_unknown_session_and_a_removed_one_are_told_apart(path: Path) -> None:
+    assert (await verified(path, "gone")).tombstones == 1
+    with pytest.raises(UnknownSession):
+        await verified(path, "nobody")
+
+
+@on_loop
+async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[doc]) as engine:
+        await engine.start(doc, session_id="d1", paused=True, by="ann")
+        for flag in (0, 1):
+            outside_sql(path, f"UPDATE workflow_states SET pause_requested = {flag}")
+            assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.CREATED)
+            assert (await engine.verify()).ok
+        assert len(await engine.pauses("d1")) == 1
+
+
+# long logs
+
+
+class Loop(BaseModel):
+    n: int = 0
+    limit: int
+
+
+@step(writes="n")
+async def again(n: int) -> int:
+    return n + 1
+
+
+@route(after="again")
+def on(n: int, limit: int) -> Literal["again"] | None:
+    return "again" if n < limit else None
+
+
+loop = Workflow("loop", state=Loop, steps=[again], routes=[on])
+
+
+async def looped(engine: Engine, turns: int) -> Session[Any]:
+    session = await engine.start(loop, session_id=f"l{turns}", limit=turns)
+    await session.outcome()
+    return session
+
+
+@on_loop
+async def test_verify_walks_a_long_log_without_having_it_in_memory() -> None:
+    peaks, told = {}, []
+    async with Engine(":memory:", workflows=[loop]) as engine:
+        for turns in (700, 2800):
+            session = await looped(engine, turns)
+            tracemalloc.start()
+            report = await engine.verify(session.id, on_progress=lambda report: told.append(report.records))
+            peaks[turns] = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert report.ok
+            assert report.records > turns
+        assert isinstance(engine.store, SqliteStore)
+    assert peaks[2800] < 1.5 * peaks[700]
+    assert len(told) > 10
+    assert told[-1] > 2800
+
+
+def test_a_report_says_what_was_looked_at() -> None:
+    assert str(Verification(sessions=2, records=9, redacted=1)) == (
+        "2 sessions, 9 records (1 redacted), 0 signals, 0 large values, 0 tombstones: nothing is damaged"
+    )

@@ -1,0 +1,69 @@
+"""Jobs that clean up, and die while they do."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from holdfast import Engine, retention
+from holdfast.model import Removal, Tombstone
+from holdfast.stores.sqlite import SqliteStore
+from tests.faults.vfs import Act, FaultVFS, Kill, Recorder, Touch, Variant
+from tests.support.forkserver import say
+
+
+def warm_up() -> None:
+    """Open a store once, in memory."""
+    asyncio.run(_warm_up())
+
+
+async def _warm_up() -> None:
+    async with Engine(":memory:", signals=False) as engine:
+        await engine.gc(apply=True)
+
+
+def count(path: str) -> None:
+    """Clean up undisturbed; say which touches there were."""
+    recorder = Recorder()
+    asyncio.run(_clean(path, recorder))
+    for touch in recorder.trace:
+        say({"index": touch.index, "kind": touch.kind, "file": touch.file, "variants": list(touch.variants)})
+    say({})
+
+
+def die(path: str, index: int, variant: Variant, twin: str) -> None:
+    """Clean up and be killed at a touch."""
+    if twin == "files last":
+        files_last()
+
+    def announce(touch: Touch) -> None:
+        say({"fired": touch.index})
+
+    asyncio.run(_clean(path, Kill(index, variant, announce)))
+
+
+async def _clean(path: str, act: Act) -> None:
+    """Remove a session by hand, then all that has expired."""
+    retention.ROWS = 8
+    retention.BYTES = 16 * 4096
+    vfs = FaultVFS("cleaning", act)
+    async with Engine(SqliteStore(Path(path), vfs="cleaning", ballast=0), signals=False) as engine:
+        await engine.remove("by-hand", by="ann", reason="test")
+        await engine.gc(apply=True)
+    vfs.unregister()
+
+
+def files_last() -> None:
+    """A cleaner that deletes the record first: who dies in between leaves files that nobody knows."""
+    keep = retention.Retention._complete
+
+    async def complete(self: retention.Retention, removal: Removal) -> Tombstone:
+        folder, self.store.folder = self.store.folder, lambda session_id: None  # type: ignore[method-assign]
+        stone = await keep(self, removal)
+        self.store.folder = folder  # type: ignore[method-assign]
+        found = folder(stone.session_id)
+        if found is not None:
+            retention._remove_files(found, stone.session_id)
+        return stone
+
+    retention.Retention._complete = complete  # type: ignore[method-assign]

@@ -1,0 +1,195 @@
+"""The store suite finds what is wrong with a store: each of these is sound but for one thing."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
+from holdfast.store import Store
+from holdfast.testing import ManualClock
+from holdfast.testing.suite import SharedStoreSuite
+from holdfast.testing.suite import base as suite_base
+from holdfast.testing.suite.base import Place
+from tests.support.dictstore import Data, DictStore, Kept
+
+
+class ForgetsTheFence(DictStore):
+    async def commit(self, commit: Commit) -> Flags | None:
+        kept = self.data.sessions.get(commit.key)
+        if kept is not None and kept.row.holder is not None:
+            commit = replace(commit, fence=kept.row.fence)
+        return await super().commit(commit)
+
+
+class ForgetsWhereItStood(DictStore):
+    async def commit(self, commit: Commit) -> Flags | None:
+        kept = self.data.sessions.get(commit.key)
+        return await super().commit(commit if kept is None else replace(commit, base_seq=kept.row.seq))
+
+
+class LosesARelease(DictStore):
+    async def commit(self, commit: Commit) -> Flags | None:
+        return await super().commit(replace(commit, release=False))
+
+
+class ListsPausesUnordered(DictStore):
+    async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
+        return (await super().pauses(key, open_only))[::-1]
+
+
+class NeverHearsOfAPause(DictStore):
+    async def commit(self, commit: Commit) -> Flags | None:
+        flags = await super().commit(commit)
+        return None if flags is None else replace(flags, pause_requested=False)
+
+
+class KeepsTheFenceOnAClaim(DictStore):
+    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+        row = await super().claim(session_id, steal)
+        self.data.sessions[row.key].row = replace(row, fence=row.fence - 1)
+        return replace(row, fence=row.fence - 1)
+
+
+class TakesWhatIsHeld(DictStore):
+    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+        return await super().claim(session_id, steal=True)
+
+
+class LosesMail(DictStore):
+    async def commit(self, commit: Commit) -> Flags | None:
+        self.data.sessions[commit.key].inbox.clear()
+        return await super().commit(commit)
+
+
+class ListsTheOldestFirst(DictStore):
+    def _matching(self, query: Filter) -> list[Kept]:
+        return super()._matching(query)[::-1]
+
+
+class ProvesNothing(DictStore):
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        found = self._by(key).records
+        return [each for each in found if since <= each.seq <= (until or each.seq)]
+
+
+class DoublesSignals(DictStore):
+    def _ask(self, kept: Kept, pause: Pause) -> None:
+        super()._ask(kept, pause)
+        self._signal(kept, "pause", pause.by, pause.at, b"{}")
+
+
+class TurnsTimeBack(DictStore):
+    def _move(self, kept: Kept, commit: Commit) -> None:
+        super()._move(kept, commit)
+        kept.row = replace(kept.row, updated_at=commit.updated_at)
+
+
+class OverwritesATakenId(DictStore):
+    async def create(self, new: NewSession) -> SessionRow | None:
+        if (taken := self._find_id(new.session_id)) is not None:
+            del self.data.sessions[taken.row.key]
+        return await super().create(new)
+
+
+class WakesThePaused(DictStore):
+    async def due(self, now: int, workflows: Any, limit: int) -> list[SessionRow]:
+        rows = [row for row in map(self._seen, self._known()) if row.wakes_at is not None and row.wakes_at <= now]
+        return [row for row in rows if row.workflow in workflows and not row.live][:limit]
+
+
+class KeepsItsHoldsWhenItCloses(DictStore):
+    async def close(self) -> None:
+        held = {key: kept.row.holder for key, kept in self.data.sessions.items()}
+        await super().close()
+        for key, holder in held.items():
+            self.data.sessions[key].row = replace(self.data.sessions[key].row, holder=holder)
+
+
+class WorksOnWhenClosed(DictStore):
+    def _check(self) -> None:
+        return None
+
+
+class HandsOutSignalsTwice(DictStore):
+    async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
+        return await super().signals(key, max(after - 1, 0), until)
+
+
+TWINS: dict[type[DictStore], str] = {
+    ForgetsTheFence: "test_a_claim_raises_the_fence_and_the_older_fence_is_told",
+    ForgetsWhereItStood: "test_of_two_simultaneous_commits_one_takes_effect",
+    LosesARelease: "test_after_a_release_the_old_fence_writes_nothing",
+    ListsPausesUnordered: "test_pauses_are_listed_oldest_first",
+    NeverHearsOfAPause: "test_a_commit_does_not_erase_a_pause_that_came_meanwhile",
+    KeepsTheFenceOnAClaim: "test_a_claim_raises_the_fence_and_the_older_fence_is_told",
+    TakesWhatIsHeld: "test_a_session_is_held_by_one_engine_at_a_time",
+    LosesMail: "test_mail_is_taken_in_by_the_commit_that_says_so_and_by_no_other",
+    ListsTheOldestFirst: "test_find_combines_what_is_given_and_lists_the_newest_first",
+    ProvesNothing: "test_a_damaged_record_is_named_and_never_handed_out",
+    DoublesSignals: "test_a_second_pause_changes_nothing",
+    TurnsTimeBack: "test_updated_at_rises_with_writes_and_never_falls",
+    OverwritesATakenId: "test_a_taken_id_creates_nothing",
+    WakesThePaused: "test_only_sessions_that_could_go_on_are_due",
+    KeepsItsHoldsWhenItCloses: "test_closing_gives_all_holds_back_and_counts_no_crash",
+    WorksOnWhenClosed: "test_a_store_that_is_not_open_says_so",
+    HandsOutSignalsTwice: "test_signals_are_read_from_a_number_on",
+}
+
+
+class Dictionaries(SharedStoreSuite):
+    """The suite over one kind of dictionary store; not for pytest to collect, so its name does not begin with Test."""
+
+    def __init__(self, kind: type[DictStore]) -> None:
+        self.kind = kind
+        self.kept = Data()
+
+    def make_store(self, folder: Path, clock: ManualClock) -> Store:
+        return self.kind(self.kept, clock)
+
+    def damage_record(self, store: Store, key: int, seq: int) -> None:
+        records = self.kept.sessions[key].records
+        records[seq - 1] = replace(records[seq - 1], payload=b"{|")
+
+
+def cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
+    """The arguments that pytest would call it with."""
+    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+    rows = [[{mark.args[0]: value} for value in mark.args[1]] for mark in marks]
+    for combined in itertools.product(*rows):
+        yield {name: value for each in combined for name, value in each.items()}
+
+
+def failing(kind: type[DictStore], folder: Path) -> set[str]:
+    """The tests of the suite that do not pass."""
+    failed: set[str] = set()
+    for name, test in inspect.getmembers(Dictionaries, inspect.isfunction):
+        for given in cases(test) if name.startswith("test_") else ():
+            suite = Dictionaries(kind)
+            try:
+                test(suite, place=Place(suite.make_store, folder), **given)
+            except pytest.skip.Exception:
+                continue
+            except (Exception, pytest.fail.Exception):
+                failed.add(name)
+    return failed
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite_base, "PATIENCE", 0.5)
+
+
+def test_the_sound_one_passes(tmp_path: Path) -> None:
+    assert failing(DictStore, tmp_path) == set()
+
+
+@pytest.mark.parametrize("kind", TWINS, ids=lambda kind: kind.__name__)
+def test_a_store_that_is_sound_but_for_one_thing_is_found_out(kind: type[DictStore], tmp_path: Path) -> None:
+    assert TWINS[kind] in failing(kind, tmp_path)

@@ -1,0 +1,304 @@
+"""A store on a disk in trouble: read-only as long as it lasts, and what the ballast is for."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import StoreReadOnly, StoreUnavailable
+from holdfast.model import Commit, Filter, SessionRow, seal
+from holdfast.stores.sqlite import SqliteStore, ballast, trouble, writer
+from holdfast.stores.sqlite.ballast import SIZE, SLICE, Ballast
+from tests.faults.vfs import Fail, FaultVFS
+from tests.stores.kit import Driver, new_session, on_loop, opened, operator, process, started, stored
+
+
+class FillingDisk(Fail):
+    """Full, or broken, whenever ``healed`` is False."""
+
+    def __init__(self, kind: Any = "full") -> None:
+        super().__init__(0, kind, once=False)
+        self.healed = True
+        self.vfs = FaultVFS("filling", self)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trouble, "FIRST_WAIT", 0.01)
+
+
+def file_of(path: Path) -> Path:
+    return Path(f"{path}-ballast")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)
+
+
+# the ballast
+
+
+def test_it_takes_real_space_for_its_owner_only(path: Path) -> None:
+    assert Ballast(str(path), SIZE).make()
+    found = file_of(path).stat()
+    assert (found.st_size, found.st_mode & 0o777) == (SIZE, 0o600)
+    assert found.st_blocks * 512 >= SIZE
+
+
+def test_it_is_written_where_space_cannot_be_allocated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not here")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    assert Ballast(str(path), SIZE).make()
+    assert file_of(path).stat().st_blocks * 512 >= SIZE
+    assert len(set(file_of(path).read_bytes())) == 256  # nothing that could be compressed away
+
+
+def test_it_is_given_up_slice_by_slice_and_made_whole_again(path: Path) -> None:
+    reserve = Ballast(str(path), SIZE)
+    reserve.make()
+    assert not reserve.short()
+    given = 0
+    while reserve.give():
+        given += 1
+        assert reserve.short()
+    assert given == SIZE // SLICE
+    assert file_of(path).stat().st_size == 0
+    assert reserve.make()
+    assert not reserve.short()
+
+
+def test_without_room_nothing_is_taken(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = Ballast(str(path), SIZE)
+
+    def no_room(descriptor: int, start: int, length: int) -> None:
+        os.ftruncate(descriptor, start + length // 2)
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(ballast, "_allocate", no_room)
+    assert not reserve.make()
+    assert not file_of(path).exists()
+    assert not reserve.short()  # nobody is told that the disk is full: it never was made
+    file_of(path).write_bytes(bytes(SLICE))
+    assert not reserve.make()
+    assert file_of(path).stat().st_size == SLICE
+    assert reserve.short()
+
+
+def test_a_folder_that_cannot_be_written_has_none(tmp_path: Path) -> None:
+    reserve = Ballast(str(tmp_path / "missing" / "store.db"), SIZE)
+    assert not reserve.make()
+    assert not reserve.give()
+
+
+def test_a_link_in_its_place_is_not_followed(path: Path) -> None:
+    precious = path.parent / "precious"
+    precious.write_bytes(b"precious")
+    file_of(path).symlink_to(precious)
+    assert not Ballast(str(path), SIZE).make()
+    assert precious.read_bytes() == b"precious"
+
+
+@on_loop
+async def test_none_is_kept_if_none_is_wanted(path: Path) -> None:
+    async with opened(path, ballast=0) as store:
+        await started(store)
+        assert not file_of(path).exists()
+        assert store.trouble is None
+    with pytest.raises(ValueError, match="0 keeps none"):
+        SqliteStore(path, ballast=-1)
+
+
+# read-only, and what is let through
+
+
+@on_loop
+async def test_only_what_stops_sessions_is_paid_for_with_the_ballast(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trouble, "FIRST_WAIT", 1_000.0)  # the disk is looked at once, and not in between
+    disk = FillingDisk()
+    async with opened(path, vfs="filling") as store:
+        running, other = await started(store, "running"), await started(store, "other")
+        note = _note(await stored(store, "other"), b"{}")
+        disk.healed = False
+        for verb in (
+            store.create(new_session("new")), store.claim("other", steal=True), store.commit(running.next(b"result")),
+            store.commit(other.next(release=True)), store.unpause("other", "ann", 1),
+            store.send("other", "ann", 1, b"{}"),
+        ):  # fmt: skip
+            with pytest.raises(StoreReadOnly, match="the disk is full"):
+                await verb
+        assert file_of(path).stat().st_size == SIZE
+        for stop in (store.pause(Filter(), operator()), store.cancel("other", "ann", "", 1), store.commit(note)):
+            before = disk.fired
+            file_of(path).write_bytes(bytes(SLICE))
+            with pytest.raises(StoreReadOnly):  # this disk stays full, whatever is given up
+                await stop
+            assert disk.fired > before
+            assert file_of(path).stat().st_size == 0
+        disk.healed = True
+    disk.vfs.unregister()
+
+
+@on_loop
+async def test_a_checkpoint_is_not_a_last_note(path: Path) -> None:
+    async with opened(path) as store:
+        driver = await started(store)
+        assert not writer.parks(driver.next(release=True))  # of the kind "checkpoint"
+        row = await stored(store)
+        note = _note(row, b"{}")
+        assert writer.parks(note)
+        assert not writer.parks(_note(row, bytes(2**17)))
+        assert not writer.parks(_note(row, b"{}", release=False))
+        assert not writer.parks(_note(row, b"{}", blobs=((b"h", b"d"),)))
+
+
+def _note(row: SessionRow, payload: bytes, **changes: Any) -> Commit:
+    record = seal(row.digest, row.seq + 1, row.seq, "event", "first", 1, row.updated_at, payload)
+    values: dict[str, Any] = {"release": True} | changes
+    return Commit(row.key, row.fence, row.seq, (record,), row.updated_at, 1, "first", 1, **values)
+
+
+@pytest.mark.parametrize("kind", ["full", "io"])
+@on_loop
+async def test_it_becomes_writable_by_itself_tells_so_and_lets_go_what_was_refused(path: Path, kind: str) -> None:
+    disk, heard = FillingDisk(kind), [""]
+    store = SqliteStore(path, vfs="filling")
+    await store.open(lambda: heard.append(store.trouble or ""))
+    driver = await started(store)
+    disk.healed = False
+    with pytest.raises(StoreReadOnly) as caught:
+        await driver.commit(b"lost")
+    assert caught.value.path == str(path)
+    assert caught.value.full is (kind == "full")
+    assert (await stored(store)).live
+    await until(lambda: any(heard))
+    disk.healed = True
+    await until(lambda: store.trouble is None and not heard[-1])
+    row = await stored(store)
+    assert (row.holder, row.seq, row.crashes) == (None, 1, 0)
+    await Driver(store, await store.claim("s1")).commit(b"kept")
+    await store.close()
+    disk.vfs.unregister()
+
+
+@on_loop
+async def test_after_three_refusals_in_a_row_the_rest_of_a_batch_is_not_tried(path: Path) -> None:
+    disk = FillingDisk()
+    async with opened(path, vfs="filling") as store:
+        drivers = [await started(store, f"s{n}") for n in range(20)]
+        disk.healed = False
+        results = await asyncio.gather(*(driver.commit() for driver in drivers), return_exceptions=True)
+        assert [type(result) for result in results] == [StoreReadOnly] * 20
+        assert disk.fired <= 1 + writer.REFUSALS
+        disk.healed = True
+        await until(lambda: store.trouble is None)
+        assert {row.holder for row in await store.find(Filter())} == {None}
+    disk.vfs.unregister()
+
+
+@on_loop
+async def test_a_commit_that_is_too_large_for_the_disk_stops_no_other(path: Path) -> None:
+    async with opened(path) as store:
+        small, large = await started(store, "small"), await started(store, "large")
+        for transactions in (store._writer.inline, store._writer.threaded):
+            pages = transactions.connection.pragma("page_count")
+            transactions.connection.pragma("max_page_count", pages + 5)
+        first = await asyncio.gather(small.commit(), large.commit(bytes(10**6)), return_exceptions=True)
+        assert isinstance(first[1], StoreReadOnly)
+        assert not isinstance(first[0], Exception)
+        await small.commit()  # the disk is looked at first, and found well
+        assert store.trouble is None
+
+
+# opening
+
+
+@on_loop
+async def test_a_store_opens_for_reading_when_it_cannot_even_note_who_opened_it(path: Path) -> None:
+    async with opened(path) as store:
+        await started(store)
+    disk = FillingDisk()
+    disk.healed = False
+    async with opened(path, vfs="filling") as store:
+        assert disk.fired
+        assert (store.number, (await stored(store)).seq) == (0, 1)
+        assert store.trouble
+        assert "the disk is full" in store.trouble
+        with pytest.raises(StoreReadOnly):
+            await store.claim("s1")
+        disk.healed = True
+        await until(lambda: store.trouble is None)
+        assert store.number > 0
+        assert (await store.claim("s1")).holder == store.number
+    disk.vfs.unregister()
+
+
+@on_loop
+async def test_a_store_cannot_be_made_on_a_full_disk(path: Path) -> None:
+    disk = FillingDisk()
+    disk.healed = False
+    with pytest.raises(StoreUnavailable, match=r"the disk is full; nothing was written .* Free some space"):
+        async with opened(path, vfs="filling"):
+            pass
+    disk.healed = True
+    async with opened(path, vfs="filling") as store:
+        await started(store)
+    disk.vfs.unregister()
+
+
+# Says whatever it hears. A line lets it find space again, the next one lets it end.
+ANOTHER = """
+import asyncio, sys
+from holdfast.stores.sqlite import SqliteStore, ballast
+from tests.stores.test_trouble import no_space
+
+async def main():
+    store = SqliteStore(sys.argv[1], poll=0.01)
+    await store.open(lambda: print(store.trouble or "well", flush=True))
+    ballast._allocate, allocate = no_space, ballast._allocate
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    ballast._allocate = allocate
+    await asyncio.to_thread(sys.stdin.readline)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def no_space(descriptor: int, start: int, length: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@on_loop
+async def test_what_one_process_takes_from_the_ballast_all_others_hear_of(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path) as store:
+        with process(ANOTHER, path) as other:
+            monkeypatch.setattr(ballast, "_allocate", no_space)
+            while store._ballast.give():
+                pass
+            await until(lambda: store.trouble is not None)
+            with pytest.raises(StoreReadOnly, match="another process met it"):
+                await store.create(new_session())
+            while "another process met it" not in await asyncio.to_thread(other.line):
+                pass
+            other.send()
+            while await asyncio.to_thread(other.line) != "well":
+                pass
+            await until(lambda: store.trouble is None)  # it is whole again, whoever did it
+            await started(store)

@@ -1,0 +1,90 @@
+"""A session that chats: one step that waits for a message, answers it, and comes round again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel
+
+from holdfast import Append, At, Context, Session, Status, Workflow, route, step
+from holdfast.model import Record
+from holdfast.store import Store
+from tests.support.otherstores import ProxyStore
+
+WINDOW = 20
+
+
+class Message(BaseModel):
+    role: Literal["user", "bot"]
+    text: str
+
+
+class Chat(BaseModel):
+    messages: Annotated[list[Message], Append] = []
+    seen: int = 0
+
+
+class Chatting:
+    """The workflow ``chat``. It ends when somebody says "bye"; what ran is in ``calls``, what was in view in ``views``.
+
+    ``reads_all``: the step reads the whole history instead of its end.
+    """
+
+    def __init__(self, reads_all: bool = False, padding: int = 0) -> None:
+        self.calls: list[str] = []
+        self.views: list[list[str]] = []
+        path = "messages" if reads_all else f"messages[-{WINDOW}:]"
+
+        @step(writes=["messages", "seen"])
+        async def turn(recent: Annotated[list[Message], At(path)], ctx: Context) -> dict[str, object]:
+            text = await ctx.receive()
+            self.calls.append(text[:20])
+            self.views.append([message.text[:8] for message in recent])
+            said = Message(role="user", text=text), Message(role="bot", text=f"re: {text}" + "." * padding)
+            return {"messages": list(said), "seen": len(recent)}
+
+        @route(after="turn")
+        def again(last: Annotated[list[Message], At("messages[-2:]")]) -> Literal["turn", None]:
+            return None if last[0].text == "bye" else "turn"
+
+        self.workflow = Workflow("chat", state=Chat, steps=[turn], routes=[again])
+
+
+async def settled(session: Session[Any], status: Status = Status.WAITING) -> None:
+    """Wait until the session has come to a status by itself, and nobody here is busy with it any more."""
+    runs = session._control.driver.runs
+    while True:
+        if (run := runs.get(session.id)) is not None:
+            await run.finished()
+        if await session.status() is status and session.id not in runs:
+            return
+        await asyncio.sleep(0.001)
+
+
+class CountingStore(ProxyStore):
+    """Counts what is read of the log and of large values."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.records_read = 0
+        self.record_bytes = 0
+        self.blob_bytes = 0
+
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        found = await self._inner.records(key, since, until)
+        self.records_read += len(found)
+        self.record_bytes += sum(len(record.payload) for record in found)
+        return found
+
+    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+        found = await self._inner.blobs(hashes)
+        self.blob_bytes += sum(map(len, found.values()))
+        return found
+
+    def take(self) -> Sequence[int]:
+        """Records, their bytes, bytes of large values: since the last call."""
+        counts = self.records_read, self.record_bytes, self.blob_bytes
+        self.records_read = self.record_bytes = self.blob_bytes = 0
+        return counts

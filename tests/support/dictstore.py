@@ -1,0 +1,576 @@
+"""A second store, made of dictionaries: it shares no code with the SQLite one, so the suite cannot be about SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    HoldLost,
+    SessionEnded,
+    StoreClosed,
+    UnknownSession,
+    VerbRefused,
+)
+from holdfast.model import (
+    Commit,
+    Filter,
+    Flags,
+    NewSession,
+    Pause,
+    Proved,
+    Record,
+    Removal,
+    SessionRow,
+    SignalRecord,
+    Space,
+    Sweep,
+    Tombstone,
+    first_digest,
+    has_expired,
+    intact,
+    seal_signal,
+    signal_intact,
+)
+
+
+@dataclass
+class Kept:
+    """One session."""
+
+    row: SessionRow
+    records: list[Record]
+    pauses: list[Pause] = field(default_factory=list)
+    signals: list[SignalRecord] = field(default_factory=list)
+    inbox: list[int] = field(default_factory=list)
+    names: set[bytes] = field(default_factory=set)
+    tombstone: Tombstone | None = None  # while it is being removed
+
+
+@dataclass
+class Data:
+    """What all engines on it share, and what outlives them."""
+
+    sessions: dict[int, Kept] = field(default_factory=dict)
+    large: dict[bytes, bytes] = field(default_factory=dict)
+    stones: list[Tombstone] = field(default_factory=list)
+    engines: dict[int, Callable[[], None]] = field(default_factory=dict)
+    last_key: int = 0
+    last_engine: int = 0
+
+
+class DictStore:
+    """A `holdfast.store.Store` in plain dictionaries, for one process."""
+
+    def __init__(self, data: Data | None = None, clock: Clock | None = None) -> None:
+        self.data = data or Data()
+        self.clock = clock or SystemClock()
+        self._number = 0
+        self._closed = False
+
+    # life
+
+    @property
+    def number(self) -> int:
+        return self._number
+
+    @property
+    def trouble(self) -> str | None:
+        return None
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        if self._closed or self._number:
+            raise StoreClosed("this store was opened before; make another one")
+        self.data.last_engine += 1
+        self._number = self.data.last_engine
+        self.data.engines[self._number] = on_change
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)  # what was submitted a moment ago comes first
+        for kept in self.data.sessions.values():
+            if self._number and kept.row.holder == self._number:
+                kept.row = replace(kept.row, holder=None)
+        self.data.engines.pop(self._number, None)
+        self._closed = True
+
+    def describe_holder(self, holder: int | None) -> str:
+        self._check()
+        return f"engine {holder}" if holder else "nobody"
+
+    def _check(self) -> None:
+        if self._closed or not self._number:
+            raise StoreClosed("the store is not open")
+
+    def _tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number, on_change in self.data.engines.items():
+            if number != self._number:
+                loop.call_soon(on_change)
+
+    # sessions
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        self._check()
+        if self._find_id(new.session_id) is not None:
+            return None
+        if missing := [name for name in new.names if name not in self.data.large]:
+            raise DamagedRecord(f"the stored value {missing[0].hex()} is missing")
+        last = new.records[-1]
+        frames = [record.seq for record in new.records if record.kind == "key"]
+        self.data.last_key += 1
+        row = SessionRow(
+            key=self.data.last_key, session_id=new.session_id, workflow=new.workflow, version=new.version,
+            owner=new.owner, tags=new.tags, input_digest=new.input_digest, created_at=new.created_at,
+            updated_at=new.created_at, seq=last.seq, key_frame=frames[-1] if frames else new.records[0].seq,
+            digest=last.digest, step=new.step, visit=new.visit, leaving=new.leaving, ended=None, failure=None,
+            pause_requested=False, pause_mode="finish", cancel_requested=False,
+            holder=self._number if new.claim else None, fence=int(new.claim), live=False, waiting=None,
+            wakes_at=None, crashes=0, spent_usd=0, spent_tokens=0, budget_usd=new.budget_usd, open_pauses=0,
+            progress=None, parent=new.parent, keep_for=new.keep_for,
+        )  # fmt: skip
+        kept = self.data.sessions[row.key] = Kept(row, list(new.records))
+        self._keep(kept, new.blobs)
+        kept.names |= set(new.names)
+        above = [] if new.parent is None else [each for each in self._by(new.parent).pauses if _is_open_request(each)]
+        if pause := new.pause or next(iter(above), None):
+            self._ask(kept, pause)
+        self._tell()
+        return self._seen(kept)
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        self._check()
+        kept = self._find_id(session_id)
+        return None if kept is None else self._seen(kept)
+
+    async def find(self, query: Filter) -> list[SessionRow]:
+        self._check()
+        return [self._seen(kept) for kept in self._matching(query)]
+
+    def _matching(self, query: Filter) -> list[Kept]:
+        wanted = {"workflow": query.workflow, "owner": query.owner, "parent": query.parent}
+        if not query.tree:
+            wanted["session_id"] = query.session_id
+        found = self._known() if not query.tree else self._tree(query.session_id)
+        found = [each for each in found if all(v in (None, getattr(each.row, k)) for k, v in wanted.items())]
+        found = [each for each in found if query.tag is None or query.tag in each.row.tags]
+        found = [each for each in found if not query.unended or not _over(each.row)]
+        return sorted(found, key=lambda each: (each.row.created_at, each.row.key), reverse=True)[: query.limit]
+
+    def _tree(self, session_id: str | None) -> list[Kept]:
+        found = [each for each in self._known() if each.row.session_id == session_id]
+        for above in found:
+            found += [each for each in self._known() if each.row.parent == above.row.key]
+        return found
+
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        self._check()
+        kept = self._by(key)
+        first, last = max(since, 1), min(kept.row.seq, until or kept.row.seq)
+        found = [each for each in kept.records if first <= each.seq <= last]
+        previous = first_digest(kept.row.session_id) if first == 1 else kept.records[first - 2].digest if found else b""
+        for record in found:
+            if not intact(record, previous):
+                raise DamagedRecord(f"record {record.seq} does not match its digest", seq=record.seq)
+            previous = record.digest
+        return found
+
+    async def key_frame(self, key: int, seq: int) -> int:
+        self._check()
+        return max(each.seq for each in self._by(key).records if each.kind == "key" and each.seq <= seq)
+
+    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+        self._check()
+        found = {each: self.data.large.get(each, b"") for each in hashes}
+        for each, value in found.items():
+            if sha256(value).digest() != each:
+                raise DamagedRecord(f"the stored value {each.hex()} is missing or changed", hash=each.hex())
+        return found
+
+    # driving
+
+    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+        self._check()
+        kept = self._named(session_id)
+        row = self._seen(kept)
+        if row.ended in ("completed", "cancelled"):
+            raise SessionEnded(f"{session_id} has ended", session_id=session_id, status=str(row.ended))
+        if row.live and not steal:
+            self._refuse_held(row)
+        crashed = row.holder is not None and not row.live
+        self._set(
+            kept, holder=self._number, fence=row.fence + 1, ended=None, crashes=row.crashes + crashed, waiting=None,
+            wakes_at=None,
+        )  # fmt: skip
+        return self._seen(kept)
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        self._check()
+        kept = self.data.sessions.get(commit.key)
+        if kept is None or kept.tombstone is not None:
+            raise HoldLost(f"no session has the key {commit.key}; nothing was written", session_id="")
+        row = kept.row
+        if (row.seq, row.fence, row.holder) != (commit.base_seq, commit.fence, self._number):
+            who = self.describe_holder(row.holder)
+            raise HoldLost(f"{row.session_id} is held by {who}; nothing was written", session_id=row.session_id)
+        if commit.only_if_paused and not row.pause_requested:
+            return None
+        flags = _flags(row)
+        self._move(kept, commit)
+        self._tell()
+        return flags
+
+    async def revise(self, commit: Commit) -> None:
+        self._check()
+        kept = self._by(commit.key)
+        row = self._seen(kept)
+        if row.live:
+            self._refuse_held(row)
+        if (row.seq, row.fence) != (commit.base_seq, commit.fence):
+            raise HoldLost(f"{row.session_id} has moved on; nothing was written", session_id=row.session_id)
+        asked = row.cancel_requested and row.ended != "cancelled"
+        self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None)
+        self._move(kept, commit)
+        self._tell()
+
+    def _move(self, kept: Kept, commit: Commit) -> None:
+        row, last = kept.row, commit.records[-1]
+        kept.records += commit.records
+        self._keep(kept, commit.blobs)
+        self._settle_pauses(kept, commit)
+        kept.inbox = [n for n in kept.inbox if n not in commit.consume]
+        changes: dict[str, Any] = {"mail": bool(kept.inbox)}
+        if commit.ended in ("completed", "cancelled"):
+            changes |= {"pause_requested": False, "pause_mode": "finish"}
+        if commit.release:
+            came = any(kept.signals[n - 1].kind in (commit.waiting or "").split(",") for n in kept.inbox)
+            changes |= {"holder": None, "waiting": commit.waiting, "wakes_at": 0 if came else commit.wakes_at}
+        if commit.thaw:
+            changes["frozen"] = 0
+        self._set(
+            kept, seq=last.seq, digest=last.digest, updated_at=max(row.updated_at, commit.updated_at),
+            key_frame=commit.key_frame, step=commit.step, visit=commit.visit, leaving=commit.leaving,
+            ended=commit.ended, failure=commit.failure, crashes=row.crashes if commit.keep_crashes else 0,
+            progress=commit.progress, version=commit.version or row.version, **changes,
+        )  # fmt: skip
+        self._charge(kept, commit)
+        self._report(commit)
+        self._redact(kept, commit)
+
+    def _settle_pauses(self, kept: Kept, commit: Commit) -> None:
+        over = commit.ended in ("completed", "cancelled")
+        kept.pauses = [
+            replace(each, closed_at=commit.updated_at, closed_by=commit.closed_by)
+            if each.closed_at is None and (over or each.id in commit.close_pauses)
+            else each
+            for each in (*kept.pauses, *commit.open_pauses)
+        ]
+
+    def _charge(self, kept: Kept, commit: Commit) -> None:
+        """What a session spends is counted in all above it, if the commit names a parent."""
+        up: Kept | None = kept
+        while up is not None:
+            usd, tokens = up.row.spent_usd + commit.spend_usd, up.row.spent_tokens + commit.spend_tokens
+            self._set(up, spent_usd=usd, spent_tokens=tokens)
+            up = None if commit.parent is None or up.row.parent is None else self.data.sessions.get(up.row.parent)
+
+    def _report(self, commit: Commit) -> None:
+        parent = None if commit.parent is None else self.data.sessions.get(commit.parent)
+        if parent is None or commit.report is None or _over(parent.row):
+            return
+        n = self._signal(parent, "child", None, commit.updated_at, commit.report.payload)
+        if commit.report.ends:
+            self._deliver(parent, n, "child")
+
+    def _redact(self, kept: Kept, commit: Commit) -> None:
+        blank: dict[str, Any] = {"payload": b"", "salt": b""}
+        kept.records = [replace(each, **blank) if each.seq in commit.redact else each for each in kept.records]
+        kept.signals = [replace(each, **blank) if each.n in commit.redact_signals else each for each in kept.signals]
+        kept.names -= set(commit.unname)
+
+    async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        self._check()
+        rows = [kept.row for kept in self._known() if kept.row.key in keys]
+        return {row.key: (row.fence, _flags(row)) for row in rows}
+
+    async def mail(self, key: int) -> list[SignalRecord]:
+        self._check()
+        kept = self._by(key)
+        return [kept.signals[n - 1] for n in sorted(kept.inbox)]
+
+    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+        self._check()
+        found: list[tuple[str, int, int]] = []
+        up: int | None = key
+        while up is not None:
+            row = self._by(up).row
+            if row.budget_usd is not None:
+                found.append((row.session_id, row.spent_usd, row.budget_usd))
+            up = row.parent
+        return found
+
+    async def due(self, now: int, workflows: Sequence[str], limit: int) -> list[SessionRow]:
+        self._check()
+        rows = [row for row in map(self._seen, self._known()) if not _over(row) and row.workflow in workflows]
+        rows = [row for row in rows if not row.live and not row.open_pauses and not row.pause_requested]
+        return [row for row in rows if row.wakes_at is not None and row.wakes_at <= now][:limit]
+
+    async def next_wake(self, now: int, workflows: Sequence[str]) -> int | None:
+        self._check()
+        rows = [kept.row for kept in self._known() if kept.row.workflow in workflows and not kept.row.pause_requested]
+        return min((row.wakes_at for row in rows if row.wakes_at is not None and row.wakes_at > now), default=None)
+
+    # from outside
+
+    async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
+        self._check()
+        if query.session_id is not None:
+            self._named(query.session_id)
+        found = self._matching(query)
+        for kept in found:
+            if not _over(kept.row):
+                self._ask(kept, pause)
+        self._tell()
+        return [self._seen(kept) for kept in found]
+
+    def _ask(self, kept: Kept, pause: Pause) -> None:
+        asked = any(map(_is_open_request, kept.pauses))
+        raised = pause.mode == "abort" and kept.row.pause_mode == "finish"
+        if asked and not raised:
+            return
+        if asked:
+            kept.pauses = [replace(each, mode="abort") if _is_open_request(each) else each for each in kept.pauses]
+        else:
+            step = kept.row.step or ""
+            kept.pauses.append(replace(pause, id=str(uuid4()), kind="operator", step=step, closed_at=None))
+        data: dict[str, Any] = {"reason": pause.reason, "mode": pause.mode}
+        data |= {"freeze": True} if pause.freeze else {}
+        self._signal(kept, "pause", pause.by, pause.at, msgspec.json.encode(data))
+        self._set(kept, pause_requested=True, pause_mode="abort" if raised else kept.row.pause_mode)
+
+    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+        self._check()
+        top = self._named(session_id)
+        for kept in self._tree(session_id):
+            budget = {} if budget_usd is None or kept is not top else {"budget_usd": budget_usd}
+            if not kept.row.pause_requested and not budget:
+                continue
+            since = [each.at for each in kept.pauses if _is_open_request(each) and each.freeze]
+            frozen = max(at - min(since), 0) if since else 0
+            kept.pauses = [
+                replace(each, closed_at=at, closed_by=by) if _is_open_request(each) else each for each in kept.pauses
+            ]
+            self._signal(kept, "resume", by, at, msgspec.json.encode(budget))
+            frozen += kept.row.frozen
+            self._set(kept, pause_requested=False, pause_mode="finish", frozen=frozen, **budget)
+        self._tell()
+        return self._seen(top)
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
+        self._check()
+        top = self._named(session_id)
+        found = [top, *(kept for kept in self._tree(session_id) if kept is not top and not _over(kept.row))]
+        for kept in found:
+            if not _over(kept.row) and not kept.row.cancel_requested:
+                self._signal(kept, "cancel", by, at, msgspec.json.encode({"reason": reason}))
+                self._set(kept, cancel_requested=True)
+        self._tell()
+        return [self._seen(kept) for kept in found]
+
+    async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
+        self._check()
+        kept = self._named(session_id)
+        if _over(kept.row):
+            raise SessionEnded(f"{session_id} has ended", session_id=session_id, status=str(kept.row.ended))
+        self._deliver(kept, self._signal(kept, "message", by, at, payload), "message")
+        self._tell()
+        return self._seen(kept)
+
+    async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
+        self._check()
+        return [pause for pause in self._by(key).pauses if pause.closed_at is None or not open_only]
+
+    async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
+        self._check()
+        kept = self._by(key)
+        previous = first_digest(kept.row.session_id)
+        for signal in kept.signals:
+            if not signal_intact(signal, previous):
+                raise DamagedRecord(f"signal {signal.n} does not match its digest", n=signal.n)
+            previous = signal.digest
+        return [signal for signal in kept.signals if after < signal.n <= (until or signal.n)]
+
+    def _signal(self, kept: Kept, kind: str, by: str | None, at: int, payload: bytes) -> int:
+        previous = kept.signals[-1].digest if kept.signals else first_digest(kept.row.session_id)
+        kept.signals.append(seal_signal(previous, len(kept.signals) + 1, kept.row.seq, kind, by, at, payload))
+        return len(kept.signals)
+
+    def _deliver(self, kept: Kept, n: int, kind: str) -> None:
+        kept.inbox.append(n)
+        waits = kind in (kept.row.waiting or "").split(",")
+        self._set(kept, mail=True, **({"wakes_at": 0} if waits else {}))
+
+    # the end of data
+
+    async def remove(
+        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False
+    ) -> list[Removal]:
+        self._check()
+        if self._named(session_id).row.parent is not None:
+            raise VerbRefused(f"{session_id} goes with its parent", session_id=session_id, status="")
+        tree = self._tree(session_id)
+        rows = [self._seen(kept) for kept in tree]
+        if expired and not has_expired(rows, at):
+            return []
+        for row in rows:
+            if row.live:
+                self._refuse_held(row)
+        for kept, row in zip(tree, rows, strict=True):
+            kept.tombstone = Tombstone(
+                row.session_id, row.workflow, row.owner, row.status.value, row.created_at, at, by, reason, row.seq,
+                row.digest,
+            )  # fmt: skip
+            self._set(kept, fence=row.fence + 1, holder=None)
+        self._tell()
+        return await self.removing()
+
+    async def removing(self) -> list[Removal]:
+        self._check()
+        marked = [(key, kept.tombstone) for key, kept in self.data.sessions.items()]
+        return [Removal(key, stone) for key, stone in sorted(marked, reverse=True) if stone is not None]
+
+    async def strip(self, key: int, limit: int) -> Tombstone | None:
+        self._check()
+        kept = self.data.sessions.get(key)
+        if kept is None or kept.tombstone is None:
+            raise DamagedRecord(f"no session with the key {key} is being removed")
+        for part in (kept.records, kept.signals, kept.pauses):
+            if part:
+                del part[-limit:]
+                return None
+        self.data.stones.append(kept.tombstone)
+        del self.data.sessions[key]
+        return kept.tombstone
+
+    async def expired(self, now: int, after: int, limit: int) -> list[tuple[int, str]]:
+        self._check()
+        rows = [kept.row for kept in self._known() if kept.row.parent is None and kept.row.key > after]
+        return [
+            (row.key, row.session_id)
+            for row in sorted(rows, key=lambda row: row.key)
+            if row.keep_for is not None and max(row.updated_at, row.wakes_at or 0) + row.keep_for <= now
+        ][:limit]
+
+    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
+        self._check()
+        return [stone for stone in self.data.stones if session_id in (None, stone.session_id)]
+
+    def folder(self, session_id: str) -> Path | None:
+        return None
+
+    async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
+        self._check()
+        named = {name for kept in self.data.sessions.values() for name in kept.names}
+        looked = list(self.data.large)[after : after + limit]
+        loose = {key: len(self.data.large[key]) for key in looked if key not in named}
+        kept = len(looked) - len(loose) if apply else len(looked)
+        for key in loose if apply else ():
+            del self.data.large[key]
+        return Sweep(after + kept if len(looked) == limit else None, len(loose), sum(loose.values()))
+
+    async def space(self) -> Space:
+        self._check()
+        return Space(sum(map(len, self.data.large.values())), 0)
+
+    async def compact(self, at_most: int) -> int:
+        self._check()
+        return 0
+
+    async def fold(self) -> bool:
+        self._check()
+        return True
+
+    # proof
+
+    async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
+        self._check()
+        rows = sorted((self._seen(kept) for kept in self._known() if kept.row.key > after), key=lambda row: row.key)
+        return [(row.key, row.session_id, row) for row in rows[:limit]]
+
+    async def names(self, key: int) -> dict[bytes, bool]:
+        self._check()
+        return {name: name in self.data.large for name in self._by(key).names}
+
+    async def values(self, after: int, limit: int) -> Proved:
+        self._check()
+        looked = list(self.data.large.items())[after : after + limit]
+        damaged = tuple(key.hex() for key, value in looked if sha256(value).digest() != key)
+        return Proved(after + len(looked) if looked else None, len(looked), damaged)
+
+    async def check(self) -> list[str]:
+        self._check()
+        return []
+
+    # how they all work
+
+    def _known(self) -> list[Kept]:
+        return [kept for kept in self.data.sessions.values() if kept.tombstone is None]
+
+    def _find_id(self, session_id: str) -> Kept | None:
+        return next((kept for kept in self._known() if kept.row.session_id == session_id), None)
+
+    def _named(self, session_id: str) -> Kept:
+        kept = self._find_id(session_id)
+        if kept is None:
+            raise UnknownSession(f"no session has the id {session_id!r}", session_id=session_id)
+        return kept
+
+    def _by(self, key: int) -> Kept:
+        kept = self.data.sessions.get(key)
+        if kept is None or kept.tombstone is not None:
+            raise UnknownSession(f"no session has the key {key}", session_id="")
+        return kept
+
+    def _keep(self, kept: Kept, blobs: Sequence[tuple[bytes, bytes]]) -> None:
+        self.data.large.update(blobs)
+        kept.names |= {key for key, _ in blobs}
+
+    def _set(self, kept: Kept, **changes: Any) -> None:
+        kept.row = replace(kept.row, **changes)
+
+    def _seen(self, kept: Kept) -> SessionRow:
+        """The facts, with those that depend on the moment."""
+        row = kept.row
+        above = None if row.parent is None else self.data.sessions.get(row.parent)
+        due = row.wakes_at is not None and row.wakes_at <= self.clock.now()
+        return replace(
+            row, live=row.holder in self.data.engines, due=due,
+            open_pauses=sum(pause.closed_at is None for pause in kept.pauses),
+            parent_id=None if above is None else above.row.session_id,
+        )  # fmt: skip
+
+    def _refuse_held(self, row: SessionRow) -> None:
+        holder = self.describe_holder(row.holder)
+        raise AlreadyRunning(f"{row.session_id} is driven by {holder}", session_id=row.session_id, holder=holder)
+
+
+def _over(row: SessionRow) -> bool:
+    return row.ended in ("completed", "cancelled")
+
+
+def _is_open_request(pause: Pause) -> bool:
+    return pause.kind == "operator" and pause.closed_at is None
+
+
+def _flags(row: SessionRow) -> Flags:
+    return Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
