@@ -130,7 +130,7 @@ class Context:
         found = visit.remembered(operation)
         await visit.admit(operation, self._frame, found)
         if found is not None:
-            return _Remembered(what.result.decode(await visit.host.fetch(found.value), operation.name))
+            return _Remembered(await visit.recall(found, what.result))
         frame = Frame(operation.id, self._frame)
         visit.enter(frame)
         return _Run(operation, what, frame, visit.host.clock.monotonic())

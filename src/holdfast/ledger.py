@@ -105,7 +105,7 @@ class Ledger:
     async def fail(self, failure: Failure) -> None:
         """End in ``failed``, resumable at this very step."""
         data = {"type": failure.type, "attempts": failure.attempts}
-        facts = {"ended": "failed", "failure": failure, "release": True}
+        facts: dict[str, Any] = {"ended": "failed", "failure": failure, "release": True}
         await self.note("session.failed", failure.message, data, attempts=0, **facts)  # a resume begins to count anew
 
     async def commit(

@@ -85,7 +85,7 @@ class Timeline:
                 raise await self._unknown(at, f"there is no record {at}; the log has the numbers 1 to {self.row.seq}")
             return at
         step, number = _named(at)
-        return await self._finished(at, step, number or (await self.line()).visits.get(step, 0))
+        return await self._finished(at, step, number)
 
     async def before(self, to: int | str, keep: bool) -> Before:
         """How everything stood before the visit that is to be redone; with ``keep``, what it remembers is in it."""
@@ -96,10 +96,9 @@ class Timeline:
         stands_there = line.step == step and not line.leaving and number in (None, line.visit)
         # A visit that has left no trace never happened: then the last one is the one before it.
         trace = line.operations or line.waits or line.effects or self.row.failure
-        if stands_there and (number or line.visit == 1 or trace):
+        if stands_there and (number is not None or line.visit == 1 or trace):
             return _before(await self._stretch(self.row.seq), keep)
-        seq = await self._finished(to, step, number or line.visits.get(step, 0))
-        return await self._before_finished(seq, keep)
+        return await self._before_finished(await self._finished(to, step, number), keep)
 
     async def now(self, keep: bool) -> Before:
         """As it stands. One that has completed stands at its last step, whose way out is decided anew."""
@@ -138,14 +137,15 @@ class Timeline:
             raise await self._unknown(number, what)
         return number
 
-    async def _finished(self, at: int | str, step: str, number: int) -> int:
-        """The checkpoint of a finished visit on the present line."""
+    async def _finished(self, at: int | str, step: str, number: int | None) -> int:
+        """The checkpoint of a finished visit on the present line, by default the last one."""
         visits = (await self.line()).visits
         if step not in visits:
             raise self._refusal(at, f"no visit of {step!r} has ended{did_you_mean(step, visits)}")
-        if not 1 <= number <= visits[step]:
-            last = visits[step]
-            raise self._refusal(at, f"{step} was visited {last} {'time' if last == 1 else 'times'}: #1 to #{last}")
+        count = visits[step]
+        number = count if number is None else number
+        if not 1 <= number <= count:
+            raise self._refusal(at, f"{step} was visited {count} {'time' if count == 1 else 'times'}: #1 to #{count}")
         for first, last in reversed(await self._segments()):
             if (await self._frame(first)).visits.get(step, 0) < number:
                 since, until = await self._between(step, number, first, last)

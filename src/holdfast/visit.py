@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -27,6 +28,8 @@ from holdfast.model import PauseKind, SessionRow, SignalRecord
 from holdfast.replay import Effect, Line, OperationBody, WaitBody
 from holdfast.state import Blobs, stored
 from holdfast.workflow import BoundStep, Workflow
+
+T = TypeVar("T")
 
 LINGER = 5
 """How many turns of the loop a visit that only waits stays: what runs beside a wait may be about to begin something."""
@@ -212,7 +215,7 @@ class Visit:
             return
         if self.host.stopping:
             await self.stand_still(frame)
-        if reason := await self.host.over_budget():
+        if reason := await self.busily(self.host.over_budget()):
             await self.refuse(frame, "budget", reason)
         if self.unclaimed and not operation.keyed:
             self.misses.append(operation)
@@ -257,7 +260,8 @@ class Visit:
         """Commit that something is waited for, before anybody waits."""
         self.check_open()
         effects = self.host.ledger.take_effects()
-        await self.host.remember(msgspec.structs.replace(body, effects=effects) if effects else body, [])
+        body = msgspec.structs.replace(body, effects=effects) if effects else body
+        await self.busily(self.host.remember(body, []))
 
     async def wait(self, frame: Frame, wait: Wait) -> None:
         """Wait until something may have come. Whoever waits looks again then."""
@@ -303,12 +307,16 @@ class Visit:
 
     async def mail(self) -> list[SignalRecord]:
         """The signals that nobody has taken in yet."""
-        return await self.host.mail()
+        return await self.busily(self.host.mail())
+
+    async def recall(self, found: OperationBody, result: Typed) -> Any:
+        """What a remembered operation returned."""
+        return result.decode(await self.busily(self.host.fetch(found.value)), found.name)
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
         """Take a signal in without an operation; an event says why."""
         self.check_open()
-        await self.host.take_mail(signal, type, summary)
+        await self.busily(self.host.take_mail(signal, type, summary))
 
     async def refuse_mail(self, signal: SignalRecord, reason: str) -> None:
         """A message that cannot be read is no reason to stop: it is taken in, and the history says so."""
@@ -367,6 +375,17 @@ class Visit:
         self.moves += 1
         self.running.pop(frame.scope).set()
         self.settle()
+
+    async def busily(self, work: Awaitable[T]) -> T:
+        """Do something of our own: the visit is not left meanwhile, though no operation is in flight."""
+        self.active += 1
+        self.moves += 1
+        try:
+            return await work
+        finally:
+            self.active -= 1
+            self.moves += 1
+            self.settle()
 
     async def refuse(self, frame: Frame, kind: PauseKind, reason: str) -> None:
         """Pause the session as soon as nothing is in flight."""

@@ -111,7 +111,7 @@ async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
     found = visit.remembered(operation)
     await visit.admit(operation, frame, found)
     if found is not None:
-        return result.decode(await visit.host.fetch(found.value), operation.name)
+        return await visit.recall(found, result)
     while True:
         message = next((m for m in await visit.mail() if m.kind == "message" and m.n not in visit.taken), None)
         if message is None:
@@ -147,16 +147,16 @@ async def call(
     found = visit.remembered(operation)
     await visit.admit(operation, frame, found)
     if found is not None:
-        known: S = result.decode(await visit.host.fetch(found.value), operation.name)
+        known: S = await visit.recall(found, result)
         return known
     if operation.id not in visit.host.line.waits:
         body = WaitBody(operation.id, operation.name, child=_child_id(visit, operation), agent=visit.agent)
         await visit.open_wait(body)
     child = visit.host.line.waits[operation.id].child
     while True:
-        row = await visit.host.family.child(child)
+        row = await visit.busily(visit.host.family.child(child))
         if row is not None and row.ended == "completed":
-            state = await visit.host.family.child_state(workflow, row)
+            state = await visit.busily(visit.host.family.child_state(workflow, row))
             reports = tuple(report.n for report in await _reports(visit, child))
             done: S = await _conclude(visit, operation, result, state, frame, reports)
             return done
@@ -218,9 +218,9 @@ async def _keep_going(
     visit: Visit, workflow: Workflow[Any], row: SessionRow | None, child: str, given: BaseModel | Mapping[str, Any]
 ) -> None:
     if row is None:
-        await visit.host.family.begin_child(workflow, SessionId(child), given)
+        await visit.busily(visit.host.family.begin_child(workflow, SessionId(child), given))
     elif row.status in (Status.CREATED, Status.READY, Status.FAILED) or _is_to_look_after_its_own(visit, row):
-        await visit.host.family.resume_child(workflow, row)
+        await visit.busily(visit.host.family.resume_child(workflow, row))
 
 
 def _is_to_look_after_its_own(visit: Visit, row: SessionRow) -> bool:

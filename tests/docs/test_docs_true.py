@@ -293,15 +293,26 @@ async def redefined(version: int) -> list[Event]:
         return await _followed(session.events())
 
 
+async def redacted_and_removed() -> list[Event]:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(PLAIN)
+        await session.outcome()
+        await session.redact(seq=1)
+        found = await _followed(session.events())
+        await session.remove()
+        return found + await _followed(session.events())
+
+
 def test_the_table_of_events_says_what_they_carry() -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS
     seen: dict[str, set[str]] = {}
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
+    changed += asyncio.run(redacted_and_removed())
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}
-    assert ENGINE_EVENTS - seen.keys() == {"redacted"}
+    assert ENGINE_EVENTS - seen.keys() == set()
     assert seen == {name: fields for name, fields in table.items() if name in seen}
 
 

@@ -91,7 +91,7 @@ async def history(session: Session[Any]) -> list[str]:
         (str | None, None),
         (Any, {"free": [1, (2, 3)]}),
     ],
-    ids=repr,
+    ids=["text", "empty", "unicode", "model", "literal", "dict", "large int", "false", "datetime", "none", "anything"],
 )
 @on_loop
 async def test_a_message_comes_as_a_value_of_the_type_that_is_received(kind: Any, value: Any) -> None:
@@ -118,7 +118,7 @@ async def test_a_dict_is_received_as_a_model() -> None:
         assert (await session.outcome()).state.got == [Order(item="book", count=2).model_dump()]
 
 
-@pytest.mark.parametrize("kind", [Order, int, Literal["yes"]], ids=str)
+@pytest.mark.parametrize("kind", [Order, int, Literal["yes"]], ids=["model", "int", "literal"])
 @on_loop
 async def test_a_message_that_does_not_fit_is_an_event_and_the_wait_goes_on(kind: Any) -> None:
     right = {Order: {"item": "book"}, int: 7}.get(kind, "yes")
@@ -137,7 +137,11 @@ async def test_a_message_that_does_not_fit_is_an_event_and_the_wait_goes_on(kind
         assert (outcome.status, len(outcome.state.got)) == (Status.COMPLETED, 1)
 
 
-@pytest.mark.parametrize("value", ["\ud800", {"a": "\udfff"}, object(), [Order(item="x")], print], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", {"a": "\udfff"}, object(), [Order(item="x")], print],
+    ids=["lone surrogate", "one inside", "object", "list of models", "function"],
+)
 @on_loop
 async def test_what_cannot_be_stored_is_refused_when_it_is_sent_and_leaves_nothing(value: Any) -> None:
     async with Engine(":memory:") as engine:

@@ -334,7 +334,7 @@ async def test_the_idempotency_key_is_stable_over_attempts_and_resumes_and_anoth
         await session.outcome()
         once = {where: set(found) for where, found in keys.items()}
         assert all(len(found) == 1 for found in once.values())
-        assert (len(keys["step"]), len(keys["do"])) == (4, 4)
+        assert (len(keys["step"]), len(keys["do"])) == (3, 3)  # one failed, one aborted, which runs again
         assert len(set.union(*once.values())) == 5
         await (await engine.start(workflow)).outcome()
         assert len(set(keys["step"])) == 2  # another session, another key

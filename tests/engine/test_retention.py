@@ -179,7 +179,7 @@ async def test_files_go_before_the_record_and_what_hinders_them_is_said(tmp_path
             await engine.start(case, session_id="c2", name="x")
         report = await engine.gc(apply=True)
         assert list(report.kept) == ["c2"]
-        del engine.store.folder  # type: ignore[attr-defined]
+        del engine.store.folder
         assert (await engine.gc()).completed == ["c2"]
         assert (await engine.gc(apply=True)).completed == ["c2"]
         assert [stone.session_id for stone in await engine.tombstones()] == ["c1", "c2"]
@@ -320,7 +320,7 @@ async def test_a_redacted_field_is_gone_from_state_log_and_files(tmp_path: Path)
         }  # fmt: skip
         with pytest.raises(Redacted, match=f"record {before[1].seq}"):
             await session.state(at="write")
-        assert (await session.state(at="research")).facts == ["about Ada"]  # type: ignore[attr-defined]
+        assert (await session.state(at="research")).facts == ["about Ada"]
         with pytest.raises(Redacted):
             await engine.diff("c1", "research", "rate")
         assert [checkpoint.redacted for checkpoint in await session.checkpoints()] == [False, True, False]

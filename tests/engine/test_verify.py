@@ -81,10 +81,9 @@ def path(template: Path, tmp_path: Path) -> Path:
 def damaged(path: Path, *statements: str) -> list[Any]:
     """Change what is stored behind everybody's back. The rows of the last statement come back."""
     connection = apsw.Connection(str(path))
-    for statement in statements:
-        rows = connection.execute(statement).fetchall()
+    rows = [connection.execute(statement).fetchall() for statement in statements]
     connection.close()
-    return rows
+    return rows[-1]
 
 
 async def verified(path: Path, session_id: str | None = None) -> Verification:

@@ -45,7 +45,7 @@ class PointWrites(Cleaning):
         points.hit(f"inside commit of record {commit.records[-1].seq}")
 
 
-store_module.Cleaning = PointWrites  # type: ignore[misc]  # the name that SqliteStore looks up
+store_module.Cleaning = PointWrites  # type: ignore[attr-defined]  # the name that SqliteStore looks up
 
 
 class PointStore(SqliteStore):

@@ -68,7 +68,7 @@ async def looked_at(path: Path) -> tuple[list[str], list[Tombstone], list[str]]:
     """What is there after another cleaner has been at work, and what verify says."""
     async with Engine(SqliteStore(path, ballast=0), workflows=[pages], signals=False) as engine:
         await engine.gc(apply=True)
-        sessions = sorted(info.session_id for info in await engine.sessions())
+        sessions = sorted(str(info.session_id) for info in await engine.sessions())
         assert (await engine.state("kept")) == Page(text="a text of kept", count=5)
         space = await engine.store.space()
         assert space.free == 0

@@ -300,7 +300,11 @@ def test_the_weight_is_what_is_left_once_full_segments_are_sealed() -> None:
 # windows
 
 
-@pytest.mark.parametrize("value", [[], [1], [1, 2, 3], [{"$set": [1]}, {2}, (3, [4])], ["big" * 9000, "b"]], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [[], [1], [1, 2, 3], [{"$set": [1]}, {2}, (3, [4])], ["big" * 9000, "b"]],
+    ids=["none", "one", "three", "tagged", "large"],
+)
 @pytest.mark.parametrize("count", [1, 2, 3, 10])
 def test_the_last_items_of_a_list_are_read_alone(value: list[Any], count: int) -> None:
     assert Kept(items=value).recent("items", count) == value[-count:]
