@@ -18,6 +18,7 @@ import apsw
 
 from benchmarks import fresh, steps, travel
 from benchmarks.chat import chat
+from benchmarks.parked import parked
 from benchmarks.results import Figure, to_json, to_table
 from benchmarks.steps import QUICK, Scale
 
@@ -29,6 +30,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "chat": chat,
     "resume": fresh.resume,
     "travel": travel.travel,
+    "parked": parked,
     "import": fresh.imports,
 }
 

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,70 +23,79 @@ from holdfast import Engine, Event, Session
 SESSION = "chat"
 
 
+@dataclass
+class Talks:
+    """What blocks of turns took: those of an old chat, those of a young one in between, and the units behind them."""
+
+    old: list[Cost] = field(default_factory=list)
+    young: list[Cost] = field(default_factory=list)
+    units: list[Cost] = field(default_factory=list)
+
+
 def chat(folder: Path, scale: Scale) -> list[Figure]:
     """What a turn costs, whether that stays, and how soon a new process answers at the end."""
     with tempfile.TemporaryDirectory(dir=folder) as name, plain_database(Path(name)) as unit:
-        path = Path(name) / "store.db"
-        blocks = asyncio.run(_talk(path, unit, scale))
+        path = Path(name) / "old.db"
+        talks = asyncio.run(_talk(path, Path(name) / "young.db", unit, scale))
         command = [sys.executable, "-m", "benchmarks.chat", str(path)]
         _output(command)  # not counted: it compiles what was never imported
         runs = [json.loads(_output(command)) for _ in range(scale.processes)]
-    few = scale.talk_edge // scale.block
-    early, late = blocks[scale.talk_warm // scale.block :][:few], blocks[-few:]
+    wall, cpu = _median("each", talks.old), _median("cpu_each", talks.old)
+    slope, steepness = wall / _median("each", talks.young), cpu / _median("cpu_each", talks.young)
     what = f"a chat of {scale.talk:,} turns, {workloads.WINDOW} messages read in each"
-    ends = f"{what}: last {scale.talk_edge:,} turns to {scale.talk_edge:,} after the first {scale.talk_warm:,}"
-    notes = {
-        "turn µs": _median(blocks, _wall) * 1e6, "of it processor": _median(blocks, _cpu) * 1e6,
-        "unit µs": median(units.each for _, units in blocks) * 1e6,
-    }  # fmt: skip
+    ends = f"{what}: last {scale.talk_edge:,} to the {scale.talk_edge:,} after the first {scale.talk_warm:,}"
+    notes = {"turn µs": wall * 1e6, "of it processor": cpu * 1e6, "unit µs": _median("each", talks.units) * 1e6}
     answered = tuple(run["answered"] for run in runs)
     parts = {f"{name} ms": median(run[name] for run in runs) for name in ("open", "cpu")}
     return [
-        Figure("chat", f"{what}: per turn", "units", None, (_median(blocks, _in_units),), notes),
-        Figure("chat-slope", ends, "×", 1.25, (_median(late, _in_units) / _median(early, _in_units),)),
-        Figure("chat-slope-cpu", f"{ends}, processor", "×", 1.25, (_median(late, _cpu) / _median(early, _cpu),)),
+        Figure("chat", f"{what}: one of the last", "units", None, (wall / _median("each", talks.units),), notes),
+        Figure("chat-slope", ends, "×", 1.25, (slope,)),
+        Figure("chat-slope-cpu", f"{ends}, processor time", "×", 1.25, (steepness,)),
         Figure("chat-resume", f"{what}: a new process opens and answers", "ms", 60.0, answered, parts),
     ]
 
 
-Block = tuple[Cost, Cost]
-"""Some turns, and the units behind them."""
+def _median(clock: str, blocks: list[Cost]) -> float:
+    """Of the blocks, and not their sum: the machine does other things as well, now and then."""
+    return median(float(getattr(block, clock)) for block in blocks)
 
 
-def _median(blocks: list[Block], of: Callable[[Block], float]) -> float:
-    """The machine does other things as well, now and then: so no sum."""
-    return median(map(of, blocks))
+async def _talk(path: Path, beside: Path, unit: Unit, scale: Scale) -> Talks:
+    """The last turns of a long chat, and in between those of a young one: the machine changes under both alike."""
+    talks = Talks()
+    async with Engine(path, signals=False) as engine, Engine(beside, signals=False) as other:
+        old, young = await _Speaker.start(engine), await _Speaker.start(other)
+        await old.say(scale.talk - scale.talk_edge)
+        await young.say(scale.talk_warm)
+        for _ in range(scale.talk_edge // scale.block):
+            talks.old.append(await old.say(scale.block))
+            talks.young.append(await young.say(scale.block))
+            talks.units.append(Cost())
+            unit.run(scale.block, talks.units[-1])
+        assert len((await old.session.state()).messages) == 2 * scale.talk
+    return talks
 
 
-def _wall(block: Block) -> float:
-    return block[0].each
+class _Speaker:
+    """Somebody who says something, waits for the answer, and says the next thing."""
 
+    def __init__(self, session: Session[workloads.Chat]) -> None:
+        self.session = session
+        self.events = session.events(follow=True)
 
-def _cpu(block: Block) -> float:
-    return block[0].cpu_each
+    @classmethod
+    async def start(cls, engine: Engine) -> _Speaker:
+        speaker = cls(await engine.start(workloads.chatting, session_id=SESSION))
+        await _parked(speaker.events)
+        return speaker
 
-
-def _in_units(block: Block) -> float:
-    return block[0].each / block[1].each
-
-
-async def _talk(path: Path, unit: Unit, scale: Scale) -> list[Block]:
-    blocks = list[Block]()
-    async with Engine(path, signals=False) as engine:
-        session = await engine.start(workloads.chatting, session_id=SESSION)
-        events = session.events(follow=True)
-        await _parked(events)
-        for first in range(0, scale.talk, scale.block):
-            turns, units = Cost(), Cost()
-            begin = Moment.now()
-            for n in range(first, first + scale.block):
-                await session.send(f"{n:08}" * 16)
-                await _parked(events)
-            turns.add(begin, Moment.now(), scale.block)
-            unit.run(scale.block, units)
-            blocks.append((turns, units))
-        assert len((await session.state()).messages) == 2 * scale.talk
-    return blocks
+    async def say(self, turns: int) -> Cost:
+        cost, begin = Cost(), Moment.now()
+        for n in range(turns):
+            await self.session.send(f"{n:08}" * 16)
+            await _parked(self.events)
+        cost.add(begin, Moment.now(), turns)
+        return cost
 
 
 async def _parked(events: AsyncIterator[Event]) -> None:

@@ -36,6 +36,7 @@ class Scale:
     checkpoints: int = 1_000
     processes: int = 15
     traveled: int = 10_000
+    parked: int = 10_000
     talk: int = 10_000
     talk_warm: int = 100
     talk_edge: int = 1_000
@@ -43,7 +44,7 @@ class Scale:
 
 QUICK = Scale(
     rounds=2, block=10, steps=20, sessions=5, steps_each=3, grown=40, edge=10, ballast=100_000, changed=10,
-    checkpoints=20, processes=1, traveled=40, talk=40, talk_warm=10, talk_edge=10,
+    checkpoints=20, processes=1, traveled=40, parked=20, talk=40, talk_warm=10, talk_edge=10,
 )  # fmt: skip
 
 

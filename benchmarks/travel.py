@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks import workloads
@@ -27,25 +28,24 @@ NAMES = {
 
 def travel(folder: Path, scale: Scale) -> list[Figure]:
     """Each verb at the middle checkpoint of a session with a growing list and a large field, in milliseconds."""
-    found = asyncio.run(_travel(folder / "travel.db", scale))
+    rounds = asyncio.run(_travel(folder / "travel.db", scale))
     where = f"checkpoint {scale.traveled // 2:,} of {scale.traveled:,}"
-    return [
-        Figure(f"travel-{name}", f"{where}: {what}", "ms", LIMIT_MS, tuple(found[name])) for name, what in NAMES.items()
-    ]
+    figures = []
+    for name, what in NAMES.items():
+        took, cpu = zip(*(found[name] for found in rounds), strict=True)
+        notes = {"of it processor ms": median(cpu)}
+        figures.append(Figure(f"travel-{name}", f"{where}: {what}", "ms", LIMIT_MS, took, notes))
+    return figures
 
 
-async def _travel(path: Path, scale: Scale) -> dict[str, list[float]]:
+async def _travel(path: Path, scale: Scale) -> list[dict[str, tuple[float, float]]]:
     state = workloads.Voyage(target=scale.traveled, ballast="x" * scale.ballast)
     async with Engine(path, signals=False) as engine:
         session = await engine.start(workloads.voyage, state)
         assert (await session.outcome()).status == "completed"
         middle, later = await _seq(session, scale.traveled // 2), await _seq(session, scale.traveled * 3 // 4)
-        found: dict[str, list[float]] = {name: [] for name in NAMES}
-        for number in range(scale.rounds + 1):
-            for name, value in (await _round(session, middle, later, scale)).items():
-                if number:  # the first round is not counted: it compiles statements
-                    found[name].append(value)
-        return found
+        rounds = [await _round(session, middle, later, scale) for _ in range(scale.rounds + 1)]
+        return rounds[1:]  # the first one is not counted: it compiles statements
 
 
 async def _seq(session: Session[Any], visit: int) -> int:
@@ -54,13 +54,13 @@ async def _seq(session: Session[Any], visit: int) -> int:
     return next(each.seq for each in listed if each.visit == visit)
 
 
-async def _round(session: Session[Any], middle: int, later: int, scale: Scale) -> dict[str, float]:
-    took: dict[str, float] = {}
+async def _round(session: Session[Any], middle: int, later: int, scale: Scale) -> dict[str, tuple[float, float]]:
+    took: dict[str, tuple[float, float]] = {}
 
     async def timed(name: str, verb: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         found = await verb(*args, **options)
-        took[name] = (time.perf_counter() - begin) * 1e3
+        took[name] = (time.perf_counter() - begin) * 1e3, (time.process_time() - cpu) * 1e3
         return found
 
     listed = await timed("checkpoints", session.checkpoints, before=middle + 50)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -107,14 +108,24 @@ class Retention(Reading):
         folder = self.store.folder(session_id)
         if folder is not None:
             await asyncio.to_thread(_remove_files, folder, session_id)
-        while (stone := await self.store.strip(removal.key, self._at_once(ROWS))) is None:
-            await asyncio.sleep(0)
+        stone = await self._stripped(removal)
         self.driver.on_change()
+        return stone
+
+    async def _stripped(self, removal: Removal) -> Tombstone:
+        try:
+            while (stone := await self.store.strip(removal.key, self._at_once(ROWS))) is None:
+                await asyncio.sleep(0)
+        except DamagedRecord:
+            # Nothing is left to be stripped: perhaps another cleaner was at the same and was quicker.
+            if removal.tombstone not in await self.store.tombstones(removal.tombstone.session_id):
+                raise
+            return removal.tombstone
         return stone
 
     def _at_once(self, many: int) -> int:
         """How much to do in one batch. On a full disk the ballast has to pay for it, and that is small."""
-        return many if self.store.trouble is None else many // 32
+        return many if self.store.trouble is None else max(1, many // 32)
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
         """What is left of removed sessions, in the order of their removal."""
@@ -126,17 +137,25 @@ class Retention(Reading):
 
         Of a session that was removed, the last event is left: ``session.removed``.
         """
+        events = super().events(session_id, after, follow=follow)
         try:
-            async for event in super().events(session_id, after, follow=follow):
+            async for event in events:
                 after = event.cursor or after
                 yield event
         except UnknownSession:
-            stones = await self.store.tombstones(session_id)
-            if not stones:
+            last = await self._last_event(session_id)
+            if last is None:
                 raise
-            last = history.of_tombstone(stones[-1])
             if not after or history.Cursor.parse(after).seq < history.Cursor.parse(last.cursor).seq:
                 yield last
+        finally:
+            await cast(AsyncGenerator[Event, None], events).aclose()
+
+    async def _last_event(self, session_id: str) -> Event | None:
+        if any(removal.tombstone.session_id == session_id for removal in await self.store.removing()):
+            return None
+        stones = await self.store.tombstones(session_id)
+        return history.of_tombstone(stones[-1]) if stones else None
 
     # clean-up
 
@@ -182,6 +201,8 @@ class Retention(Reading):
                 try:
                     if await self._expires(session_id, report.applied, now):
                         report.expired.append(SessionId(session_id))
+                except UnknownSession:
+                    pass  # another cleaner was quicker
                 except (DamagedRecord, StoreUnavailable, AlreadyRunning) as error:
                     report.kept[SessionId(session_id)] = str(error)
                 tell(report)
@@ -247,32 +268,33 @@ class Retention(Reading):
         return at.seq, None
 
     async def _redact_field(self, work: _Work, name: str, value: Any) -> None:
-        workflow = self._workflow_of(work.row)
-        harmless: set[bytes] = set()
-        known = name in workflow.shape.fields
-        if known:
-            lending = Lending(workflow, work.line.state, self.store, self.limits)
-            lending.fill_new_fields()
-            work.changes = await self._replacement(lending, name, value, work.blobs)
-            harmless = {bytes(change.value.data) for change in work.changes if isinstance(change.value, Inline)}
+        workflow, state = self._workflow_of(work.row), work.line.state
+        harmless: list[bytes] = []
+        if name in workflow.shape.fields:
+            lending = Lending(workflow, state.copy(), self.store, self.limits)
+            with suppress(StateRefused):
+                harmless.append(_encoded(lending, name, _default(lending, name)))
+            work.changes = await self._replacement(lending, name, value, work)
+            harmless += [bytes(change.value.data) for change in work.changes if isinstance(change.value, Inline)]
+        elif name in state.slots:  # stored before the model lost it
+            state.carry({}, {}, (name,))
         work.found = await redaction.carriers_of_field(self.store, work.row, name, harmless)
-        if not known and not work.found.seqs:
+        if name not in workflow.shape.fields and not work.found.seqs:
             raise StateRefused(
                 f"no record of session {work.row.session_id!r} has a field {name!r}"
                 + did_you_mean(name, workflow.shape.fields),
                 field=name,
             )
-        if not known:
-            work.line.state.slots.pop(name, None)
-            work.line.state.deep.discard(name)
 
-    async def _replacement(self, lending: Lending, name: str, value: Any, blobs: Blobs) -> tuple[Change, ...]:
-        place = lending.shape.fields[name]
-        if value is DEFAULT:
-            value = _default(lending, name)
-        data = place.typed.encode(place.check(value), name, self.limits)
-        changes: tuple[Change, ...] = (Change(name, "set", stored(data, blobs)),)
-        return await lending.accept_whole(changes, blobs) if lending.shape.needs_whole else changes
+    async def _replacement(self, lending: Lending, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
+        """What takes the field's place, validated; with what an older version has stored, only the field itself."""
+        place, blobs = lending.shape.fields[name], work.blobs
+        value = _default(lending, name) if value is DEFAULT else place.check(value)
+        changes: tuple[Change, ...] = (Change(name, "set", stored(_encoded(lending, name, value), blobs)),)
+        if not lending.shape.needs_whole or work.row.version != lending.workflow.version:
+            return changes
+        lending.fill_new_fields()
+        return await lending.accept_whole(changes, blobs)
 
     async def _redact_record(self, work: _Work, seq: int) -> None:
         row = work.row
@@ -371,19 +393,22 @@ def _default(lending: Lending, name: str) -> Any:
         raise StateRefused(f"{name!r} has no default; give the value that is to take its place", field=name) from error
 
 
+def _encoded(lending: Lending, name: str, value: Any) -> bytes:
+    return lending.shape.fields[name].typed.encode(value, name, lending.limits)
+
+
 def _children_first(removals: list[Removal]) -> list[Removal]:
     return sorted(removals, key=lambda removal: removal.key, reverse=True)
 
 
 def _remove_files(folder: Path, session_id: str) -> None:
     """Delete a session's folder, and make sure that it is gone for good before anything else is deleted."""
-    if not os.path.lexists(folder):
+    if not os.path.lexists(folder.parent):
         return
     try:
-        if folder.is_symlink():
-            folder.unlink()
-        else:
-            shutil.rmtree(folder)
+        while os.path.lexists(folder):
+            with suppress(FileNotFoundError):  # another cleaner is at the same
+                folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
         descriptor = os.open(folder.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)

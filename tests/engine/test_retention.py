@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
-from holdfast import Append, Context, Engine, Session, Status, Workflow, step
+from holdfast import Append, Context, Engine, Session, Status, Workflow, migrate, step
 from holdfast.errors import (
     AlreadyRunning,
     Redacted,
@@ -472,6 +472,70 @@ async def test_another_session_keeps_a_value_that_was_redacted_here(tmp_path: Pa
         await first.redact(field="name", value="")
         assert (await second.state()).name == LARGE
         assert (await engine.verify()).ok
+
+
+class Pair(BaseModel):
+    secret: str = "none"
+    length: int = 4
+
+    @model_validator(mode="after")
+    def same(self) -> Pair:
+        if len(self.secret) != self.length:
+            raise ValueError("the length is another")
+        return self
+
+
+@step(writes=["secret", "length"])
+async def both() -> dict[str, object]:
+    return {"secret": "abcdef", "length": 6}
+
+
+@on_loop
+async def test_what_the_whole_model_refuses_is_not_put_in_the_place_of_a_value() -> None:
+    pair = Workflow("pair", state=Pair, steps=[both])
+    async with Engine(":memory:", workflows=[pair]) as engine:
+        session = await engine.start(pair, session_id="p1")
+        await session.outcome()
+        with pytest.raises(StateRefused, match="the length is another"):
+            await session.redact(field="secret")
+        await session.redact(field="secret", value="xxxxxx")
+        assert (await session.state()) == Pair(secret="xxxxxx", length=6)
+
+
+class Old(BaseModel):
+    name: str = ""
+    note: str = ""
+
+
+class New(BaseModel):
+    title: str = ""
+
+
+@step(name="set")
+async def set_name() -> None: ...
+
+
+@pytest.mark.parametrize("field", ["title", "note"])
+@on_loop
+async def test_a_field_is_found_under_the_name_that_it_had_before_a_migration(tmp_path: Path, field: str) -> None:
+    @migrate(from_version=1)
+    def renamed(state: dict[str, Any]) -> dict[str, Any]:
+        return {"title": state["name"]}
+
+    path = tmp_path / "store.db"
+    old = Workflow("doc", state=Old, steps=[set_name])
+    new = Workflow("doc", state=New, steps=[set_name], version=2, migrations=[renamed])
+    async with Engine(path, workflows=[old]) as engine:
+        given = {"name": SECRET} if field == "title" else {"note": SECRET}
+        await engine.start(old, session_id="d1", paused=True, **given)
+    async with Engine(path, workflows=[new]) as engine:
+        session = await engine.resume("d1")
+        await session.outcome()
+        done = await session.redact(field=field)
+        assert 1 in done.records
+        assert (await session.state()) == New()
+        assert (await session.verify()).ok
+        assert SECRET.encode() not in bytes_of(path)
 
 
 # trees

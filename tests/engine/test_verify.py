@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from holdfast import Context, Engine, Session, Status, Workflow, route, step
 from holdfast.errors import DamagedRecord, UnknownSession
 from holdfast.stores.sqlite import SqliteStore, sums
+from holdfast.testing import ManualClock
 from holdfast.verify import Verification
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -219,6 +220,45 @@ async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
             assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.CREATED)
             assert (await engine.verify()).ok
         assert len(await engine.pauses("d1")) == 1
+
+
+@on_loop
+async def test_an_eventful_life_is_no_damage(tmp_path: Path) -> None:
+    """Nothing that a session can go through makes verify complain."""
+
+    @step(writes="count")
+    async def delegate(ctx: Context) -> int:
+        await ctx.sleep(60)
+        return (await ctx.call(doc)).count
+
+    @step(writes="text")
+    async def fail(text: str) -> str:
+        if text != "edited":
+            raise OSError("down")
+        return text
+
+    parent = Workflow("parent", state=Doc, steps=[write, delegate, fail])
+    clock = ManualClock(auto=True)
+    async with Engine(tmp_path / "store.db", workflows=[doc, parent], clock=clock) as engine:
+        session = await engine.start(parent, session_id="p1")
+        assert (await session.outcome()).status is Status.FAILED
+        assert (await engine.verify()).problems == []
+        await session.edit(text="edited", by="ann")
+        await session.resume()
+        assert (await session.outcome()).status is Status.COMPLETED
+        await session.rewind("delegate", by="ann")
+        assert (await engine.verify()).problems == []
+        fork = await session.fork(session_id="f1", paused=True)
+        await session.resume()
+        await session.outcome()
+        await fork.cancel()
+        await fork.redact(field="copy_of", value="nothing")
+        report = await engine.verify()
+        assert report.problems == []
+        assert report.sessions == 4
+        await session.remove()
+        assert (await fork.verify()).problems == []
+        assert len((await fork.state()).text) == len("edited")
 
 
 # long logs

@@ -143,6 +143,24 @@ def fresh(template: Path, folder: Path) -> Path:
 
 
 @on_loop
+async def test_two_cleaners_at_once_do_not_get_in_each_others_way(folder: Path, template: Path) -> None:
+    path = fresh(template, folder / "both")
+    async with (
+        Engine(SqliteStore(path, ballast=0), signals=False) as first,
+        Engine(SqliteStore(path, ballast=0), signals=False) as second,
+    ):
+        removed, one, other = await asyncio.gather(
+            first.remove("by-hand", by="ann"), first.gc(apply=True), second.gc(apply=True)
+        )
+        assert removed.by == "ann"
+        assert sorted({*one.expired, *other.expired}) == ["expired-1", "expired-2"]
+        assert one.kept == other.kept == {}
+        await first.gc(apply=True)
+        assert sorted(stone.session_id for stone in await second.tombstones()) == list(IDS[:3])
+        assert (await second.verify()).ok
+
+
+@on_loop
 async def test_a_zombie_can_write_nothing_into_a_session_that_is_being_removed(tmp_path: Path) -> None:
     """Its process counts as dead, so it may be removed; then it wakes up."""
     path = tmp_path / "store.db"
