@@ -124,9 +124,7 @@ class Control(Travel, Retention):
         """A key frame, and a skipped visit for every step before ``at``."""
         now = self.clock.now()
         target = workflow.first if at is None else workflow.step(at).name
-        body = KeyBody(
-            slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline
-        )
+        body = KeyBody(slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline)
         records = [seal(first_digest(session_id), 1, 0, "key", workflow.first, 1, now, to_payload(body))]
         for step in workflow.steps:
             if step.name == target:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
-
-import msgspec
 
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import Limits
@@ -30,31 +28,26 @@ from holdfast.errors import (
     WriteRefused,
     said,
 )
+from holdfast.holding import Holding
 from holdfast.ids import SessionId
-from holdfast.ledger import Ledger
-from holdfast.lending import Lending, Paused
-from holdfast.model import Ended, Failure, Flags, Pause, PauseKind, Record, RecordKind, SessionRow, SignalRecord
-from holdfast.replay import CheckpointBody, EventBody, Line, OperationBody, Settled, WaitBody, settle
+from holdfast.lending import Paused
+from holdfast.model import Ended, Failure, Flags, PauseKind, RecordKind, SessionRow, SignalRecord
+from holdfast.replay import CheckpointBody, EventBody, OperationBody, Settled, WaitBody, settle
 from holdfast.retry import retry_after
 from holdfast.state import Blob, Blobs, Change, Inline
 from holdfast.store import Store
 from holdfast.threads import in_thread
-from holdfast.versions import DoesNotFit, adoption, fits
 from holdfast.visit import Family, Visit
 from holdfast.workflow import BoundStep, Check, Workflow
 
-CRASHES_ALLOWED = 3
-
 Interrupt = Literal["leave", "abort", "timeout"]
-
-_WAITS = {"message": "for a message", "child": "for a child session", "child,message": "for a message or a child"}
 
 
 class Left(Exception):
     """The step was left before it ended."""
 
 
-class Drive:
+class Drive(Holding):
     """One session while this engine holds it. Also the `Host` of its visits."""
 
     visits = Visit  # the testing package runs others
@@ -69,29 +62,10 @@ class Drive:
         family: Family,
         changed: Callable[[str], None] = lambda session_id: None,
     ) -> None:
-        self.store = store
+        super().__init__(store, workflow, row, clock, limits)
         self.family = family
-        self.workflow = workflow
-        self.row = row
-        self.session_id = row.session_id
-        self.clock = clock
-        self.limits = limits
         self.changed = changed
         self.events = workflow.events
-        self.fence = row.fence
-        self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
-        self.ledger = Ledger(store, row, clock, self._committed)
-        self.line: Line = self.ledger.line
-        self.lending = Lending(workflow, self.line.state, store, limits)
-        self.taken_up = False
-        self.resumed = False
-        self.resumed_by: str | None = None
-        self.accept = False  # what is different behind the session is taken as it is
-        self.wake = False  # open timers end now
-        self.budgeted: bool | None = None  # whether it, or one above it, has a budget
-        self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
-        self.kept: tuple[int, int, int] = (0, 0, 0)
-        self.stop_reason = ""
         self.demand: Paused | None = None
         self.visit: Visit | None = None
         self.interrupt: Interrupt | None = None
@@ -100,18 +74,6 @@ class Drive:
         self.in_code = False  # what is raised comes from the step's own code
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
-
-    def load(self, records: Sequence[Record]) -> None:
-        """Take in the log from its last key frame on."""
-        self.ledger.load(records)
-        self.line = self.ledger.line
-        self.kept = (sum(self.line.visits.values()), self.line.took, self.line.usd)
-        self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
-
-    @property
-    def broken(self) -> BaseException | None:
-        """Why this engine can no longer drive the session."""
-        return self.ledger.broken
 
     # requests from outside
 
@@ -217,147 +179,6 @@ class Drive:
                 continue
             assert self.line.step is not None
             await self._run_visit(self.workflow.step(self.line.step))
-
-    async def _look(self) -> None:
-        """See what was asked between the start and now: a pause before the first step means that no step runs."""
-        for fence, flags in (await self.store.flags([self.row.key])).values():
-            self.notice(fence, flags)
-
-    def _goes_on(self) -> bool:
-        """Nothing stands in the way of the next step."""
-        flags = self.flags
-        return not (
-            self.ledger.parked
-            or self.parks is not None
-            or flags.pause_requested
-            or flags.cancel_requested
-            or self.stop_reason
-            or self.ledger.broken is not None
-        )
-
-    async def _parked(self) -> bool:
-        """End or park the session if that is what the facts ask for."""
-        if self.broken is not None:
-            raise self.broken
-        if self.ledger.parked:
-            return True
-        if self.flags.cancel_requested:
-            return await self.ledger.note("session.cancelled", "cancelled", ended="cancelled", release=True)
-        if self.flags.pause_requested:
-            return await self._park_paused()
-        if self.stop_reason:
-            return await self.ledger.note("session.stopped", self.stop_reason, release=True, **self._wait_facts())
-        if self.parks is not None:
-            return await self._park_waiting()
-        return False
-
-    def _wait_facts(self) -> dict[str, Any]:
-        """What would make a parked session go on, if all its branches wait."""
-        if self.parks is None:
-            return {}
-        waiting, wakes_at = self.parks
-        return {"waiting": waiting, "wakes_at": wakes_at}
-
-    async def _park_waiting(self) -> bool:
-        assert self.parks is not None
-        waiting, wakes_at = self.parks
-        data: dict[str, Any] = {"for": waiting.split(",") if waiting else []}
-        until = "" if wakes_at is None else to_datetime(wakes_at).isoformat(timespec="seconds")
-        if until:
-            data["until"] = until
-        summary = " or ".join(part for part in (_WAITS.get(waiting or "", waiting), until and f"until {until}") if part)
-        facts = self._wait_facts() | {"consume": await self._stale_reports()}
-        return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
-
-    async def _stale_reports(self) -> tuple[int, ...]:
-        """Ends of children that nobody waits for any more: they must not wake the session again and again."""
-        if not self.flags.mail:
-            return ()
-        awaited = {wait.child for wait in self.line.waits.values()}
-        found = [signal for signal in await self.store.mail(self.row.key) if signal.kind == "child"]
-        return tuple(signal.n for signal in found if msgspec.json.decode(signal.payload)["child"] not in awaited)
-
-    async def _park_paused(self) -> bool:
-        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
-        who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
-        why = "; ".join(pause.reason for pause in pauses if pause.reason)
-        summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
-        data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
-        parked = await self.ledger.note(
-            "session.paused", summary, data, release=True, only_if_paused=True, **self._wait_facts()
-        )
-        if not parked:  # the pause was withdrawn in the meantime
-            self._take(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
-        return parked
-
-    async def _let_go(self, reason: str) -> None:
-        """Give the hold back after something unforeseen, so that the session is not held by nobody."""
-        if self.ledger.parked or self.broken is not None:
-            return
-        try:
-            await self.ledger.note("session.stopped", reason, release=True)
-        except (StoreError, HoldLost) as error:
-            self.ledger.breaks(error)
-
-    # taking up a session that ran before
-
-    async def _take_up(self) -> None:
-        """The first record of a resumed session: what is skipped, which pauses close, or why it stays paused."""
-        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
-        if obstacle := await self._obstacle(pauses):
-            await self.ledger.park(obstacle, pauses)
-            return
-        if not (self.resumed or self.wake or self.row.frozen):
-            await self._look()  # it wakes by itself: nobody resumed it
-            return
-        visits, took, usd = self.kept
-        data = {
-            "step": self.line.step,
-            "by": self.resumed_by,
-            "skipped": visits,
-            "saved_seconds": took / 1e6,
-            "saved_usd": usd / 1e6,
-        }
-        closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
-        by = f" by {self.resumed_by}" if self.resumed_by else ""
-        summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
-        await self.ledger.note(
-            "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
-            shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen),
-        )  # fmt: skip
-
-    async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
-        if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
-            return Paused("crashes", self._crash_report())
-        try:
-            await self._adopt()
-        except DoesNotFit as wrong:
-            return Paused("definition", str(wrong))
-        if reason := await self.over_budget():
-            return Paused("budget", reason)
-        try:
-            self.lending.fill_new_fields()
-        except StateRefused as error:
-            return Paused("definition", f"{error}; give the field a default, then resume")
-        return None
-
-    def _crash_report(self) -> str:
-        return (
-            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without getting any further;"
-            " look at what the step does there, then resume"
-        )
-
-    async def _adopt(self) -> None:
-        """Go on with the definition at hand, if it is another than the session was last driven with."""
-        if fits(self.workflow, self.line):
-            return
-        body, blobs = await adoption(
-            self.workflow, self.line, self.store, self.limits, accept=self.accept, by=self.resumed_by
-        )
-        step = body.renamed.get(self.line.step or "", self.line.step or "")
-        self.line.state.provide(dict(blobs))
-        await self.ledger.commit("definition", step, self.line.visit, body, blobs)
-        self.line.state.forget()
 
     # one visit
 
@@ -587,22 +408,6 @@ class Drive:
 
     # for the visits
 
-    async def over_budget(self) -> str:
-        """Why no more money may be spent; empty if it may. What children spend is spent by those above them."""
-        if self.budgeted is False:
-            return ""
-        purses = await self.store.purses(self.row.key)
-        self.budgeted = bool(purses)  # a budget is given at the start or with a resume, so once is enough
-        pending = sum(effect.usd for effect in self.ledger.pending.values())
-        for session_id, spent, budget in purses:
-            if spent + pending >= budget:
-                whose = "" if session_id == self.session_id else f" of session {session_id!r}, which it belongs to,"
-                return (
-                    f"${(spent + pending) / 1e6:.4f} of a budget of ${budget / 1e6:.4f}{whose} are spent;"
-                    " resume with a higher budget"
-                )
-        return ""
-
     async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, consume: tuple[int, ...] = ()) -> None:
         """Commit an operation or a wait. A store that refuses ends the step, whatever its code does with the error."""
         assert self.line.step is not None
@@ -614,9 +419,9 @@ class Drive:
             self._interrupt("abort")
             raise
 
-    async def mail(self) -> list[SignalRecord]:
+    async def mail(self, limit: int | None = None) -> list[SignalRecord]:
         """The signals that nobody has taken in yet."""
-        return await self.store.mail(self.row.key)
+        return await self.store.mail(self.row.key, limit)
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
         """Take a signal in without an operation; an event says why."""

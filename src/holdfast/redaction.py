@@ -71,19 +71,19 @@ async def stretches(store: Store, row: SessionRow) -> AsyncIterator[list[Record]
 
 async def carriers_of_field(store: Store, row: SessionRow, name: str, harmless: Collection[bytes]) -> Carriers:
     """The records that carry a field's value, unless it is one of ``harmless``, and what the visits that wrote it
-    remembered on the way. The field is followed through migrations that renamed it."""
-    found = Carriers()
+    remembered on the way. The field is followed through migrations, to whatever it may have been before."""
+    found, names = Carriers(), {name}
     writers: set[tuple[str, int]] = set()
     async for records in stretches(store, row):
         for record in reversed(records):
             if record.redacted:
                 continue
             body = body_of(record)
-            goes = _carries(body, name, harmless)
+            goes = _carries(body, names, harmless)
             if isinstance(body, CheckpointBody) and goes:
                 writers.add((record.step, record.visit))
             elif isinstance(body, DefinitionBody):
-                name = body.moved.get(name, name)
+                names = _before(body, names)
             elif (record.step, record.visit) in writers:
                 goes = goes or record.kind in ("operation", "wait") or _remembers(body)
             found.note(record, body, goes)
@@ -100,13 +100,19 @@ async def carriers_of_records(store: Store, row: SessionRow, seqs: Collection[in
     return found
 
 
-def _carries(body: Any, name: str, harmless: Collection[bytes]) -> bool:
+def _before(body: DefinitionBody, names: set[str]) -> set[str]:
+    """What fields were called before a migration. One that it wrote may come from any of those that it dropped."""
+    found = {body.moved.get(name, name) for name in names}
+    return found.union(body.dropped) if names.intersection(body.fields) else found
+
+
+def _carries(body: Any, names: set[str], harmless: Collection[bytes]) -> bool:
     if isinstance(body, CheckpointBody | EditBody):
-        return any(change.path.split(".")[0] == name for change in body.changes)
+        return any(change.path.split(".")[0] in names for change in body.changes)
     if isinstance(body, KeyBody):
-        slot = body.fields.get(name)
-        return slot is not None and not (isinstance(slot, Inline) and bytes(slot.data) in harmless)
-    return isinstance(body, DefinitionBody) and name in body.fields
+        slots = [slot for name, slot in body.fields.items() if name in names]
+        return not all(isinstance(slot, Inline) and bytes(slot.data) in harmless for slot in slots)
+    return isinstance(body, DefinitionBody) and not names.isdisjoint(body.fields)
 
 
 def _remembers(body: Any) -> bool:

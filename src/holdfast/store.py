@@ -124,8 +124,11 @@ class Store(Protocol):
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         """Fence and outside requests of these sessions."""
 
-    async def mail(self, key: int) -> list[SignalRecord]:
-        """The signals that the session has yet to take in, oldest first. A commit consumes them."""
+    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
+        """The signals that the session has yet to take in, oldest first, at most ``limit``. A commit consumes them.
+
+        Costs what comes back, however many wait behind it.
+        """
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
         """Id, spending and budget of the session and of those above it that have a budget."""

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from holdfast.clock import to_datetime
-from holdfast.errors import DamagedRecord, UnknownCheckpoint, did_you_mean
+from holdfast.errors import DamagedRecord, Redacted, UnknownCheckpoint, did_you_mean
 from holdfast.model import Record, SessionRow
 from holdfast.outcome import Checkpoint
 from holdfast.replay import CheckpointBody, KeyBody, Line, body_of, fold
@@ -95,7 +95,7 @@ class Timeline:
         line = await self.line()
         stands_there = line.step == step and not line.leaving and number in (None, line.visit)
         # A visit that has left no trace never happened: then the last one is the one before it.
-        trace = line.operations or line.waits or line.effects or self.row.failure
+        trace = line.operations or line.waits or line.effects or self.row.failure or line.base > line.opened
         if stands_there and (number is not None or line.visit == 1 or trace):
             return _before(await self._stretch(self.row.seq), keep)
         return await self._before_finished(await self._finished(to, step, number), keep)
@@ -147,14 +147,24 @@ class Timeline:
         if not 1 <= number <= count:
             raise self._refusal(at, f"{step} was visited {count} {'time' if count == 1 else 'times'}: #1 to #{count}")
         for first, last in reversed(await self._segments()):
-            if (await self._frame(first)).visits.get(step, 0) < number:
+            if await self._visits(step, first) < number:
                 since, until = await self._between(step, number, first, last)
                 for record in reversed(await self.store.records(self.row.key, since, until)):
                     if (record.kind, record.step, record.visit) == ("checkpoint", step, number):
                         return record.seq
                 break
-        why = f"{step}#{number} is not in this log under that name: it was renamed since, or is older than this fork"
+        why = (
+            f"{step}#{number} is not found in this log by that name: it was renamed since, is older than this fork,"
+            " or what leads to it was redacted"
+        )
         raise await self._unknown(at, why)
+
+    async def _visits(self, step: str, frame: int) -> int:
+        """How often a step was visited at a key frame. What is redacted tells nothing: look behind it."""
+        try:
+            return (await self._frame(frame)).visits.get(step, 0)
+        except Redacted:
+            return 0
 
     async def _between(self, step: str, number: int, first: int, last: int) -> tuple[int, int]:
         """Two key frames (or the end) between which a visit ended. The number of visits only rises along a line."""
@@ -162,7 +172,7 @@ class Timeline:
         while high - low > 1:
             middle = (low + high) // 2
             frame = await self.store.key_frame(self.row.key, middle)
-            if frame > since and (await self._frame(frame)).visits.get(step, 0) >= number:
+            if frame > since and await self._visits(step, frame) >= number:
                 high = frame
             else:
                 since, low = max(since, frame), middle
@@ -217,7 +227,7 @@ def _before(records: list[Record], keep: bool) -> Before:
 
 def _entry(record: Record, left: tuple[tuple[int, int], ...]) -> Checkpoint:
     at, behind = to_datetime(record.at), any(first <= record.seq <= last for first, last in left)
-    if not record.payload:
+    if record.redacted:
         return Checkpoint(record.step, record.visit, record.seq, at, left_behind=behind, redacted=True)
     body: CheckpointBody = body_of(record)
     fields = tuple(dict.fromkeys(change.path for change in body.changes))

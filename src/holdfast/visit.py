@@ -76,6 +76,7 @@ class Host(Protocol):
     fence: int
     family: Family
     resumed: bool
+    budgeted: bool | None
 
     @property
     def wanted(self) -> bool:
@@ -97,7 +98,7 @@ class Host(Protocol):
     async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, consume: tuple[int, ...] = ()) -> None:
         """Commit an operation, or that a wait was opened, and with it the signals that it takes in."""
 
-    async def mail(self) -> list[SignalRecord]:
+    async def mail(self, limit: int | None = None) -> list[SignalRecord]:
         """The signals that nobody has taken in yet."""
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
@@ -215,7 +216,7 @@ class Visit:
             return
         if self.host.stopping:
             await self.stand_still(frame)
-        if reason := await self.busily(self.host.over_budget()):
+        if self.host.budgeted is not False and (reason := await self.busily(self.host.over_budget())):
             await self.refuse(frame, "budget", reason)
         if self.unclaimed and not operation.keyed:
             self.misses.append(operation)
@@ -305,9 +306,9 @@ class Visit:
         self.alarm = None
         self.look_again()
 
-    async def mail(self) -> list[SignalRecord]:
-        """The signals that nobody has taken in yet."""
-        return await self.busily(self.host.mail())
+    async def mail(self, limit: int | None = None) -> list[SignalRecord]:
+        """The signals that nobody has taken in yet; the oldest of them, if there is a limit."""
+        return await self.busily(self.host.mail(limit))
 
     async def recall(self, found: OperationBody, result: Typed) -> Any:
         """What a remembered operation returned."""

@@ -30,6 +30,9 @@ S = TypeVar("S", bound=BaseModel)
 
 _NOTHING = typed(None)
 
+FEW = 8
+"""How many signals are looked at first when a message is to be received."""
+
 Duration = timedelta | float
 
 
@@ -113,7 +116,7 @@ async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
     if found is not None:
         return await visit.recall(found, result)
     while True:
-        message = next((m for m in await visit.mail() if m.kind == "message" and m.n not in visit.taken), None)
+        message = await _next_message(visit)
         if message is None:
             await visit.wait(frame, Wait("message"))
             continue
@@ -124,6 +127,19 @@ async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
             await visit.refuse_mail(message, f"{visit.step.name}: {error}")
             continue
         return await _conclude(visit, operation, result, value, frame, (message.n,))
+
+
+async def _next_message(visit: Visit) -> SignalRecord | None:
+    """The oldest message that nobody has received. Thousands may wait behind it, so not all are looked at."""
+    limit = FEW
+    while True:
+        mail = await visit.mail(limit)
+        for signal in mail:
+            if signal.kind == "message" and signal.n not in visit.taken:
+                return signal
+        if len(mail) < limit:
+            return None
+        limit *= FEW  # other branches are busy with all of these, or they are reports of children
 
 
 def _read(message: SignalRecord, result: Typed) -> Any:

@@ -258,6 +258,49 @@ async def stopped_and_paused() -> list[Event]:
     return found
 
 
+async def waited() -> list[Event]:
+    """Timers, messages, and children that end in every way."""
+
+    class Part(BaseModel):
+        n: int
+
+    @step
+    async def part(n: int, ctx: Context) -> None:
+        if n == 1:
+            raise OSError("no paper")
+        if n > 1:
+            await ctx.receive()
+
+    @guard(after=part)
+    def held(n: int) -> str | None:
+        return "wait for Monday" if n == 3 else None
+
+    parts = Workflow("part", state=Part, steps=[part], guards=[held])
+
+    @step
+    async def whole(ctx: Context) -> None:
+        await ctx.sleep(0.01)
+        await ctx.receive(int)
+        await asyncio.gather(*[ctx.call(parts, n=n) for n in range(4)], return_exceptions=True)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("whole", state=Everything, steps=[whole]))
+        await session.pause(freeze=True)
+        await session.resume()
+        await session.send("one")
+        await session.send(1)
+        await session.outcome()
+        for info in await session.children():
+            if info.status is Status.WAITING:
+                await engine.message(info.session_id, "go on")
+        await session.outcome()
+        for info in await session.children():
+            if info.status is Status.PAUSED:
+                await engine.cancel(info.session_id)
+        await session.outcome()
+        return await _followed(session.events())
+
+
 async def redefined(version: int) -> list[Event]:
     """The history of a session whose steps have all changed while it was parked, and its version too if it is 2."""
 
@@ -303,12 +346,22 @@ async def redacted_and_removed() -> list[Event]:
         return found + await _followed(session.events())
 
 
+async def gone_back() -> list[Event]:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(PLAIN)
+        await session.outcome()
+        await session.edit(dict(await session.state()), by="ann", reason="the same again")
+        await session.rewind("gate", by="ann", reason="once more")
+        copy = await session.fork(paused=True)
+        return [*await _followed(session.events()), *await _followed(copy.events())]
+
+
 def test_the_table_of_events_says_what_they_carry() -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS
     seen: dict[str, set[str]] = {}
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
-    changed += asyncio.run(redacted_and_removed())
+    changed += asyncio.run(redacted_and_removed()) + asyncio.run(waited()) + asyncio.run(gone_back())
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}

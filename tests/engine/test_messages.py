@@ -28,8 +28,9 @@ from holdfast import (
 )
 from holdfast.codec import Limits
 from holdfast.errors import InputConflict, OversizedValue, SessionEnded, UnknownSession, ValueRefused
+from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock, every_crash_point
-from tests.support.chatting import Chatting, settled
+from tests.support.chatting import Chatting, CountingStore, settled
 from tests.support.children import child, run_child
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
@@ -659,3 +660,33 @@ async def test_kill_9_around_the_commit_that_takes_a_message_in_leaves_it_receiv
         outcome = await session.outcome()
         assert [message.text for message in outcome.state.messages][2:] == ["bye", "re: bye"]
         assert (await history(session)).count("operation.completed") == 2
+
+
+@on_loop
+async def test_what_waits_behind_a_message_is_not_read_to_receive_it() -> None:
+    chatting = Chatting()
+    store = CountingStore(SqliteStore(":memory:"))
+    async with Engine(store) as engine:
+        session = await engine.start(chatting.workflow, paused=True)
+        for n in range(100):
+            await session.send(f"{n}")
+        await session.send("bye")
+        await session.resume()
+        outcome = await session.outcome()
+    assert (outcome.status, len(outcome.state.messages)) == (Status.COMPLETED, 202)
+    assert chatting.calls == [*(f"{n}" for n in range(100)), "bye"]
+    assert 101 <= store.signals_read <= 101 * 8
+
+
+@on_loop
+async def test_branches_that_are_busy_with_the_first_messages_do_not_hide_the_others() -> None:
+    @step(writes="got")
+    async def listen(wanted: int, ctx: Context) -> list[Any]:
+        return list(await asyncio.gather(*[ctx.receive() for _ in range(wanted)]))
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("mail", state=Mail, steps=[listen]), wanted=30, paused=True)
+        for n in range(30):
+            await session.send(f"{n}")
+        await session.resume()
+        assert sorted(map(int, (await session.outcome()).state.got)) == list(range(30))

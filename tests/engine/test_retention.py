@@ -526,8 +526,8 @@ async def test_a_field_is_found_under_the_name_that_it_had_before_a_migration(tm
     old = Workflow("doc", state=Old, steps=[set_name])
     new = Workflow("doc", state=New, steps=[set_name], version=2, migrations=[renamed])
     async with Engine(path, workflows=[old]) as engine:
-        given = {"name": SECRET} if field == "title" else {"note": SECRET}
-        await engine.start(old, session_id="d1", paused=True, **given)
+        given = Old(name=SECRET) if field == "title" else Old(note=SECRET)
+        await engine.start(old, given, session_id="d1", paused=True)
     async with Engine(path, workflows=[new]) as engine:
         session = await engine.resume("d1")
         await session.outcome()

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 import apsw
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
 from holdfast import Append, Context, Engine, Merge, Session, Status, Workflow, guard, migrate, route, step
@@ -19,6 +21,7 @@ from holdfast.errors import (
     DefinitionError,
     HoldLost,
     InputConflict,
+    Redacted,
     StateRefused,
     StoreError,
     UnknownCheckpoint,
@@ -814,6 +817,47 @@ async def test_a_visit_that_has_left_no_trace_is_not_the_last_one() -> None:
 
 
 @on_loop
+async def test_a_visit_that_failed_and_was_edited_for_is_the_last_one() -> None:
+    class Tries(BaseModel):
+        n: int = 0
+        good: bool = False
+
+    @step(writes="n")
+    async def attempt(n: int, good: bool) -> int:
+        if n == 2 and not good:
+            raise RuntimeError("not yet")
+        return n + 1
+
+    @route(after="attempt")
+    def once_more(n: int) -> Literal["attempt", None]:
+        return "attempt" if n < 4 else None
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("tries", state=Tries, steps=[attempt], routes=[once_more]))
+        assert (await session.outcome()).status is Status.FAILED
+        await session.edit(good=True)
+        await session.rewind("attempt")
+        assert ((await session.info()).visit, (await session.state()).good) == (3, True)
+        assert (await again(session)).state.n == 4
+
+
+@on_loop
+async def test_what_was_redacted_does_not_hide_what_came_later() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(COUNTING, target=5, ballast="secret")
+        await session.outcome()
+        await session.redact(field="ballast", value="hidden")
+        await session.edit(target=8)
+        await again(session)
+        assert (await session.state(at="count#7")).n == 7
+        assert await session.rewind("count#7") is Status.READY
+        for verb in (session.state, session.diff, session.rewind):
+            with pytest.raises((Redacted, UnknownCheckpoint), match="redacted"):
+                await verb("count#2")
+        assert len(await session.checkpoints()) == 8
+
+
+@on_loop
 async def test_a_kept_journal_survives_another_rewind_and_a_fork() -> None:
     async with Engine(":memory:") as engine:
         fan = Fan()
@@ -1131,3 +1175,76 @@ async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
         assert len(fired) == 1
         assert await engine.store.get("one") == before
         assert await (session.edit(topic="ink") if verb == "edit" else session.rewind("write")) is Status.READY
+
+
+# any order of all of it
+
+
+class Tagged(BaseModel):
+    tag: str = "a"
+    n: int = 0
+    items: Annotated[list[str], Append] = []
+
+
+@step(writes=["n", "items"])
+async def stamp(tag: str, n: int) -> dict[str, Any]:
+    return {"n": n + 1, "items": [f"{tag}{n + 1}"]}
+
+
+@route(after="stamp")
+def stamp_on(n: int) -> Literal["stamp", None]:
+    return "stamp" if n < 5 else None
+
+
+STAMPING = Workflow("stamping", state=Tagged, steps=[stamp], routes=[stamp_on])
+
+
+class Chronicle:
+    """What should be so: the checkpoints of the present line, and what each that ever was has left."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, list[str]] = {}
+        self.lines: dict[int, list[int]] = {}
+        self.line: list[int] = []
+        self.tags: dict[int, str] = {}
+
+    def ran(self, listed: list[Checkpoint], tag: str) -> None:
+        for each in listed:
+            if each.seq not in self.known:
+                before = self.known[self.line[-1]] if self.line else []
+                self.known[each.seq] = [*before, f"{tag}{each.visit}"]
+                self.lines[each.seq], self.tags[each.seq] = list(self.line), tag
+                self.line.append(each.seq)
+
+    async def check(self, session: Session[Tagged]) -> None:
+        listed = await session.checkpoints(limit=None)
+        assert [each.seq for each in listed if not each.left_behind] == self.line
+        for visit, seq in enumerate(self.line, 1):
+            assert (await session.state(at=f"stamp#{visit}")).items == self.known[seq]
+        for seq, items in self.known.items():
+            assert (await session.state(at=seq)).items == items
+
+
+ACTS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["", "b", "c"]), st.booleans()), max_size=6)
+
+
+@settings(max_examples=25)
+@given(acts=ACTS)
+@on_loop
+async def test_whatever_is_rewound_and_edited_every_line_stays_as_it_was(acts: list[tuple[int, str, bool]]) -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(STAMPING)
+        await session.outcome()
+        chronicle, tag = Chronicle(), "a"
+        chronicle.ran(await session.checkpoints(), tag)
+        for pick, new_tag, goes_on in acts:
+            target = sorted(chronicle.known)[pick % len(chronicle.known)]
+            await session.rewind(target)
+            chronicle.line, tag = list(chronicle.lines[target]), chronicle.tags[target]
+            if new_tag:
+                await session.edit(tag=new_tag)
+                tag = new_tag
+            if goes_on:
+                await again(session)
+                chronicle.ran(await session.checkpoints(limit=None), tag)
+            await chronicle.check(session)

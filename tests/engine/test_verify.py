@@ -258,7 +258,7 @@ async def test_an_eventful_life_is_no_damage(tmp_path: Path) -> None:
         assert report.sessions == 4
         await session.remove()
         assert (await fork.verify()).problems == []
-        assert len((await fork.state()).text) == len("edited")
+        assert (await fork.state()).text == LARGE
 
 
 # long logs

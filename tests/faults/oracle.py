@@ -166,6 +166,7 @@ async def verdict(program: Program, folder: Path, undisturbed: Undisturbed, inca
         programs.NOW.engine = engine
         await programs.complete(engine, program)
         end = await read_stored(engine)
+        complaints += [f"after going on: {problem}" for problem in (await engine.verify()).problems]
     complaints += _mixed(end)
     if end.state != undisturbed.states[-1]:
         complaints.append("after going on: another final state")

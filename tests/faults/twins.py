@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from holdfast.errors import StoreReadOnly
 from holdfast.model import Commit, Flags, NewSession, SessionRow
 from holdfast.store import Store
+from holdfast.stores.sqlite import sums
 
 
 class _Twin:
@@ -42,10 +44,23 @@ class Apart(_Twin):
         flags = await self._inner.commit(data)
         self._place = (commit.step, commit.visit, commit.leaving)
         holder = "NULL" if commit.release else "holder"
-        statement = f"UPDATE sessions SET step = ?, visit = ?, leaving = ?, ended = ?, holder = {holder} WHERE key = ?"
-        values = (*self._place, commit.ended, commit.key)
+        statement = (
+            "UPDATE sessions SET step = ?, visit = ?, leaving = ?, ended = ?, moved_sum = ?,"
+            f" holder = {holder} WHERE key = ?"
+        )
+        values = (*self._place, commit.ended, _moved(commit), commit.key)
         await self._inner._do(lambda connection: connection.execute(statement, values))  # type: ignore[attr-defined]  # below the protocol
         return flags
+
+
+def _moved(commit: Commit) -> int:
+    last = commit.records[-1]
+    failure = None if commit.failure is None else encode(commit.failure).decode()
+    progress = None if commit.progress is None else encode(commit.progress).decode()
+    return sums.moved(
+        last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.leaving, commit.ended, failure,
+        progress, commit.fence,
+    )  # fmt: skip
 
 
 class Swallows(_Twin):

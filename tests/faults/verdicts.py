@@ -79,7 +79,7 @@ def _same(lab: Lab, session: str, reference: Reference) -> list[str]:
     seen = _seen(lab, session)
     if isinstance(seen, str):
         return [seen]
-    wrong = []
+    wrong = [str(problem) for problem in lab.do(lab.engine.verify(session)).problems]
     if seen.result != reference.seen.result:
         wrong.append(f"another result than undisturbed: {_difference(seen, reference.seen)}")
     if missing := set(reference.labels) - set(lab.runs(session).labels):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 
 from holdfast import Append, At, Context, Session, Status, Workflow, route, step
-from holdfast.model import Record
+from holdfast.model import Record, SignalRecord
 from holdfast.store import Store
 from tests.support.otherstores import ProxyStore
 
@@ -71,6 +71,7 @@ class CountingStore(ProxyStore):
         self.records_read = 0
         self.record_bytes = 0
         self.blob_bytes = 0
+        self.signals_read = 0
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         found = await self._inner.records(key, since, until)
@@ -81,6 +82,11 @@ class CountingStore(ProxyStore):
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         found = await self._inner.blobs(hashes)
         self.blob_bytes += sum(map(len, found.values()))
+        return found
+
+    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
+        found = await self._inner.mail(key, limit)
+        self.signals_read += len(found)
         return found
 
     def take(self) -> Sequence[int]:

@@ -303,10 +303,10 @@ class DictStore:
         rows = [kept.row for kept in self._known() if kept.row.key in keys]
         return {row.key: (row.fence, _flags(row)) for row in rows}
 
-    async def mail(self, key: int) -> list[SignalRecord]:
+    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
         self._check()
         kept = self._by(key)
-        return [kept.signals[n - 1] for n in sorted(kept.inbox)]
+        return [kept.signals[n - 1] for n in sorted(kept.inbox)][:limit]
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
         self._check()

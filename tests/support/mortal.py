@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import apsw
 
 from holdfast import Engine
 from holdfast.engine import Drive
@@ -12,19 +15,25 @@ from holdfast.errors import StoreClosed
 from holdfast.model import Commit, Flags
 from holdfast.stores.sqlite import SqliteStore
 
+T = TypeVar("T")
+
 
 class MortalStore(SqliteStore):
-    """Dies when told to: at once, or at a commit to come, before or after that took effect."""
+    """Dies when told to: at once, or at a write to come, before or after that took effect."""
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         super().__init__(path, **options)
         self.dead = False
-        self._commits_left: int | None = None
+        self._writes_left: int | None = None
         self._after = False
 
-    def doom(self, commits: int, after: bool) -> None:
-        """Die at the commit after the next ``commits``; ``after``: it takes effect, but nobody is told."""
-        self._commits_left, self._after = commits, after
+    def doom(self, writes: int, after: bool) -> None:
+        """Die at the write after the next ``writes``; ``after``: it takes effect, but nobody is told."""
+        self._writes_left, self._after = writes, after
+
+    def spare(self) -> None:
+        """Take the doom back."""
+        self._writes_left = None
 
     def die(self) -> None:
         """What the system does for a process that was killed."""
@@ -40,14 +49,20 @@ class MortalStore(SqliteStore):
         self._state = "closed"
 
     async def commit(self, commit: Commit) -> Flags | None:
+        return await self._write(lambda: super(MortalStore, self).commit(commit))
+
+    async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+        return await self._write(lambda: super(MortalStore, self)._do(verb, urgent=urgent))
+
+    async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         self._check()
-        if self._commits_left is not None:
-            self._commits_left -= 1
-            if self._commits_left < 0:
+        if self._writes_left is not None:
+            self._writes_left -= 1
+            if self._writes_left < 0:
                 if self._after:
-                    await super().commit(commit)
+                    await write()
                 self.die()
-        return await super().commit(commit)
+        return await write()
 
     def _check(self) -> None:
         if self.dead:
@@ -68,6 +83,8 @@ async def crash(engine: Engine) -> None:
     tasks = [run.task for run in engine.driver.runs.values()]
     if engine.driver.refreshing is not None:
         tasks.append(engine.driver.refreshing)
+    if engine.waker.task is not None:
+        tasks.append(engine.waker.task)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

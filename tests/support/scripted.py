@@ -2,13 +2,15 @@
 
 A session's ``plan`` is a list of acts, one for each visit of the step ``act``. The `World` is
 everything outside the store: it counts what really ran, holds steps at gates, and fails them.
+`Course` is the model: what a session's visits and edits add up to, and which visit comes next.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel
@@ -16,7 +18,13 @@ from pydantic import BaseModel
 from holdfast import Append, Context, Merge, Retry, SessionId, Workflow, guard, route, step
 
 ACTS = ("ok", "raise", "retry", "spend", "spend and raise", "skip", "wait", "work", "big")
-"""What a visit of ``act`` may do."""
+"""What a visit of ``act`` may do by itself."""
+
+WAITS = ("sleep", "receive", "call", "call and wait", "both")
+"""What it may wait for."""
+
+NAP = 100.0
+"""Seconds that a visit sleeps."""
 
 BIG = "x" * 20_000
 
@@ -33,8 +41,18 @@ class Desk(BaseModel):
     tally: Annotated[dict[str, int], Merge] = {}
     notes: Notes = Notes()
     page: str = ""
+    heard: Annotated[list[int], Append] = []
+    brought: int = 0
     bonus: int = 0
     closed: bool = False
+
+
+class Errand(BaseModel):
+    """The state of a child session."""
+
+    n: int
+    held: bool = False
+    brought: int = 0
 
 
 class Visited(NamedTuple):
@@ -53,9 +71,11 @@ class World:
         self.gates: dict[str, asyncio.Event] = {}
         self.troubles: dict[tuple[str, int], int] = {}
         self.shut = False
-        self.settled: set[tuple[str, str, int]] = set()
-        self.remembered: set[tuple[str, int, str]] = set()
+        # What the log of a session has, and must not be done again.
+        self.settled: dict[str, set[tuple[str, int]]] = {}
+        self.remembered: dict[str, set[tuple[int, str]]] = {}
         self.doubled: list[Any] = []
+        self.errand = self._errand()
         self.workflow = self._workflow()
 
     def open(self, session_id: str) -> None:
@@ -76,15 +96,14 @@ class World:
 
     def enter(self, ctx: Context) -> None:
         """A step's body begins; one whose visit is recorded must not."""
-        key = (ctx.session_id, ctx.step, ctx.visit)
-        self.bodies[key] += 1
-        if key in self.settled:
-            self.doubled.append(key)
+        self.bodies[ctx.session_id, ctx.step, ctx.visit] += 1
+        if (ctx.step, ctx.visit) in self.settled.get(ctx.session_id, ()):
+            self.doubled.append((ctx.session_id, ctx.step, ctx.visit))
 
-    def perform(self, session_id: str, visit: int, name: str) -> int:
-        key = (session_id, visit, name)
+    def perform(self, ctx: Context, name: str) -> int:
+        key = (ctx.session_id, ctx.visit, name)
         self.operations[key] += 1
-        if key in self.remembered:
+        if key[1:] in self.remembered.get(ctx.session_id, ()):
             self.doubled.append(key)
         return len(name)
 
@@ -94,7 +113,8 @@ class World:
         self.troubles[session_id, visit] = left - 1
         return left > 0
 
-    async def play(self, act: str, ctx: Context) -> None:
+    async def play(self, act: str, at: int, ctx: Context) -> dict[str, Any]:
+        """Do what a visit has to do; what it brings back."""
         if act.startswith("spend"):
             ctx.spend(usd=1, tokens=10)
         if act.endswith("raise") and self.fails(ctx.session_id, ctx.visit, 1):
@@ -104,13 +124,33 @@ class World:
         if act == "wait":
             await self.wait(ctx)
         if act == "work":
-            await ctx.do(self.perform, ctx.session_id, ctx.visit, "first", key="first")
+            await ctx.do(self._first(ctx), "first", key="first")
             await self.wait(ctx)
             await ctx.map(self._item(ctx), ["a", "bb", "ccc"], key=str, concurrency=2)
+        return await self._bring(act, at, ctx) if act in WAITS else {}
+
+    async def _bring(self, act: str, at: int, ctx: Context) -> dict[str, Any]:
+        await ctx.do(self._first(ctx), "before", key="before")
+        if act == "sleep":
+            await ctx.sleep(NAP)
+        elif act == "receive":
+            return {"heard": [await ctx.receive(int)]}
+        elif act == "both":
+            _, heard = await asyncio.gather(ctx.sleep(NAP), ctx.receive(int))
+            return {"heard": [heard]}
+        else:
+            return {"brought": (await ctx.call(self.errand, n=at, held=act == "call and wait")).brought}
+        return {}
+
+    def _first(self, ctx: Context) -> Any:
+        async def first(name: str) -> int:
+            return self.perform(ctx, name)
+
+        return first
 
     def _item(self, ctx: Context) -> Any:
         async def item(name: str) -> int:
-            return self.perform(ctx.session_id, ctx.visit, name)
+            return self.perform(ctx, name)
 
         return item
 
@@ -118,13 +158,13 @@ class World:
         world = self
 
         @step(
-            writes=["at", "log", "tally", "notes.last", "notes.marks", "page"],
-            retry=Retry(attempts=3, on=(ConnectionError,)),
+            writes=["at", "log", "tally", "notes.last", "notes.marks", "page", "heard", "brought"],
+            retry=Retry(attempts=3, first=0.001, on=(ConnectionError,)),
         )
         async def act(plan: list[str], at: int, ctx: Context) -> dict[str, Any]:
             world.enter(ctx)
-            await world.play(plan[at], ctx)
-            return written(plan, at)
+            brought = await world.play(plan[at], at, ctx)
+            return written(plan, at) | brought
 
         def wanted(plan: list[str], at: int) -> bool:
             return plan[at - 1] != "skip"
@@ -149,9 +189,27 @@ class World:
 
         return Workflow("scripted", state=Desk, steps=[act, extra, close], routes=[again], guards=[in_order])
 
+    def _errand(self) -> Workflow[Errand]:
+        world = self
+
+        @step
+        async def go(held: bool, ctx: Context) -> None:
+            world.enter(ctx)
+            ctx.spend(usd=1)
+            await ctx.do(world._first(ctx), "gone", key="gone")
+            if held:
+                await world.wait(ctx)
+
+        @step(writes="brought")
+        async def back(n: int, ctx: Context) -> int:
+            world.enter(ctx)
+            return 2 * n + 1
+
+        return Workflow("errand", state=Errand, steps=[go, back])
+
 
 def written(plan: Sequence[str], at: int) -> dict[str, Any]:
-    """What a visit of ``act`` returns."""
+    """What a visit of ``act`` returns, whatever it waited for."""
     name = plan[at]
     result: dict[str, Any] = {"at": at + 1, "log": [name], "tally": {name: at, f"${at % 2}": at}, "notes.last": name}
     if at % 2:
@@ -159,6 +217,65 @@ def written(plan: Sequence[str], at: int) -> dict[str, Any]:
     if name == "big":
         result["page"] = f"{at}{BIG}"
     return result
+
+
+@dataclass
+class Course:
+    """How a session got where it is, by plain Python. What it has heard is not foretold: see `same`."""
+
+    desk: Desk
+    step: str | None = "act"
+    visits: dict[str, int] = field(default_factory=dict)
+    cost: int = 0
+    since: int = 0  # visits that this very session has made
+
+    @property
+    def act(self) -> str:
+        """What the next visit is to do."""
+        return self.desk.plan[self.desk.at] if self.step == "act" else ""
+
+    def go(self, visit: Visited) -> None:
+        """Take the next visit. It must be the one that has to come."""
+        assert visit.step == self.step, (visit, self)
+        assert visit.visit == self.visits.get(visit.step, 0) + 1, (visit, self)
+        self.visits[visit.step] = visit.visit
+        self.since += 1
+        desk = self.desk
+        if visit.step == "act":
+            self._act()
+        elif visit.step == "extra":
+            assert visit.skipped == (desk.plan[desk.at - 1] == "skip")
+            desk.bonus += not visit.skipped
+            self.step = "act" if desk.at < len(desk.plan) else "close"
+        else:
+            desk.closed = True
+            self.step = None
+
+    def _act(self) -> None:
+        desk, at, act = self.desk, self.desk.at, self.act
+        result = written(desk.plan, at)
+        desk.log += result["log"]
+        desk.tally |= result["tally"]
+        desk.at, desk.notes.last = result["at"], result["notes.last"]
+        desk.notes.marks += result.get("notes.marks", [])
+        desk.page = result.get("page", desk.page)
+        if act.startswith("call"):
+            desk.brought = 2 * at + 1
+        self.cost += act.startswith(("spend", "call"))
+        self.step = "extra"
+
+    def edit(self, fields: Mapping[str, Any]) -> None:
+        """Somebody changes the state. One that had come to its end is at its last step again."""
+        for path, value in fields.items():
+            *above, name = path.split(".")
+            place: Any = self.desk
+            for part in above:
+                place = getattr(place, part)
+            setattr(place, name, value)
+
+    def same(self, state: Desk) -> bool:
+        """Whether a stored state is this one."""
+        return state.model_dump(exclude={"heard"}) == self.desk.model_dump(exclude={"heard"})
 
 
 def path(plan: Sequence[str]) -> list[Visited]:
@@ -171,24 +288,9 @@ def path(plan: Sequence[str]) -> list[Visited]:
     return [*loop, Visited("close", 1, False)]
 
 
-def state_after(plan: Sequence[str], visits: Sequence[Visited]) -> Desk:
-    """The state that these visits add up to, by plain Python."""
-    desk = Desk(plan=list(plan))
+def course(plan: Sequence[str], visits: Sequence[Visited]) -> Course:
+    """What these visits of a new session add up to."""
+    found = Course(Desk(plan=list(plan)))
     for visit in visits:
-        if visit.step == "act":
-            result = written(plan, desk.at)
-            desk.log += result["log"]
-            desk.tally |= result["tally"]
-            desk.at, desk.notes.last = result["at"], result["notes.last"]
-            desk.notes.marks += result.get("notes.marks", [])
-            desk.page = result.get("page", desk.page)
-        elif visit.step == "extra":
-            desk.bonus += not visit.skipped
-        else:
-            desk.closed = True
-    return desk
-
-
-def cost_of(plan: Sequence[str], visits: Sequence[Visited]) -> int:
-    """The dollars that these visits have spent."""
-    return sum(plan[visit.visit - 1].startswith("spend") for visit in visits if visit.step == "act")
+        found.go(visit)
+    return found

@@ -40,8 +40,10 @@ def test_every_error_is_drawn_in_the_tree_and_says_what_it_means(cls: type[Holdf
     assert cls.__doc__
 
 
-def test_the_four_families_stand_apart() -> None:
-    families = (errors.DefinitionError, errors.SessionError, errors.StepError, errors.StoreError)
+def test_the_families_stand_apart() -> None:
+    families = (
+        errors.DefinitionError, errors.SessionError, errors.CallRefused, errors.StepError, errors.StoreError
+    )  # fmt: skip
     for cls in ERRORS:
         if cls is not HoldfastError:
             assert sum(issubclass(cls, family) for family in families) == 1, cls

@@ -118,7 +118,8 @@ RETURNING key
 -- name: claim
 -- A failed session can go on: it is no longer at its end. Its failure stays until a commit.
 UPDATE sessions SET
-    holder = ?, fence = ?, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL, moved_sum = ?
+    holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
+    moved_sum = ?
 WHERE key = ?
 
 -- name: given
@@ -180,8 +181,7 @@ UPDATE sessions SET mail = 1, wakes_at = CASE WHEN instr(coalesce(waiting, ''), 
 WHERE key = ?
 
 -- name: mail
-SELECT n, after, kind, "by", at, payload, digest, salt, body FROM inbox JOIN signals USING (session, n)
-WHERE inbox.session = ? ORDER BY n
+SELECT n FROM inbox WHERE session = ? ORDER BY n LIMIT ?
 
 -- name: log_head
 SELECT session_id, seq, digest, head FROM sessions WHERE key = ?

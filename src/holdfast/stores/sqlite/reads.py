@@ -317,13 +317,28 @@ def signals(connection: apsw.Connection, key: int, after: int, until: int | None
     return found
 
 
-def mail(connection: apsw.Connection, key: int) -> list[SignalRecord]:
-    """What is yet to be taken in, out of the chain of signals, which is proved from there on."""
-    rows = every(connection, QUERIES["mail"], key)
-    if not rows:
-        return []
-    wanted = {row[0] for row in rows}
-    return [signal for signal in signals(connection, key, min(wanted) - 1) if signal.n in wanted]
+def mail(connection: apsw.Connection, key: int, limit: int | None = None) -> list[SignalRecord]:
+    """What is yet to be taken in, out of the chain of signals, each proved against the one before it."""
+    found: list[SignalRecord] = []
+    rows = every(connection, QUERIES["mail"], key, -1 if limit is None else limit)
+    for first, last in _stretches([row[0] for row in rows]):
+        found += signals(connection, key, first - 1, last)
+    return found
+
+
+def _stretches(numbers: list[int]) -> list[tuple[int, int]]:
+    """Rising numbers as the first and last of each stretch without a gap.
+
+    >>> _stretches([1, 2, 3, 7, 9, 10])
+    [(1, 3), (7, 7), (9, 10)]
+    """
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
 
 
 def _signal_intact(signal: SignalRecord, previous: bytes) -> bool:

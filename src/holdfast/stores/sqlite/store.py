@@ -245,9 +245,9 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.flags(connection, keys)
 
-    async def mail(self, key: int) -> list[SignalRecord]:
+    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
-            return reads.mail(connection, key)
+            return reads.mail(connection, key, limit)
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
         with self._reading() as connection:

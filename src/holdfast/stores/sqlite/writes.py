@@ -192,11 +192,10 @@ class Writes:
         """Hold a session, under the next fence."""
         failure = None if row.failure is None else _json(row.failure).decode()
         progress = None if row.progress is None else _json(row.progress).decode()
-        fence = row.fence + 1
         moved = sums.moved(
-            row.seq, row.key_frame, row.digest, row.step, row.visit, row.leaving, None, failure, progress, fence
-        )  # fmt: skip
-        connection.execute(QUERIES["claim"], (self.number, fence, crashed, moved, row.key))
+            row.seq, row.key_frame, row.digest, row.step, row.visit, row.leaving, None, failure, progress, row.fence + 1
+        )
+        connection.execute(QUERIES["claim"], (self.number, crashed, moved, row.key))
 
     def _seal_given(self, connection: apsw.Connection, key: int) -> None:
         """Something was changed that seldom changes."""

@@ -92,6 +92,7 @@ class WaitingTests(Suite):
             assert flags is not None
             assert flags.mail
             assert [message.payload for message in await store.mail(driver.key)] == [b"1", b"2", b"3"]
+            assert [message.payload for message in await store.mail(driver.key, 2)] == [b"1", b"2"]
             await driver.commit(consume=(1, 3))
             assert [message.payload for message in await store.mail(driver.key)] == [b"2"]
             await driver.commit(consume=(2,))

@@ -1,0 +1,237 @@
+"""One held session: how it is taken up, what stands in its way, and how it is parked.
+
+What happens in between, the running of its steps, is `holdfast.engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.clock import Clock, to_datetime
+from holdfast.codec import Limits
+from holdfast.errors import HoldLost, StateRefused, StoreError
+from holdfast.ledger import Ledger
+from holdfast.lending import Lending, Paused
+from holdfast.model import Flags, Pause, Record, SessionRow
+from holdfast.replay import Line
+from holdfast.store import Store
+from holdfast.versions import DoesNotFit, adoption, fits
+from holdfast.workflow import Workflow
+
+CRASHES_ALLOWED = 3
+
+_WAITS = {"message": "for a message", "child": "for a child session", "child,message": "for a message or a child"}
+
+
+class Holding:
+    """See the module's text. `holdfast.engine.Drive` builds on it."""
+
+    def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
+        self.store = store
+        self.workflow = workflow
+        self.row = row
+        self.session_id = row.session_id
+        self.clock = clock
+        self.limits = limits
+        self.fence = row.fence
+        self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
+        self.ledger = Ledger(store, row, clock, self._committed)
+        self.line: Line = self.ledger.line
+        self.lending = Lending(workflow, self.line.state, store, limits)
+        self.taken_up = False
+        self.resumed = False
+        self.resumed_by: str | None = None
+        self.accept = False  # what is different behind the session is taken as it is
+        self.wake = False  # open timers end now
+        self.budgeted: bool | None = None  # whether it, or one above it, has a budget
+        self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
+        self.kept: tuple[int, int, int] = (0, 0, 0)
+        self.stop_reason = ""
+
+    def load(self, records: Sequence[Record]) -> None:
+        """Take in the log from its last key frame on."""
+        self.ledger.load(records)
+        self.line = self.ledger.line
+        self.kept = (sum(self.line.visits.values()), self.line.took, self.line.usd)
+        self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
+
+    @property
+    def broken(self) -> BaseException | None:
+        """Why this engine can no longer drive the session."""
+        return self.ledger.broken
+
+    # requests from outside
+
+    def notice(self, fence: int, flags: Flags) -> None:
+        """Take note of what the watcher saw."""
+        raise NotImplementedError
+
+    def _committed(self, flags: Flags) -> None:
+        raise NotImplementedError
+
+    def _take(self, flags: Flags) -> None:
+        raise NotImplementedError
+
+    async def _look(self) -> None:
+        """See what was asked between the start and now: a pause before the first step means that no step runs."""
+        for fence, flags in (await self.store.flags([self.row.key])).values():
+            self.notice(fence, flags)
+
+    # parking
+
+    def _goes_on(self) -> bool:
+        """Nothing stands in the way of the next step."""
+        flags = self.flags
+        return not (
+            self.ledger.parked
+            or self.parks is not None
+            or flags.pause_requested
+            or flags.cancel_requested
+            or self.stop_reason
+            or self.ledger.broken is not None
+        )
+
+    async def _parked(self) -> bool:
+        """End or park the session if that is what the facts ask for."""
+        if self.broken is not None:
+            raise self.broken
+        if self.ledger.parked:
+            return True
+        if self.flags.cancel_requested:
+            return await self.ledger.note("session.cancelled", "cancelled", ended="cancelled", release=True)
+        if self.flags.pause_requested:
+            return await self._park_paused()
+        if self.stop_reason:
+            return await self.ledger.note("session.stopped", self.stop_reason, release=True, **self._wait_facts())
+        if self.parks is not None:
+            return await self._park_waiting()
+        return False
+
+    def _wait_facts(self) -> dict[str, Any]:
+        """What would make a parked session go on, if all its branches wait."""
+        if self.parks is None:
+            return {}
+        waiting, wakes_at = self.parks
+        return {"waiting": waiting, "wakes_at": wakes_at}
+
+    async def _park_waiting(self) -> bool:
+        assert self.parks is not None
+        waiting, wakes_at = self.parks
+        data: dict[str, Any] = {"for": waiting.split(",") if waiting else []}
+        until = "" if wakes_at is None else to_datetime(wakes_at).isoformat(timespec="seconds")
+        if until:
+            data["until"] = until
+        summary = " or ".join(part for part in (_WAITS.get(waiting or "", waiting), until and f"until {until}") if part)
+        facts = self._wait_facts() | {"consume": await self._stale_reports()}
+        return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
+
+    async def _stale_reports(self) -> tuple[int, ...]:
+        """Ends of children that nobody waits for any more: they must not wake the session again and again."""
+        if not self.flags.mail:
+            return ()
+        awaited = {wait.child for wait in self.line.waits.values()}
+        found = [signal for signal in await self.store.mail(self.row.key) if signal.kind == "child"]
+        return tuple(signal.n for signal in found if msgspec.json.decode(signal.payload)["child"] not in awaited)
+
+    async def _park_paused(self) -> bool:
+        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
+        who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
+        why = "; ".join(pause.reason for pause in pauses if pause.reason)
+        summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
+        data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
+        parked = await self.ledger.note(
+            "session.paused", summary, data, release=True, only_if_paused=True, **self._wait_facts()
+        )
+        if not parked:  # the pause was withdrawn in the meantime
+            self._take(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
+        return parked
+
+    async def _let_go(self, reason: str) -> None:
+        """Give the hold back after something unforeseen, so that the session is not held by nobody."""
+        if self.ledger.parked or self.broken is not None:
+            return
+        try:
+            await self.ledger.note("session.stopped", reason, release=True)
+        except (StoreError, HoldLost) as error:
+            self.ledger.breaks(error)
+
+    # taking up a session that ran before
+
+    async def _take_up(self) -> None:
+        """The first record of a resumed session: what is skipped, which pauses close, or why it stays paused."""
+        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
+        if obstacle := await self._obstacle(pauses):
+            await self.ledger.park(obstacle, pauses)
+            return
+        if not (self.resumed or self.wake or self.row.frozen):
+            await self._look()  # it wakes by itself: nobody resumed it
+            return
+        visits, took, usd = self.kept
+        data = {
+            "step": self.line.step,
+            "by": self.resumed_by,
+            "skipped": visits,
+            "saved_seconds": took / 1e6,
+            "saved_usd": usd / 1e6,
+        }
+        closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
+        by = f" by {self.resumed_by}" if self.resumed_by else ""
+        summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
+        await self.ledger.note(
+            "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
+            shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen),
+        )  # fmt: skip
+
+    async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
+        if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
+            return Paused("crashes", self._crash_report())
+        try:
+            await self._adopt()
+        except DoesNotFit as wrong:
+            return Paused("definition", str(wrong))
+        if reason := await self.over_budget():
+            return Paused("budget", reason)
+        try:
+            self.lending.fill_new_fields()
+        except StateRefused as error:
+            return Paused("definition", f"{error}; give the field a default, then resume")
+        return None
+
+    def _crash_report(self) -> str:
+        return (
+            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without getting any further;"
+            " look at what the step does there, then resume"
+        )
+
+    async def _adopt(self) -> None:
+        """Go on with the definition at hand, if it is another than the session was last driven with."""
+        if fits(self.workflow, self.line):
+            return
+        body, blobs = await adoption(
+            self.workflow, self.line, self.store, self.limits, accept=self.accept, by=self.resumed_by
+        )
+        step = body.renamed.get(self.line.step or "", self.line.step or "")
+        self.line.state.provide(dict(blobs))
+        await self.ledger.commit("definition", step, self.line.visit, body, blobs)
+        self.line.state.forget()
+
+    # money
+
+    async def over_budget(self) -> str:
+        """Why no more money may be spent; empty if it may. What children spend is spent by those above them."""
+        if self.budgeted is False:
+            return ""
+        purses = await self.store.purses(self.row.key)
+        self.budgeted = bool(purses)  # a budget is given at the start or with a resume, so once is enough
+        pending = sum(effect.usd for effect in self.ledger.pending.values())
+        for session_id, spent, budget in purses:
+            if spent + pending >= budget:
+                whose = "" if session_id == self.session_id else f" of session {session_id!r}, which it belongs to,"
+                return (
+                    f"${(spent + pending) / 1e6:.4f} of a budget of ${budget / 1e6:.4f}{whose} are spent;"
+                    " resume with a higher budget"
+                )
+        return ""

@@ -1,0 +1,590 @@
+"""Any history of the public verbs over scripted workflows, against a model of what must come of it.
+
+Between two verbs everything is quiet: a session stands, or waits in its step at a gate that
+the model opens. So every status is known before a verb, and the one after it must be legal,
+and must be what the place in the script and the requests so far make of it. Two engines
+share a file; they close, crash at once, or crash at a write to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from holdfast import Engine, Status
+from holdfast.errors import AlreadyRunning, InputConflict, StoreError, VerbRefused
+from holdfast.model import Filter, Pause, Record, SessionRow
+from holdfast.replay import body_of
+from holdfast.testing import ManualClock
+from tests.support.loop import PATIENCE
+from tests.support.mortal import MortalStore, crash, driven
+from tests.support.scripted import ACTS, NAP, WAITS, Course, Desk, Visited, World
+
+T = TypeVar("T")
+
+IDS = ("ant", "bee", "cat", "dog", "eel")
+MOST = 3
+"""How many sessions are started; the other ids are for forks."""
+
+engines = st.sampled_from((0, 1))
+modes = st.sampled_from(("finish", "abort"))
+# Waiting is where most of the verbs can do something, so it comes more often.
+acts = st.sampled_from((*ACTS, *WAITS, "wait", "work", *WAITS))
+plans = st.lists(acts, min_size=2, max_size=6)
+rarely = st.sampled_from((False, False, False, False, True))
+HOUR, YEAR = 3600, 31_536_000
+jumps = st.sampled_from((-1, 1, -HOUR, HOUR, -YEAR, YEAR, -50 * YEAR, 50 * YEAR))
+spans = st.sampled_from((1, NAP / 2, NAP, HOUR))
+LOOKS_AGAIN = 31
+"""Seconds after which an engine has noticed that the wall clock was set."""
+
+S = Status
+OVER = {S.COMPLETED, S.CANCELLED}
+PARKED = {S.PAUSED, S.FAILED, S.WAITING, S.SLEEPING, *OVER}
+STANDING = (S.CREATED, S.READY, S.FAILED, S.WAITING, S.SLEEPING)
+GOES_ON = {S.RUNNING, *PARKED}
+REOPENED = {status: {S.READY} for status in (*STANDING, *OVER)}
+
+LEGAL: dict[str, dict[Status, set[Status]]] = {
+    "pause finish": {status: {S.PAUSED} for status in STANDING} | {S.RUNNING: {S.PAUSING}},
+    "pause abort": {status: {S.PAUSED} for status in STANDING}
+    | {S.RUNNING: {S.PAUSED, S.CANCELLED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
+    "resume": {
+        S.CREATED: GOES_ON, S.READY: GOES_ON, S.FAILED: GOES_ON, S.PAUSED: GOES_ON, S.PAUSING: {S.RUNNING},
+        S.WAITING: GOES_ON,
+    },
+    # Who takes over sees at once what was asked meanwhile, and whether there is money left.
+    "steal": {S.RUNNING: {S.RUNNING, S.PAUSED, S.CANCELLED}, S.PAUSING: {S.RUNNING, S.PAUSED, S.CANCELLED}},
+    "cancel": {status: {S.CANCELLED} for status in (*STANDING, S.PAUSED)},
+    "open the gate": {S.RUNNING: GOES_ON, S.PAUSING: {S.PAUSED, S.CANCELLED}, S.WAITING: GOES_ON},
+    "send": {S.WAITING: GOES_ON},
+    "time passes": {S.SLEEPING: GOES_ON, S.WAITING: GOES_ON},
+    "edit": {**REOPENED, S.PAUSED: {S.PAUSED, S.READY}},
+    "rewind": {**REOPENED, S.PAUSED: {S.PAUSED, S.READY}},
+    "end of a holder": {
+        S.RUNNING: {S.RUNNING, S.READY, S.CREATED, S.CANCELLED}, S.PAUSING: {S.PAUSING, S.PAUSED, S.CANCELLED},
+    },
+    "nothing": {},
+}  # fmt: skip
+"""Which status may follow which once everything is quiet again. Where nothing is said, it stays."""
+
+
+class Clock(ManualClock):
+    """Stands still until a rule moves it; only the rest between two attempts is over at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds < 0.1:
+            await asyncio.sleep(0)
+        else:
+            await super().sleep(seconds)
+
+
+class EngineMachine(RuleBasedStateMachine):
+    in_memory = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.path = ":memory:" if self.in_memory else str(Path(self.folder.name) / "store.db")
+        self.runner = asyncio.Runner()
+        self.clock = Clock()
+        self.world = World()
+        self.engines: dict[int, Engine] = {}
+        self.begun: dict[str, Course] = {}  # how each session began
+        self.inherited: dict[str, set[tuple[int, str]]] = {}  # operations that a fork has kept
+        self.edits: dict[str, dict[str, Any]] = {}
+        self.sent: dict[str, list[int]] = {}
+        self.messages = 0
+        self.records: dict[str, list[Record]] = {}
+        self.rows: dict[str, SessionRow] = {}
+        self.closed: dict[str, Pause] = {}
+        self.deaths = 0
+        self.run(self.open(0))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(asyncio.wait_for(work, PATIENCE))
+
+    async def open(self, number: int) -> None:
+        store = MortalStore(self.path, clock=self.clock, synchronous="OFF", poll=0.002, ballast=0)
+        workflows = [self.world.workflow, self.world.errand]
+        engine = Engine(store, workflows=workflows, clock=self.clock, signals=False)
+        self.engines[number] = await engine.__aenter__()
+
+    def teardown(self) -> None:
+        try:
+            self.run(self.end_everything())
+        finally:
+            for engine in self.engines.values():
+                self.run(engine.close())
+            self.runner.close()
+            self.folder.cleanup()
+
+    def engine(self, number: int) -> Engine:
+        """The engine asked for, or the one there is."""
+        return self.engines.get(number) or next(iter(self.engines.values()))
+
+    def store(self, engine: Engine) -> MortalStore:
+        assert isinstance(engine.store, MortalStore)
+        return engine.store
+
+    # quiet
+
+    async def quiet(self) -> None:
+        """Until every session stands, or waits at a gate and knows all that was asked of it; and nothing is due."""
+        end = time.monotonic() + PATIENCE / 2
+        while not await self.is_quiet():
+            assert time.monotonic() < end, f"never quiet: {await self.statuses()}"
+            await asyncio.sleep(0.0005)
+
+    async def is_quiet(self) -> bool:
+        for number, engine in list(self.engines.items()):
+            if self.store(engine).dead:
+                await crash(self.engines.pop(number))
+                self.deaths += 1
+        if not self.engines:
+            await self.open(0)
+        drives = {id(drive) for engine in self.engines.values() for drive in driven(engine).values()}
+        if drives != {id(ctx._visit.host) for ctx in self.world.blocked()}:
+            return False
+        if any(engine.driver.beginning for engine in self.engines.values()):
+            return False
+        due = await self.engine(0).store.due(self.clock.now(), ["scripted", "errand"], 10)
+        return not due and all([await self.is_up_to_date(engine) for engine in self.engines.values()])
+
+    async def is_up_to_date(self, engine: Engine) -> bool:
+        for session_id, drive in driven(engine).items():
+            row = await self.row(session_id)
+            asked = (row.pause_requested, row.pause_mode, row.cancel_requested)
+            flags = (drive.flags.pause_requested, drive.flags.pause_mode, drive.flags.cancel_requested)
+            aborting = row.pause_requested and row.pause_mode == "abort"
+            if (drive.row.fence, flags) != (row.fence, asked) or aborting:
+                return False
+        return True
+
+    async def row(self, session_id: str) -> SessionRow:
+        row = await self.engine(0).store.get(session_id)
+        assert row is not None
+        return row
+
+    async def statuses(self) -> dict[str, Status]:
+        return {session_id: (await self.row(session_id)).status for session_id in self.begun}
+
+    def does(self, verb: str, who: Iterable[str] | None, act: Callable[[], Awaitable[Any]]) -> bool:
+        """Do something to sessions (None: to all); the transitions must be legal, and the others must not move.
+
+        False if an engine died over it: then it may have been done or not.
+        """
+
+        async def doing() -> bool:
+            before, deaths = await self.statuses(), self.deaths
+            try:
+                await act()
+            except StoreError:
+                assert any(self.store(engine).dead for engine in self.engines.values())
+            await self.quiet()
+            if self.deaths == deaths:
+                self.judge(verb, who, before, await self.statuses())
+            return self.deaths == deaths
+
+        return self.run(doing())
+
+    def judge(
+        self, verb: str, who: Iterable[str] | None, before: dict[str, Status], after: dict[str, Status]
+    ) -> None:  # fmt: skip
+        for one, status in before.items():
+            legal = LEGAL[verb].get(status, {status}) if who is None or one in who else {status}
+            assert after[one] in legal, (verb, one, status, after[one])
+
+    # the verbs
+
+    def unused(self, most: int) -> str | None:
+        free = [each for each in IDS if each not in self.begun]
+        return free[0] if free and len(self.begun) < most else None
+
+    @precondition(lambda self: self.unused(MOST))
+    @rule(plan=plans, paused=rarely, budget=st.sampled_from((None, None, 1)), number=engines)
+    def start(self, plan: list[str], paused: bool, budget: int | None, number: int) -> None:
+        engine, session_id = self.engine(number), self.unused(MOST)
+        assert session_id is not None
+
+        async def start() -> None:
+            await engine.start(
+                self.world.workflow, Desk(plan=plan), session_id=session_id, budget=budget, paused=paused
+            )
+
+        self.does("nothing", (), start)
+        self.begins(session_id, Course(Desk(plan=plan)), paused)
+
+    def begins(self, session_id: str, course: Course, paused: bool) -> bool:
+        """From now on the model knows the session, if it was stored."""
+        if self.run(self.engine(0).store.get(session_id)) is None:
+            return False
+        self.begun[session_id] = course
+        self.sent[session_id], self.inherited[session_id] = [], set()
+        for troubles in [key for key in self.world.troubles if key[0] == session_id]:
+            del self.world.troubles[troubles]
+        assert not paused or self.run(self.statuses())[session_id] is S.PAUSED
+        return True
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines)
+    def start_with_other_input(self, data: st.DataObject, number: int) -> None:
+        session_id, engine = self.draw(data), self.engine(number)
+        other = Desk(plan=[*self.begun[session_id].desk.plan, "ok"])
+
+        async def conflict() -> None:
+            with pytest.raises(InputConflict):
+                await engine.start(self.world.workflow, other, session_id=session_id)
+
+        self.does("nothing", (), conflict)
+
+    def draw(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.begun)), label="session")
+
+    @precondition(lambda self: self.begun)
+    @rule(
+        data=st.data(), number=engines, steal=st.booleans(), budget=st.sampled_from((None, None, 3)), wake=st.booleans()
+    )
+    def resume(self, data: st.DataObject, number: int, steal: bool, budget: int | None, wake: bool) -> None:
+        session_id, engine = self.draw(data), self.engine(number)
+        before = self.run(self.row(session_id))
+        status = before.status
+
+        async def resume() -> None:
+            if status is S.CANCELLED:
+                with pytest.raises(VerbRefused):
+                    await engine.resume(session_id)
+            elif status is S.RUNNING and not steal:
+                with pytest.raises(AlreadyRunning):
+                    await engine.resume(session_id, budget=budget)
+            else:
+                await engine.resume(session_id, steal=steal, budget=budget, wake=wake)
+
+        held = status in (S.RUNNING, S.PAUSING)
+        timer = wake and status is S.SLEEPING
+        verb = "steal" if steal and held else "time passes" if timer else "resume"
+        if self.does(verb, [session_id], resume):
+            self.check_timer(before, self.run(self.row(session_id)), wake)
+
+    def check_timer(self, before: SessionRow, after: SessionRow, wake: bool) -> None:
+        """A timer that was frozen is as much later as the pause took; one that was ended is over."""
+        if after.status is not S.SLEEPING or (before.step, before.visit) != (after.step, after.visit):
+            return
+        assert not wake or before.status in (S.RUNNING, S.PAUSING, S.READY, S.CREATED, S.FAILED), before
+        if before.status is S.PAUSED and before.wakes_at is not None and after.fence == before.fence + 1:
+            assert after.wakes_at is not None
+            assert after.wakes_at >= before.wakes_at
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines, mode=modes, everything=st.booleans(), freeze=st.booleans())
+    def pause(self, data: st.DataObject, number: int, mode: Any, everything: bool, freeze: bool) -> None:
+        session_id = None if everything else self.draw(data)
+        engine = self.engine(number)
+
+        async def pause() -> None:
+            before = await self.statuses()
+            asked = {"everything": everything, "mode": mode, "by": "ann", "reason": "lunch", "freeze": freeze}
+            infos = await engine.pause(session_id, **asked)
+            for info in infos:
+                old = before.get(info.session_id)
+                assert info.status in OVER or info.pause_requested
+                if old is not None:
+                    told = {S.RUNNING: S.PAUSING, S.PAUSING: S.PAUSING}.get(old, S.PAUSED)
+                    assert info.status is (old if old in OVER else told)
+
+        self.does(f"pause {mode}", None if everything else [str(session_id)], pause)
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), seconds=st.sampled_from((1, 10)), number=engines)
+    def freeze_for_a_while(self, data: st.DataObject, seconds: int, number: int) -> None:
+        """Time passes, but not for a session whose timers are frozen."""
+        session_id, engine = self.draw(data), self.engine(number)
+        before = self.run(self.row(session_id))
+        if before.status is not S.SLEEPING or before.frozen:
+            return
+
+        async def freeze() -> None:
+            await engine.pause(session_id, freeze=True)
+            self.clock.advance(seconds)
+            await self.quiet()
+            await engine.resume(session_id)
+
+        if self.does("time passes", None, freeze):
+            after = self.run(self.row(session_id))
+            assert after.status is S.SLEEPING
+            assert after.wakes_at == (before.wakes_at or 0) + seconds * 1_000_000
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines, really=rarely)
+    def cancel(self, data: st.DataObject, number: int, really: bool) -> None:
+        session_id, engine = self.draw(data), self.engine(number)
+        if not really and self.run(self.statuses())[session_id] not in OVER:
+            return  # there would soon be nothing left to do
+        self.does("cancel", [session_id], lambda: engine.cancel(session_id, by="ann"))
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines, count=st.integers(1, 3))
+    def send(self, data: st.DataObject, number: int, count: int) -> None:
+        session_id, engine = self.draw(data), self.engine(number)
+        for _ in range(count if self.run(self.statuses())[session_id] not in OVER else 0):
+            self.messages += 1
+            message = self.messages
+            self.does("send", [session_id], lambda message=message: engine.message(session_id, message))
+            self.sent[session_id] = self.run(self.stored_messages(session_id, [*self.sent[session_id], message]))
+
+    async def stored_messages(self, session_id: str, expected: list[int]) -> list[int]:
+        """What was sent. The last one is missing if an engine died over it."""
+        signals = await self.engine(0).store.signals((await self.row(session_id)).key, 0)
+        found = [int(bytes(signal.payload)[9:-1]) for signal in signals if signal.kind == "message"]
+        assert found in (expected, expected[:-1]), (found, expected)
+        return found
+
+    @precondition(lambda self: self.world.blocked())
+    @rule(data=st.data())
+    def open_the_gate(self, data: st.DataObject) -> None:
+        waiting = sorted({ctx.session_id for ctx in self.world.blocked()})
+        session_id = data.draw(st.sampled_from(waiting), label="gate")
+
+        async def open_it() -> None:
+            self.world.open(session_id)
+
+        parent = self.run(self.row(session_id)).parent_id
+        self.does("open the gate", [session_id, parent or ""], open_it)
+
+    @rule(shut=st.booleans())
+    def turn_the_door(self, shut: bool) -> None:
+        self.world.shut = shut
+
+    # engines and time
+
+    def several(self) -> bool:
+        return not self.in_memory
+
+    @precondition(lambda self: self.several() and len(self.engines) < 2)
+    @rule()
+    def open_another(self) -> None:
+        self.run(self.open(1 if 0 in self.engines else 0))
+
+    @precondition(several)
+    @rule(number=engines, kindly=st.booleans())
+    def end_an_engine(self, number: int, kindly: bool) -> None:
+        number = number if number in self.engines else next(iter(self.engines))
+
+        async def end() -> None:
+            engine = self.engines.pop(number)
+            await (engine.close() if kindly else crash(engine))
+
+        self.does("end of a holder", None, end)
+
+    @precondition(several)
+    @rule(number=engines, writes=st.integers(0, 8), after=st.booleans())
+    def doom(self, number: int, writes: int, after: bool) -> None:
+        self.store(self.engine(number)).doom(writes, after)
+
+    @rule(seconds=jumps)
+    def jump(self, seconds: int) -> None:
+        """Somebody sets the clock; it is noticed before long."""
+
+        async def jump() -> None:
+            self.clock.jump(seconds)
+            self.clock.advance(LOOKS_AGAIN)
+
+        self.does("time passes", None, jump)
+
+    @rule(seconds=spans)
+    def let_time_pass(self, seconds: float) -> None:
+        async def advance() -> None:
+            self.clock.advance(seconds)
+
+        self.does("time passes", None, advance)
+
+    # what holds at every quiet moment
+
+    @invariant()
+    def the_sessions_are_what_the_model_says(self) -> None:
+        self.run(self.check())
+
+    async def check(self) -> None:
+        assert not self.world.doubled, self.world.doubled
+        for engine in self.engines.values():
+            listed = await engine.sessions()
+            infos = [await engine.info(one.session_id) for one in listed]
+            assert listed == infos
+            assert {info.session_id for info in infos if info.workflow == "scripted"} == self.begun.keys()
+            assert [info.created_at for info in listed] == sorted((info.created_at for info in infos), reverse=True)
+        for session_id in self.begun:
+            await self.check_session(self.engine(0), session_id)
+
+    async def check_session(self, engine: Engine, session_id: str) -> None:
+        row = await self.row(session_id)
+        await self.check_log(session_id, row)
+        course = self.retrace(session_id, row.seq)
+        state: Any = await engine.state(session_id)
+        assert course.same(state), (course, state)
+        await self.check_messages(session_id, row, state)
+        await self.check_status(row, course)
+        self.check_money(session_id, row)
+        present = [one for one in await engine.checkpoints(session_id, limit=None) if not one.left_behind]
+        chain = self.line(session_id, row.seq)
+        assert [one.seq for one in present] == [record.seq for record in chain if record.kind == "checkpoint"]
+        self.world.settled[session_id] = {(one.step, one.visit) for one in present}
+        self.world.remembered[session_id] = self.remembered(session_id, row.seq)
+
+    def line(self, session_id: str, seq: int) -> list[Record]:
+        """The records that a record builds on, and itself: along the parents."""
+        records, chain = self.records[session_id], []
+        while seq:
+            chain.append(records[seq - 1])
+            seq = chain[-1].parent
+        return chain[::-1]
+
+    def retrace(self, session_id: str, seq: int) -> Course:
+        """Where a session stood at a record, by what its visits and the edits are known to do."""
+        course = deepcopy(self.begun[session_id])
+        for record in self.line(session_id, seq):
+            if record.kind == "checkpoint":
+                course.go(Visited(record.step, record.visit, bool(body_of(record).skipped)))
+            elif record.kind == "edit":
+                course.edit(self.edits[body_of(record).reason])
+        return course
+
+    def remembered(self, session_id: str, seq: int) -> set[tuple[int, str]]:
+        """The operations that the present line has, and those that rewinds have kept for it."""
+        found = set(self.inherited[session_id])
+        for record in self.line(session_id, seq):
+            body = body_of(record)
+            if record.kind == "operation" and "[" in body.id:
+                found.add((record.visit, body.id.rsplit('["', 1)[1][:-2]))
+            elif record.kind == "rewind" and body.keep:
+                kept = self.remembered(session_id, record.seq - 1)
+                found |= {each for each in kept if f"act#{each[0]}" == body.to}
+        return found
+
+    async def check_messages(self, session_id: str, row: SessionRow, state: Desk) -> None:
+        """Each is received once, in the order in which they came; the others are kept."""
+        assert state.heard == sorted(set(state.heard))
+        received = sum(
+            record.kind == "operation" and body_of(record).name == "receive" for record in self.records[session_id]
+        )
+        mail = await self.engine(0).store.mail(row.key)
+        kept = [int(bytes(signal.payload)[9:-1]) for signal in mail if signal.kind == "message"]
+        assert kept == self.sent[session_id][received:]
+
+    async def check_status(self, row: SessionRow, course: Course) -> None:
+        """The status is one that the place in the script explains."""
+        status, act = row.status, course.act
+        if status in (S.RUNNING, S.PAUSING):
+            assert act in ("wait", "work"), (status, act)
+        elif status is S.PAUSED:
+            kinds = {pause.kind for pause in await self.engine(0).store.pauses(row.key)}
+            assert kinds <= {"operator", "guard", "budget", "crashes"}
+            assert ("operator" in kinds) == row.pause_requested
+            assert "guard" not in kinds or (course.step is None and row.leaving)
+        elif status is S.SLEEPING:
+            assert act in ("sleep", "both"), (status, act)
+            assert row.wakes_at is not None
+            assert row.wakes_at > self.clock.now()
+        elif status is S.WAITING:
+            await self.check_waiting(row, act)
+        elif status is S.FAILED:
+            assert act.endswith("raise"), (status, act)
+        elif status is S.COMPLETED:
+            assert (course.step, row.step) == (None, None)
+        elif status is S.CANCELLED:
+            assert row.cancel_requested
+        else:
+            assert status in (S.CREATED, S.READY)
+            assert not row.due
+
+    async def check_waiting(self, row: SessionRow, act: str) -> None:
+        store = self.engine(0).store
+        if "message" in (row.waiting or ""):
+            assert act in ("receive", "both")
+            assert not [signal for signal in await store.mail(row.key) if signal.kind == "message"]
+        else:
+            assert (row.waiting, act[:4]) == ("child", "call")
+            children = await store.find(Filter(parent=row.key))
+            assert [child for child in children if child.ended is None], children
+
+    def check_money(self, session_id: str, row: SessionRow) -> None:
+        """What was spent stays spent; without a way back, it is what the visits cost."""
+        records = self.records[session_id]
+        if any(record.kind in ("rewind", "edit") for record in records) or self.inherited[session_id]:
+            return
+        cost = self.retrace(session_id, row.seq).cost - self.begun[session_id].cost
+        assert row.spent_usd - cost * 1_000_000 in (0, 1_000_000), (row.spent_usd, cost)
+
+    async def check_log(self, session_id: str, row: SessionRow) -> None:
+        store = self.engine(0).store
+        records, old = await store.records(row.key, 1), self.records.get(session_id, [])
+        assert records[: len(old)] == old
+        assert [record.seq for record in records] == list(range(1, row.seq + 1))
+        before = self.rows.get(session_id, row)
+        assert row.fence >= before.fence
+        assert row.updated_at >= before.updated_at
+        assert row.spent_usd >= before.spent_usd
+        for pause in await store.pauses(row.key, open_only=False):
+            if pause.closed_at is not None:
+                assert self.closed.setdefault(pause.id, pause) == pause
+        await store.signals(row.key, 0)
+        self.records[session_id], self.rows[session_id] = records, row
+
+    # and at the end
+
+    async def end_everything(self) -> None:
+        """Once the faults stop, every session reaches its end, and nothing is damaged."""
+        self.world.shut = False
+        for number in list(self.engines)[1:]:
+            await self.engines.pop(number).close()
+        self.store(self.engine(0)).spare()
+        for session_id in self.begun:
+            await self.end_session(session_id)
+        report = await self.engine(0).verify()
+        assert report.ok, report.problems
+
+    async def end_session(self, session_id: str) -> None:
+        # A resume for every failure that is scripted, and a few for pauses, crashes and the budget.
+        for _ in range(2 * 12 + 12):
+            await self.settle()
+            status = (await self.row(session_id)).status
+            if status in OVER:
+                break
+            await self.push(session_id, status)
+        await self.check_session(self.engine(0), session_id)
+        row = await self.row(session_id)
+        assert row.status in OVER, row
+        assert (row.status is S.CANCELLED) <= row.cancel_requested
+        assert not self.world.doubled, self.world.doubled
+        assert await self.engine(0).store.find(Filter(session_id=session_id)) == [row]
+
+    async def settle(self) -> None:
+        """Open every gate until nobody stands at one."""
+        await self.quiet()
+        while self.world.blocked():
+            for ctx in self.world.blocked():
+                self.world.open(ctx.session_id)
+            await self.quiet()
+
+    async def push(self, session_id: str, status: Status) -> None:
+        engine = self.engine(0)
+        row = await self.row(session_id)
+        if status is S.WAITING and "message" in (row.waiting or ""):
+            self.messages += 1
+            self.sent[session_id].append(self.messages)
+            await engine.message(session_id, self.messages)
+            return
+        for child in await engine.children(session_id):
+            if child.status is S.PAUSED:
+                await engine.resume(child.session_id)
+        await engine.resume(session_id, budget=1000, wake=True)
+
+
