@@ -12,12 +12,13 @@ from pydantic import BaseModel
 
 from holdfast import history
 from holdfast.diff import Comparison
-from holdfast.drivers.local import Run
+from holdfast.drivers.local import Run, waited_for
 from holdfast.errors import DamagedRecord, DefinitionError, StateRefused, StoreUnavailable, did_you_mean
 from holdfast.ids import SessionId
 from holdfast.lending import Lending
 from holdfast.model import Event, Filter, Pause, SessionRow, Status
 from holdfast.outcome import Checkpoint, Diff, Misfit, Outcome, SessionInfo
+from holdfast.plan import Plan, make_plan
 from holdfast.replay import KeyBody, Origin, body_of, fold
 from holdfast.service import Service
 from holdfast.state import State
@@ -79,26 +80,23 @@ class Reading(Service):
         """Wait until the session neither runs nor will go on by itself, then say how it stands."""
         self._check_open()
         run = self.driver.runs.get(session_id, run)
-        if run is not None:
-            run.waiting += 1
-            await run.finished()
-            if run.broken is not None:
-                raise run.broken
-        row = await self._unheld(session_id)
+        with waited_for(run):
+            if run is not None:
+                await run.finished()
+                if run.broken is not None:
+                    raise run.broken
+            row = await self._unheld(session_id)
+            state = await self._final_state(row, run)
         visits, took, usd = run.kept if run is not None else (0, 0, 0)
         pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
         return Outcome(
             SessionId(row.session_id), row.status, tuple(pauses), row.failure,
-            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, await self._final_state(row, run),
+            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, state,
         )  # fmt: skip
 
     async def _final_state(self, row: SessionRow, run: Run | None) -> BaseModel | StateRefused:
         workflow = self._workflow_of(row)
-        final = None
-        if run is not None:
-            final = run.final
-            run.waiting -= 1
-            run.final = final if run.waiting else None  # a parked session costs a row, not its state in memory
+        final = None if run is None else run.final
         try:
             if final is not None and final[0] == row.seq and row.version == workflow.version:
                 return await self._built(workflow, final[1])
@@ -139,6 +137,17 @@ class Reading(Service):
         """The open pause records of a session."""
         self._check_open()
         return await self.store.pauses((await self._row(session_id)).key)
+
+    async def plan(self, session_id: str) -> Plan:
+        """What a resume would do with each step, and why. Nothing runs and nothing is changed."""
+        self._check_open()
+        row = await self._row(session_id)
+        workflow = self._workflow_of(row)
+        line = fold(await self.store.records(row.key, row.key_frame))
+        misfit = await self._misfit(row)
+        if misfit is None and not fits(workflow, line):
+            line.adopt((await adoption(workflow, line, self.store, self.limits))[0])
+        return make_plan(workflow, row, line, await self.store.pauses(row.key), misfit[0] if misfit else ())
 
     async def misfits(self) -> list[Misfit]:
         """The parked sessions that would not go on with the code at hand, and why.

@@ -12,6 +12,7 @@ from holdfast.html import facts
 from holdfast.ids import SessionId
 from holdfast.model import Event, Pause, PauseMode, Status, Tombstone
 from holdfast.outcome import Checkpoint, Diff, Outcome, SessionInfo
+from holdfast.plan import Plan
 from holdfast.replay import Origin
 from holdfast.retention import DEFAULT, Redaction
 from holdfast.verify import Verification
@@ -93,6 +94,10 @@ class Session(Generic[S]):
     async def children(self) -> list[SessionInfo]:
         """The sessions that this one has called, newest first."""
         return await self._control.children(self.id)
+
+    async def plan(self) -> Plan:
+        """What a resume would do with each step, and why. Nothing runs."""
+        return await self._control.plan(self.id)
 
     async def pauses(self) -> list[Pause]:
         """Why the session stands still: the open pause records."""

@@ -485,6 +485,24 @@ async def test_a_guard_is_asked_again_on_an_edit() -> None:
 
 
 @on_loop
+async def test_a_guard_that_cannot_be_asked_leaves_the_pause() -> None:
+    @guard(after="collect")
+    def sourced(source: str, least: int) -> str | None:
+        if least < 0:
+            raise RuntimeError("that makes no sense")
+        return "not enough" if len(source) < least else None
+
+    workflow = Workflow("collection", state=Collection, steps=[collect, close], guards=[sourced])
+    async with Engine(":memory:") as engine:
+        session = await engine.start(workflow, source="a")
+        await session.outcome()
+        assert await session.edit(least=-1) is Status.PAUSED
+        assert [pause.reason for pause in await session.pauses()] == ["not enough"]
+        assert await session.edit(source=None) is Status.PAUSED
+        assert ["sourced needs 'source'" in pause.reason for pause in await session.pauses()] == [True]
+
+
+@on_loop
 async def test_an_operators_pause_outlasts_the_guard() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(COLLECTING, source="a book")
@@ -568,8 +586,11 @@ async def test_a_keyed_operation_whose_input_was_edited_pauses_loudly_and_a_rewi
         assert middle.calls == ["shout old", "shout new"]
 
 
+@pytest.mark.parametrize("verb", ["edit", "rewind"])
 @on_loop
-async def test_a_session_that_moves_while_it_is_looked_at_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_moves_while_it_is_looked_at_is_looked_at_again(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Engine(":memory:") as engine:
         session = await Desk().done(engine)
         revise, seen = engine.store.revise, list[int]()
@@ -583,11 +604,15 @@ async def test_a_session_that_moves_while_it_is_looked_at_is_looked_at_again(mon
             await revise(commit)
 
         monkeypatch.setattr(engine.store, "revise", contested)
-        await session.edit(draft="mine", by="ann")
+        if verb == "edit":
+            await session.edit(draft="mine", by="ann")
+        else:
+            await session.rewind("finish", by="ann")
         assert len(seen) == 2
         assert seen[0] < seen[1]
         state = await session.state()
-        assert (state.topic, state.draft) == ("ink", "mine")
+        expected = {"edit": ("ink", "mine"), "rewind": ("squid", "squid, draft 3")}
+        assert (state.topic, state.draft) == expected[verb]
 
 
 @on_loop
@@ -855,6 +880,10 @@ async def test_what_was_redacted_does_not_hide_what_came_later() -> None:
             with pytest.raises((Redacted, UnknownCheckpoint), match="redacted"):
                 await verb("count#2")
         assert len(await session.checkpoints()) == 8
+        last = (await session.checkpoints())[-1]
+        await session.redact(seq=last.seq)
+        hidden = (await session.checkpoints())[-1]
+        assert (hidden.name, hidden.redacted, hidden.fields) == (last.name, True, ())
 
 
 @on_loop
@@ -1142,6 +1171,8 @@ async def test_a_rewind_to_before_a_migration_is_migrated_again(tmp_path: Path) 
         assert (await session.info()).version == 1
         assert (await again(session)).state.text == "new squid"
         assert (await session.info()).version == 2
+        across = {each.path: each.kind for each in await session.diff(1)}
+        assert across == {"topic": "removed", "text": "changed", "subject": "added"}
 
 
 def test_stored_values_that_json_lacks_are_shown_as_they_are_stored() -> None:

@@ -23,6 +23,7 @@ from holdfast import (
     run,
     step,
 )
+from holdfast.outcome import Checkpoint, Diff
 
 
 class Brief(BaseModel):
@@ -75,6 +76,12 @@ async def use() -> None:
         outcome = await session.outcome()
         assert_type(outcome, Outcome[Brief])
         assert_type(outcome.state, Brief)
+        assert_type(await session.state(at="research#1"), Brief)
+        assert_type(await session.fork(at="research", topic="octopus"), Session[Brief])
+        assert_type(await session.rewind("research", keep=True), Status)
+        assert_type(await session.edit(topic="octopus", by="ann"), Status)
+        assert_type(await session.checkpoints(), list[Checkpoint])
+        assert_type(await session.diff(1), Diff)
         assert_type(session.events(follow=True), AsyncIterator[Event])
 
 
@@ -89,6 +96,8 @@ def use_blocking() -> None:
         assert_type(session.status(), Status)
         assert_type(session.pause("lunch", by="ann"), Status)
         assert_type(session.resume(by="ann"), BlockingSession[Brief])
+        assert_type(session.fork(at=3), BlockingSession[Brief])
+        assert_type(session.checkpoints(limit=None), list[Checkpoint])
         assert_type(session.outcome(), Outcome[Brief])
         assert_type(session.events(follow=True), Iterator[Event])
         assert_type(engine.events("one", follow=True), Iterator[Event])

@@ -32,6 +32,21 @@ class Run:
         await self.ended.wait()
 
 
+@contextmanager
+def waited_for(run: Run | None) -> Iterator[None]:
+    """Somebody wants to know the end of a run: until then its last state is kept, so that it need not be read again."""
+    if run is None:
+        yield
+        return
+    run.waiting += 1
+    try:
+        yield
+    finally:
+        run.waiting -= 1
+        if not run.waiting:
+            run.final = None  # a parked session costs a row, not its state in memory
+
+
 class LocalDriver:
     """Runs a `Drive` per session as a task of this event loop. A parked session leaves nothing behind here."""
 

@@ -1,0 +1,150 @@
+"""What a resume would do, and why: made from records alone, nothing runs.
+
+A plan says for every step whether it is done, runs next, will run, may run or will not, up to
+the next route, whose choice nobody knows before the step in front of it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from holdfast.clock import to_datetime
+from holdfast.html import table
+from holdfast.ids import SessionId
+from holdfast.model import Pause, SessionRow, Status
+from holdfast.replay import Line
+from holdfast.workflow import Workflow
+
+Verdict = Literal["done", "next", "will run", "may run", "left out"]
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step of a plan: what becomes of it and why. ``visits`` is how often it has run to its end so far."""
+
+    step: str
+    verdict: Verdict
+    why: str
+    visits: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a resume of a session would do. ``obstacles`` are the reasons for which it would not go on at all."""
+
+    session_id: SessionId
+    status: Status
+    steps: tuple[PlannedStep, ...]
+    obstacles: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[PlannedStep]:
+        return iter(self.steps)
+
+    def __getitem__(self, step: str) -> PlannedStep:
+        return {each.step: each for each in self.steps}[step]
+
+    def __str__(self) -> str:
+        width = max((len(each.step) for each in self.steps), default=0)
+        lines = [f"{self.session_id} is {self.status}"]
+        lines += [f"  ! {obstacle}" for obstacle in self.obstacles]
+        lines += [f"  {each.verdict:8}  {each.step:{width}}  {each.why}" for each in self.steps]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data, for `json.dumps`."""
+        return {
+            "session_id": self.session_id,
+            "status": self.status.value,
+            "obstacles": list(self.obstacles),
+            "steps": [asdict(each) for each in self.steps],
+        }
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [("", "stands still", "", obstacle) for obstacle in self.obstacles]
+        rows += [(each.step, each.verdict, each.visits or "", each.why) for each in self.steps]
+        return table(["step", "what", "visits", "why"], rows, f"Plan of session {self.session_id}, {self.status}")
+
+
+def make_plan(
+    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], misfit: tuple[str, ...]
+) -> Plan:
+    """The plan of a session that stands as its row, its records and its open pauses say."""
+    obstacles = misfit or tuple(_obstacle(pause) for pause in pauses if pause.kind != "operator")
+    ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line)
+    steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
+    return Plan(SessionId(row.session_id), row.status, steps, obstacles)
+
+
+def _obstacle(pause: Pause) -> str:
+    return f"{pause.kind}: {pause.reason}" + (f" (at {pause.step})" if pause.step else "")
+
+
+def _planned(line: Line, step: str, ahead: dict[str, tuple[Verdict, str]]) -> PlannedStep:
+    visits = line.visits.get(step, 0)
+    if step in ahead:
+        verdict, why = ahead[step]
+        return PlannedStep(step, verdict, why, visits)
+    if visits:
+        return PlannedStep(
+            step, "done", "its checkpoint is kept" if visits == 1 else f"{visits} visits are kept", visits
+        )
+    return PlannedStep(step, "left out", "the session did not come by here")
+
+
+def _ahead(workflow: Workflow[Any], row: SessionRow, line: Line) -> dict[str, tuple[Verdict, str]]:
+    """The steps that are still to come, as far as that is known."""
+    found: dict[str, tuple[Verdict, str]] = {}
+    here = line.step
+    if here is None or here not in workflow.outline:
+        return found
+    if not line.leaving:
+        found[here] = ("next", _why_next(row, line))
+    _follow(workflow, here, found)
+    for name in found:
+        verdict, why = found[name]
+        if workflow.step(name).when is not None and verdict != "may run":
+            found[name] = (verdict, f"{why}; its `when` may skip it")
+    return found
+
+
+def _follow(workflow: Workflow[Any], here: str, found: dict[str, tuple[Verdict, str]]) -> None:
+    """Along the list up to the next route; behind it everything that it may lead to."""
+    while here not in workflow.routes:
+        following = workflow.following(here)
+        if following is None or following in found:
+            return
+        guards = workflow.guards.get(here, ())
+        after = f"follows {here}" + (f", if {' and '.join(guard.name for guard in guards)} let it" if guards else "")
+        found[following] = ("will run", after)
+        here = following
+    open_ends = [here]
+    while open_ends:
+        here = open_ends.pop()
+        for target in workflow.targets(here):
+            if target is not None and target not in found:
+                route = workflow.routes.get(here)
+                found[target] = (
+                    "may run",
+                    f"route {route.check.name!r} after {here} decides" if route else f"follows {here}",
+                )
+                open_ends.append(target)
+
+
+def _why_next(row: SessionRow, line: Line) -> str:
+    if row.failure is not None and row.ended == "failed":
+        return f"failed: {row.failure.type}: {row.failure.message}"
+    reasons = []
+    if line.left and line.opened == line.left[-1][1] + 2:  # its visit began with the key frame of a rewind
+        reasons.append("rewound")
+    if line.operations:
+        count = sum(1 for operation in line.operations.values() if not operation.total)
+        reasons.append(f"interrupted; {count} {'operation is' if count == 1 else 'operations are'} remembered")
+    if line.attempts:
+        reasons.append(f"{line.attempts} attempts failed")
+    if row.waiting:
+        reasons.append(f"waits for {' or '.join('a ' + kind for kind in row.waiting.split(','))}")
+    if row.wakes_at:
+        reasons.append(f"sleeps until {to_datetime(row.wakes_at).isoformat(timespec='seconds')}")
+    return "; ".join(reasons) or ("never ran" if not line.visits.get(line.step or "") else "comes round again")
