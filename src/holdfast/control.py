@@ -228,8 +228,8 @@ class Control(Travel, Retention):
         records = await self.store.records(row.key, row.key_frame)
         money = None if budget is None else to_micro_usd(budget)
         row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
+        self.driver.on_change()  # children of it may be pausing here
         if driven and row.live:  # it was pausing, and goes on where it is
-            self.driver.on_change()
             return session
         waits = row.status in (Status.WAITING, Status.SLEEPING)
         if waits and not (wake or accept or row.frozen or _waits_for_child(row)):

@@ -106,6 +106,7 @@ class Drive(Holding):
         if flags.mail and self.visit is not None:
             self.visit.look_again()
         if flags == self.flags:
+            self.flags = flags  # the store hands out the same ones again: from now on a glance is enough
             return
         self.flags = flags
         self.nudge.set()
@@ -351,7 +352,8 @@ class Drive(Holding):
         settled, failure = self._straight(step.name) or await self._settle(step.name, attempts)
         body = CheckpointBody(
             settled.next, changes, bool(settled.refused or failure), skipped, settled.refused, failure, took, attempts,
-            "" if step.agent == step.name else step.agent, self.ledger.take_effects(), self.workflow.version,
+            "" if step.agent == step.name else step.agent,
+            self.ledger.take_effects() if self.ledger.pending else (), self.workflow.version,
         )  # fmt: skip
         self.ledger.progress = None
         facts = self._end_facts(settled, failure) if settled.next is None else {}

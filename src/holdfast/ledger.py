@@ -41,7 +41,6 @@ class Ledger:
         self.key_frame = row.key_frame
         self.version = row.version
         self.frame_weight = 0
-        self.spent_usd = row.spent_usd
         self.progress: tuple[int, int] | None = None
         self.pending: dict[str, Effect] = {}
         self.parked = False
@@ -128,8 +127,7 @@ class Ledger:
             self.line.records_since_key = self.line.bytes_since_key = 0
         if records[0].at > self.updated_at:
             self.updated_at = records[0].at
-        usd, tokens = _spending(body)
-        self.spent_usd += usd
+        usd, tokens = _spending(body) if getattr(body, "effects", ()) else (0, 0)
         # A resume or a retry is no progress: a step that kills its process each time must be seen to do so.
         still = isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
         if self.line.version != self.version:
@@ -140,7 +138,7 @@ class Ledger:
             self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
             self.line.step, self.line.visit, self.line.leaving,
             keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
-            blobs=tuple(blobs) if blobs else (), **facts,
+            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs), **facts,
         )  # fmt: skip
         self.parking = commit.release
         try:
@@ -183,7 +181,6 @@ class Ledger:
         self.line.effects.difference_update(effect.id for effect in effects)
         usd, _ = _spending(body)
         self.line.usd -= usd
-        self.spent_usd -= usd
 
     def _key_frame_due(self) -> bool:
         """Every 256 records, but not before those since the last one weigh as much as it will."""
@@ -196,6 +193,4 @@ class Ledger:
 
 def _spending(body: Body) -> tuple[int, int]:
     effects = getattr(body, "effects", ())
-    if not effects:
-        return 0, 0
     return sum(effect.usd for effect in effects), sum(effect.tokens for effect in effects)

@@ -70,7 +70,7 @@ class Lending:
         lent = Lent()
         for read in step.reads:
             place = read.place
-            value = lent.values[read.param] = self.read_for(read)
+            value = lent.values[read.param] = self.read(place, read.recent)
             if value is None and read.required:
                 raise self._missing(step.name, place)
             if value is not None and not place.typed.immutable and place not in step.writes:
@@ -84,15 +84,12 @@ class Lending:
         source = f"{' or '.join(writers)} should have written it" if writers else "give it at the start"
         return Paused("missing", f"{reader} needs {place.path!r}, which is None; {source}")
 
-    def read_for(self, read: Read) -> Any:
-        """A fresh copy of what a parameter reads."""
-        return self.read(read.place, read.recent)
-
     def read(self, place: Place, recent: int | None = None) -> Any:
         """A fresh copy of the value at a place, or of the last items of the list there."""
         slot = self.state.slots.get(place.path)
         if type(slot) is Inline and recent is None:
-            return self._read_inline(place, slot)
+            known = self.known.get(place.path)
+            return known[1] if known is not None and known[0] is slot else self._read_inline(place, slot)
         data = self._stored(place, recent)
         if data is None:
             return self._younger(place, recent)
@@ -121,9 +118,6 @@ class Lending:
         return value if value is None or recent is None else value[-recent:]
 
     def _read_inline(self, place: Place, slot: Inline) -> Any:
-        known = self.known.get(place.path)
-        if known is not None and known[0] is slot:
-            return known[1]
         value = place.typed.decode(bytes(slot.data), place.path)
         if place.typed.immutable:  # nobody can change it, so everybody may have the same one
             self.known[place.path] = slot, value
@@ -157,7 +151,7 @@ class Lending:
         """Ask a guard, a route or a ``when``. Its values must have been prefetched."""
         values = {}
         for read in check.reads:
-            value = values[read.param] = self.read_for(read)
+            value = values[read.param] = self.read(read.place, read.recent)
             if value is None and read.required:
                 raise self._missing(check.name, read.place)
         if check.whole is not None:

@@ -242,7 +242,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     With ``release`` the hold is given up; ``waiting`` and ``wakes_at`` then say what would make the session go on.
     ``consume`` are the numbers of the signals that it has taken in, ``report`` goes to its ``parent``.
     ``redact`` and ``redact_signals`` lose payload and salt, ``unname`` are large values that it no
-    longer names; those that nobody else names go.
+    longer names; those that nobody else names go. ``plain`` tells that nothing but records and position is written,
+    as with most commits.
     """
 
     key: int
@@ -276,6 +277,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     redact: tuple[int, ...] = ()
     redact_signals: tuple[int, ...] = ()
     unname: tuple[bytes, ...] = ()
+    plain: bool = False
 
 
 class NewSession(msgspec.Struct, frozen=True):

@@ -339,6 +339,7 @@ class Line:
             self.waits.clear()
         if self.effects:
             self.effects.clear()
+        self.attempts = 0
         self.opened = self.base = seq
 
     def key_body(self) -> KeyBody:

@@ -38,6 +38,7 @@ class Timeline:
         self.store = store
         self.row = row
         self._head: list[Record] = []
+        self._found: list[Record] = []  # where a visit was found: what is asked for next is often there
         self._frames: dict[int, KeyBody] = {}
 
     async def line(self, seq: int | None = None) -> Line:
@@ -50,6 +51,8 @@ class Timeline:
             if not self._head:
                 self._head = await self.store.records(self.row.key, self.row.key_frame, self.row.seq)
             return [record for record in self._head if record.seq <= seq]
+        if self._found and self._found[0].seq <= seq <= self._found[-1].seq:
+            return [record for record in self._found if record.seq <= seq]
         found = await self.store.records(self.row.key, await self.store.key_frame(self.row.key, seq), seq)
         if found[-1].kind == "rewind":  # what it leads to is in the key frame behind it
             found = await self.store.records(self.row.key, seq + 1, seq + 1)
@@ -149,7 +152,8 @@ class Timeline:
         for first, last in reversed(await self._segments()):
             if await self._visits(step, first) < number:
                 since, until = await self._between(step, number, first, last)
-                for record in reversed(await self.store.records(self.row.key, since, until)):
+                self._found = await self.store.records(self.row.key, since, until)
+                for record in reversed(self._found):
                     if (record.kind, record.step, record.visit) == ("checkpoint", step, number):
                         return record.seq
                 break
@@ -222,6 +226,7 @@ def _before(records: list[Record], keep: bool) -> Before:
         line.operations.clear()
         line.effects.clear()
     line.waits.clear()  # what was not finished begins anew
+    line.attempts = 0
     return Before(line, base, visit)
 
 

@@ -19,6 +19,7 @@ from holdfast.store import Store
 SESSIONS = 100
 SIGNALS = 1000
 VALUES = 16
+LOOKS = 3
 SECOND = 1_000_000
 
 
@@ -108,21 +109,44 @@ class Inspector:
         self.report.problems.append(Problem(what, text, session_id, seq))
 
     async def _session(self, row: SessionRow) -> None:
+        """Look at a session, and again if it was changed meanwhile: the parts need not fit each other then."""
+        seen, walk = row, await self._walked(row)
+        for _ in range(LOOKS):
+            try:
+                now = await self.store.get(row.session_id) if walk.problems() else seen
+            except HoldfastError:
+                break
+            if now is None or now == seen:
+                break
+            self.report.records -= walk.records
+            seen, walk = now, await self._walked(now)
         self.report.sessions += 1
+        self.report.redacted += walk.redacted
+        self.report.signals += walk.signals
+        self.report.problems += walk.problems()
+        self.tell(self.report)
+
+    async def _walked(self, row: SessionRow) -> _Walk:
         walk = _Walk(row, await self.store.names(row.key))
-        await self._log(walk)
-        await self._signals(walk)
-        self._time(walk)
-        await self._money(walk)
         try:
-            await self.store.pauses(row.key, open_only=False)
-        except DamagedRecord as exc:
-            walk.problem("pause", str(exc))
+            await self._log(walk)
+            await self._signals(walk)
+            self._time(walk)
+            await self._money(walk)
+            await self._pauses(walk)
+        except UnknownSession:  # it was removed meanwhile
+            self.report.records -= walk.records
+            return _Walk(row, {})
         for hash_, there in walk.names.items():
             if not there:
                 walk.problem("value", f"the value {hash_.hex()} is missing; restore the database from a backup")
-        self.report.problems += walk.problems()
-        self.tell(self.report)
+        return walk
+
+    async def _pauses(self, walk: _Walk) -> None:
+        try:
+            await self.store.pauses(walk.row.key, open_only=False)
+        except DamagedRecord as exc:
+            walk.problem("pause", str(exc))
 
     async def _log(self, walk: _Walk) -> None:
         until, row = walk.row.seq, walk.row
@@ -136,7 +160,6 @@ class Inspector:
             else:
                 walk.look(records)
                 self.report.records += len(records)
-                self.report.redacted += sum(record.redacted for record in records)
             self.tell(self.report)
             until = since - 1
 
@@ -153,11 +176,11 @@ class Inspector:
             for signal in found:
                 if signal.redacted and signal.n not in walk.taken_signals and not walk.blind:
                     walk.problem("signal", f"signal {signal.n} is empty, and no redaction names it")
-            self.report.signals += len(found)
+            walk.signals += len(found)
             after = found[-1].n
 
     def _time(self, walk: _Walk) -> None:
-        """A session was last updated when its last record was written; the records of one commit are near each other."""
+        """A session was last updated when its last record was written; those of one commit are near each other."""
         if not walk.blind and not walk.latest - SECOND <= walk.row.updated_at <= walk.latest:
             walk.problem("facts", f"its row says updated_at = {walk.row.updated_at}, its log says {walk.latest}")
 
@@ -211,9 +234,9 @@ class _Walk:
         self.names = names
         self.taken: list[Taken] = []
         self.taken_signals: set[int] = set()
-        self.redacted = 0
+        self.records = self.signals = self.redacted = 0
         self.usd = self.tokens = 0
-        self.latest = 0  # when the last record of all was written
+        self.latest = -(2**63)  # when the last record of all was written; a clock may stand before 1970
         self.blind = False  # a stretch could not be read, and with it what it says of others
         self._first_bad: tuple[int, str] | None = None
         self._others: list[Problem] = []
@@ -238,6 +261,7 @@ class _Walk:
 
     def look(self, records: list[Record]) -> None:
         """The next stretch, which is chained as it should be."""
+        self.records += len(records)
         self.latest = max(self.latest, *(record.at for record in records))
         for record in reversed(records):
             try:

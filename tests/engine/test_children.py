@@ -154,6 +154,7 @@ async def test_a_blocking_step_and_a_map_item_can_call() -> None:
 # failing, pausing
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_child_that_fails_fails_its_parent_and_both_go_on_with_the_parent() -> None:
     family = Family()

@@ -90,6 +90,7 @@ def test_a_drive_is_one_trace_with_spans_of_its_visits_and_operations(seen: Tele
     assert seen.spans[0].parent is None
 
 
+@pytest.mark.no_always_replay("counts spans, and each replay has one")
 def test_spans_say_where_they_belong_and_how_they_ended(seen: Telemetry) -> None:
     run_brief()
     belongs = {"session_id": "s-1", "workflow": "brief", "status": "completed"}

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
+import apsw
 import pytest
 from pydantic import BaseModel, model_validator
 
@@ -191,6 +192,18 @@ def _cannot_delete(store: Any, folder: Path) -> None:
     store.folder = lambda session_id: folder / "deep" / "report.txt"
 
 
+@on_loop
+async def test_only_a_removed_session_has_a_last_event(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "store.db", clock=ManualClock()) as engine:
+        with pytest.raises(UnknownSession, match="no session 'nobody'"):
+            _ = [event async for event in engine.events("nobody")]
+        await (await closed_case(engine)).remove()
+        await closed_case(engine)
+        await engine.store.remove("c1", None, "", 1)  # and no further
+        with pytest.raises(UnknownSession, match="is being removed"):
+            _ = [event async for event in engine.events("c1")]
+
+
 # expiry
 
 
@@ -244,6 +257,33 @@ async def test_time_is_counted_from_the_last_update_and_from_when_a_sleeper_wake
 def test_a_negative_time_is_refused() -> None:
     with pytest.raises(ValueError, match="keep_for cannot be negative"):
         Engine(":memory:", keep_for=-DAY)
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ("UPDATE sessions SET owner = 'eve'", "do not match their checksum"),
+        ("DELETE FROM log WHERE seq = (SELECT max(seq) FROM log)", "the end of its log is missing"),
+        ("UPDATE sessions SET updated_at = 0", ""),
+    ],
+    ids=["facts", "end of the log", "time"],
+)
+@on_loop
+async def test_a_damaged_session_does_not_expire(tmp_path: Path, damage: str, why: str) -> None:
+    path, clock = tmp_path / "store.db", ManualClock()
+    async with Engine(path, clock=clock, keep_for=DAY) as engine:
+        await closed_case(engine)
+    connection = apsw.Connection(str(path))
+    connection.execute(damage)
+    connection.close()
+    async with Engine(path, clock=clock) as engine:
+        later = clock.time + (2 * DAY if why else 0.5 * DAY)
+        report = await engine.gc(apply=True, now=later)
+        assert report.expired == []
+        assert [(session_id, why in text) for session_id, text in report.kept.items()] == (
+            [("c1", True)] if why else []
+        )
+        assert not (await engine.verify()).ok
 
 
 # sweeping and space
@@ -472,6 +512,36 @@ async def test_another_session_keeps_a_value_that_was_redacted_here(tmp_path: Pa
         await first.redact(field="name", value="")
         assert (await second.state()).name == LARGE
         assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_a_field_that_the_model_has_lost_can_be_redacted(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Engine(path, workflows=[case]) as engine:
+        await closed_case(engine, name="Ada")
+
+    class Less(BaseModel):
+        name: str
+        score: int = 0
+
+    less = Workflow("case", state=Less, steps=[rate])
+    async with Engine(path, workflows=[less]) as engine:
+        await engine.redact("c1", field="letter")
+        assert (await engine.state("c1")) == Less(name="Ada", score=5)
+        assert b"Dear Ada" not in bytes_of(path)
+        assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_the_event_of_a_record_that_came_after_a_signal_is_that_record() -> None:
+    async with Engine(":memory:", workflows=[case]) as engine:
+        session = await engine.start(case, session_id="c1", name="x", paused=True, by="ann")
+        await session.resume()
+        await session.outcome()
+        done = [event async for event in session.events() if event.event_type == "step.completed"]
+        redaction = await session.redact(event=done[1].cursor)
+        assert (len(redaction.records), redaction.signals) == (1, ())
+        assert [event.event_type async for event in session.events()].count("step.completed") == 2
 
 
 class Pair(BaseModel):

@@ -57,6 +57,7 @@ async def settled(session: Session[Any], status: Status) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_sleeping_session_is_parked_and_goes_on_where_it_slept_when_the_time_has_come() -> None:
     naps, clock = Naps(), ManualClock()
@@ -88,6 +89,7 @@ async def test_outcome_waits_for_a_session_that_sleeps() -> None:
         assert (await waiting).status is Status.COMPLETED
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @pytest.mark.parametrize("clock_moves", [0.0, HOUR, 2 * HOUR])
 @on_loop
 async def test_the_time_is_counted_from_the_first_time_over_restarts(clock_moves: float, tmp_path: Path) -> None:
@@ -188,6 +190,7 @@ async def test_until_refuses_a_time_without_a_zone() -> None:
 # pause, resume, cancel
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_timers_run_on_while_a_session_is_paused() -> None:
     naps, clock = Naps(), ManualClock()
@@ -203,6 +206,7 @@ async def test_timers_run_on_while_a_session_is_paused() -> None:
         assert (await session.outcome()).status is Status.COMPLETED
 
 
+@pytest.mark.no_always_replay("is left between the making of a coroutine and its first turn")
 @on_loop
 async def test_frozen_timers_are_late_by_the_pause_and_a_moment_is_not() -> None:
     clock = ManualClock()
@@ -256,6 +260,7 @@ async def test_a_frozen_hour_takes_an_hour_besides_the_pause() -> None:
         assert (await session.outcome()).status is Status.COMPLETED
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_resume_leaves_a_sleeping_session_asleep_unless_told_to_wake_it() -> None:
     naps, clock = Naps(), ManualClock()
@@ -285,6 +290,7 @@ async def test_a_session_that_was_woken_by_hand_and_killed_does_not_sleep_again(
         assert (await session.outcome()).status is Status.COMPLETED
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_sleeping_session_can_be_cancelled() -> None:
     naps, clock = Naps(), ManualClock()
@@ -343,6 +349,7 @@ async def test_what_runs_beside_a_timer_runs_to_its_end_before_the_session_is_pa
         assert len(calls) == 15
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_timer_rings_while_another_branch_works() -> None:
     clock, order = ManualClock(), list[str]()
@@ -399,6 +406,7 @@ async def test_every_item_of_a_map_has_a_timer_of_its_own() -> None:
         assert sorted(calls) == list(range(12))
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_a_blocking_step_sleeps_without_a_thread() -> None:
     clock, threads = ManualClock(), list[threading.Thread]()

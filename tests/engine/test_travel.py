@@ -554,6 +554,7 @@ class Middle:
         return session
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_an_edit_in_the_middle_of_a_visit_keeps_what_it_remembers() -> None:
     async with Engine(":memory:") as engine:

@@ -113,6 +113,7 @@ async def test_resume_of_a_paused_one_comes_to_what_the_facts_say(status: str, t
         assert stage.calls == []
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @on_loop
 async def test_resume_with_wake_runs_a_sleeping_one(tmp_path: Path) -> None:
     async with standing("sleeping", tmp_path / "h.db") as stage:
@@ -229,6 +230,7 @@ async def test_a_timer_that_is_due_while_a_session_is_pausing_is_kept(tmp_path: 
         assert awake
 
 
+@pytest.mark.no_always_replay("counts the runs of the step's body")
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
 @on_loop
 async def test_an_ended_session_has_no_timer(end: str, tmp_path: Path) -> None:

@@ -261,6 +261,48 @@ async def test_an_eventful_life_is_no_damage(tmp_path: Path) -> None:
         assert (await fork.state()).text == LARGE
 
 
+@pytest.mark.parametrize("act", ["redact", "remove"])
+@on_loop
+async def test_what_changes_while_verify_looks_at_it_is_no_damage(path: Path, act: str) -> None:
+    class Meddled(SqliteStore):
+        armed = False
+
+        async def names(self, key: int) -> dict[bytes, bool]:
+            if self.armed and key == 1:
+                self.armed = False
+                await (engine.redact("d1", seq=3) if act == "redact" else engine.remove("d1"))
+            return await super().names(key)
+
+    async with Engine(Meddled(path), workflows=[doc]) as engine:
+        assert isinstance(engine.store, Meddled)
+        engine.store.armed = True
+        report = await engine.verify()
+        assert not engine.store.armed
+        assert report.problems == []
+        assert report.redacted == (1 if act == "redact" else 0)
+
+
+@on_loop
+async def test_a_damaged_session_does_not_keep_others_from_waking(tmp_path: Path) -> None:
+    @step(writes="count")
+    async def doze(ctx: Context) -> int:
+        await ctx.sleep(60)
+        return 1
+
+    sleepy = Workflow("sleepy", state=Doc, steps=[doze])
+    path, clock = tmp_path / "store.db", ManualClock()
+    async with Engine(path, workflows=[sleepy], clock=clock) as engine:
+        for session_id in ("d1", "d2"):
+            await engine.start(sleepy, session_id=session_id)
+            await engine.driver.runs[session_id].finished()
+    damaged(path, SET.format("owner = 'eve'"))
+    clock.advance(61)
+    async with Engine(path, workflows=[sleepy], clock=clock) as engine:
+        assert (await engine.outcome("d2")).status is Status.COMPLETED
+        with pytest.raises(DamagedRecord):
+            await engine.info("d1")
+
+
 # long logs
 
 

@@ -329,6 +329,7 @@ def most(found: list[Sequence[int]]) -> list[int]:
     return [max(counts) for counts in zip(*found, strict=True)]
 
 
+@pytest.mark.no_always_replay("measures what is read, and a replay reads more")
 @on_loop
 async def test_a_turn_of_a_long_chat_reads_no_more_of_the_store_than_one_of_a_young_one() -> None:
     chatting = Chatting(padding=2_500)

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from pydantic import BaseModel
 
@@ -158,6 +159,45 @@ async def test_two_cleaners_at_once_do_not_get_in_each_others_way(folder: Path, 
         await first.gc(apply=True)
         assert sorted(stone.session_id for stone in await second.tombstones()) == list(IDS[:3])
         assert (await second.verify()).ok
+
+
+@on_loop
+async def test_a_cleaner_that_finds_the_work_done_is_content(folder: Path, template: Path) -> None:
+    path = fresh(template, folder / "late")
+
+    class Late(SqliteStore):
+        async def strip(self, key: int, limit: int) -> Tombstone | None:
+            await second.gc(apply=True)
+            return await super().strip(key, limit)
+
+    async with (
+        Engine(Late(path, ballast=0), signals=False) as first,
+        Engine(SqliteStore(path, ballast=0), signals=False) as second,
+    ):
+        stone = await first.remove("by-hand", by="ann")
+        assert [stone] == await second.tombstones("by-hand")
+
+
+@on_loop
+async def test_a_log_whose_chain_is_broken_is_removed_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with opened(path) as store:
+        for session_id in ("s1", "s2"):
+            driver = await started(store, session_id)
+            for _ in range(20):
+                await driver.commit()
+            await driver.commit(release=True)
+    connection = apsw.Connection(str(path))
+    connection.execute("DELETE FROM log WHERE session = 1 AND seq = 10")
+    connection.close()
+    async with opened(path) as store:
+        [removal] = await store.remove("s1", None, "", 9000)
+        turns = 0
+        while await store.strip(removal.key, 4) is None:
+            turns += 1
+        assert turns > 5
+        assert await store.check() == []
+        assert len(await store.records(2, 1)) == 22
 
 
 @on_loop

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -279,10 +280,10 @@ class EngineMachine(RuleBasedStateMachine):
         """A timer that was frozen is as much later as the pause took; one that was ended is over."""
         if after.status is not S.SLEEPING or (before.step, before.visit) != (after.step, after.visit):
             return
-        assert not wake or before.status in (S.RUNNING, S.PAUSING, S.READY, S.CREATED, S.FAILED), before
-        if before.status is S.PAUSED and before.wakes_at is not None and after.fence == before.fence + 1:
+        if before.wakes_at is not None:
             assert after.wakes_at is not None
             assert after.wakes_at >= before.wakes_at
+            assert not wake
 
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), number=engines, mode=modes, everything=st.booleans(), freeze=st.booleans())
@@ -334,11 +335,13 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), number=engines, count=st.integers(1, 3))
     def send(self, data: st.DataObject, number: int, count: int) -> None:
-        session_id, engine = self.draw(data), self.engine(number)
-        for _ in range(count if self.run(self.statuses())[session_id] not in OVER else 0):
+        session_id = self.draw(data)
+        for _ in range(count):
+            if self.run(self.statuses())[session_id] in OVER:
+                break
             self.messages += 1
             message = self.messages
-            self.does("send", [session_id], lambda message=message: engine.message(session_id, message))
+            self.does("send", [session_id], lambda message=message: self.engine(number).message(session_id, message))
             self.sent[session_id] = self.run(self.stored_messages(session_id, [*self.sent[session_id], message]))
 
     async def stored_messages(self, session_id: str, expected: list[int]) -> list[int]:
@@ -392,10 +395,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(seconds=jumps)
     def jump(self, seconds: int) -> None:
-        """Somebody sets the clock; it is noticed before long."""
+        """Somebody sets the clock; it is noticed before long. (Before 1970 what is due at once would not be.)"""
 
         async def jump() -> None:
-            self.clock.jump(seconds)
+            self.clock.jump(max(seconds, -self.clock.now() // 1_000_000))
             self.clock.advance(LOOKS_AGAIN)
 
         self.does("time passes", None, jump)
@@ -432,6 +435,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert course.same(state), (course, state)
         await self.check_messages(session_id, row, state)
         await self.check_status(row, course)
+        await self.check_children(row)
         self.check_money(session_id, row)
         present = [one for one in await engine.checkpoints(session_id, limit=None) if not one.left_behind]
         chain = self.line(session_id, row.seq)
@@ -464,8 +468,9 @@ class EngineMachine(RuleBasedStateMachine):
             body = body_of(record)
             if record.kind == "operation" and "[" in body.id:
                 found.add((record.visit, body.id.rsplit('["', 1)[1][:-2]))
-            elif record.kind == "rewind" and body.keep:
-                kept = self.remembered(session_id, record.seq - 1)
+            elif record.kind == "rewind":
+                kept = self.remembered(session_id, record.seq - 1) if body.keep else set()
+                found = {each for each in found if f"act#{each[0]}" != body.to}
                 found |= {each for each in kept if f"act#{each[0]}" == body.to}
         return found
 
@@ -483,7 +488,7 @@ class EngineMachine(RuleBasedStateMachine):
         """The status is one that the place in the script explains."""
         status, act = row.status, course.act
         if status in (S.RUNNING, S.PAUSING):
-            assert act in ("wait", "work"), (status, act)
+            assert act in ("wait", "work"), (status, act, self.engine(0).driver.troubles)
         elif status is S.PAUSED:
             kinds = {pause.kind for pause in await self.engine(0).store.pauses(row.key)}
             assert kinds <= {"operator", "guard", "budget", "crashes"}
@@ -515,13 +520,20 @@ class EngineMachine(RuleBasedStateMachine):
             children = await store.find(Filter(parent=row.key))
             assert [child for child in children if child.ended is None], children
 
+    async def check_children(self, row: SessionRow) -> None:
+        """Who is to stand still stands still with all that it called."""
+        for child in await self.engine(0).store.find(Filter(parent=row.key, unended=True)):
+            assert child.pause_requested or not row.pause_requested
+            assert child.cancel_requested or not row.cancel_requested
+
     def check_money(self, session_id: str, row: SessionRow) -> None:
         """What was spent stays spent; without a way back, it is what the visits cost."""
         records = self.records[session_id]
         if any(record.kind in ("rewind", "edit") for record in records) or self.inherited[session_id]:
             return
         cost = self.retrace(session_id, row.seq).cost - self.begun[session_id].cost
-        assert row.spent_usd - cost * 1_000_000 in (0, 1_000_000), (row.spent_usd, cost)
+        open_visit = () if row.status is S.COMPLETED else (1_000_000,)
+        assert row.spent_usd - cost * 1_000_000 in (0, *open_visit), (row.spent_usd, cost)
 
     async def check_log(self, session_id: str, row: SessionRow) -> None:
         store = self.engine(0).store
@@ -585,6 +597,7 @@ class EngineMachine(RuleBasedStateMachine):
         for child in await engine.children(session_id):
             if child.status is S.PAUSED:
                 await engine.resume(child.session_id)
-        await engine.resume(session_id, budget=1000, wake=True)
+        with suppress(AlreadyRunning):  # what its child did may have woken it
+            await engine.resume(session_id, budget=1000, wake=True)
 
 

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from holdfast import Engine, Status
+from holdfast import Engine, Status, timeline
+from holdfast.control import Control
 from holdfast.engine import Drive
-from holdfast.errors import AlreadyRunning, UnknownSession, VerbRefused
-from holdfast.model import Filter, SessionRow
-from holdfast.replay import Effect, Line, Settled
+from holdfast.errors import AlreadyRunning, HoldfastError, UnknownSession, VerbRefused
+from holdfast.model import Filter, Record, SessionRow
+from holdfast.replay import Effect, Line, Settled, body_of
 from holdfast.testing import ManualClock
+from holdfast.stores.sqlite import reads
 from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.timeline import Timeline
 from holdfast.travel import Travel
@@ -27,6 +30,9 @@ from tests.support.examples import examples
 from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash
 from tests.support.scripted import Course, World, course, path
+
+Act = tuple[str, dict[str, Any]]
+"""A rule and what it is given."""
 
 tails = st.lists(acts, min_size=1, max_size=3)
 
@@ -119,15 +125,15 @@ class TravellingMachine(EngineMachine):
     def fork_of(self, source: str, row: SessionRow, at: int | str | None, keep: bool) -> tuple[Course, Any]:
         """How a fork begins, and the operations that it has then."""
         seq = row.seq
-        if at is not None and at != f"{row.step}#{row.visit}":
+        if at is not None and (row.leaving or at != f"{row.step}#{row.visit}"):
             numbers = {f"{each.step}#{each.visit}": each.seq for each in self.line(source, row.seq)
                        if each.kind == "checkpoint"}  # fmt: skip
             seq = self.records[source][(at if isinstance(at, int) else numbers[at]) - 1].parent
         begun = self.retrace(source, seq)
         visit = begun.visits.get("act", 0) + 1
         begun.cost = begun.since = 0
-        kept = {each for each in self.remembered(source, seq) if each[0] == visit and keep and begun.step == "act"}
-        return begun, kept
+        kept = {each for each in self.remembered(source, seq) if each[0] == visit and begun.step == "act"}
+        return begun, kept | {(0, "what it has spent")} if keep else set()
 
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), number=engines, really=rarely)
@@ -147,7 +153,8 @@ class TravellingMachine(EngineMachine):
 
         known = self.begun.pop(session_id)
         alive = self.does("nothing", (), remove)
-        self.run(self.engine(0).gc(apply=True))
+        while not self.does("nothing", (), lambda: self.engine(0).gc(apply=True)):
+            pass  # who cleans up may die as well
         if live or (not alive and self.run(self.engine(0).store.get(session_id)) is not None):
             self.begun[session_id] = known
             return
@@ -199,7 +206,7 @@ MACHINES = {":memory:": InMemory, "file": TravellingMachine}
 @pytest.mark.covers("S1.50", "S1.59", "S1.60")
 @pytest.mark.parametrize("place", [":memory:", "file"])
 def test_after_any_history_of_verbs_the_sessions_are_what_the_model_says(place: str) -> None:
-    many = settings(max_examples=examples(40 if place == ":memory:" else 60), stateful_step_count=25)
+    many = settings(max_examples=examples(25 if place == ":memory:" else 45), stateful_step_count=25)
     run_state_machine_as_test(MACHINES[place], settings=many)
 
 
@@ -239,7 +246,21 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "remembered operations run again": lambda patch: patch.setattr(Visit, "remembered", lambda *_: None),
     "a replay doubles what was spent": lambda patch: patch.setattr(Line, "_fold_effects", count_only),
     "a loop is not taken": lambda patch: patch.setattr(Drive, "_settle", straight_on),
+    "the attempts of one visit count in the next": lambda patch: patch.setattr(Line, "_open", attempts_stay),
+    "an edit is not folded in": lambda patch: patch.setattr(Line, "edit", lambda *_: None),
+    "a rewind keeps nothing": lambda patch: patch.setattr(Timeline, "before", keeping_nothing),
+    "a visit is redone with its own result": lambda patch: patch.setattr(Timeline, "_before_finished", after_it),
+    "what a rewind left behind counts": lambda patch: patch.setattr(timeline, "_entry", on_the_line),
+    "a rewind leaves the children alone": lambda patch: patch.setattr(Control, "_cancel_children", nobody),
+    "a checkpoint is looked for one record too late": lambda patch: patch.setattr(Timeline, "find", one_later),
+    "a message stays when it was received": lambda patch: patch.setitem(QUERIES, "consume", never("consume")),
+    "time goes on while it is frozen": lambda patch: patch.setitem(QUERIES, "freeze", never("freeze")),
+    "a pause does not reach the children": lambda patch: patch.setattr(reads, "_TREE", "session_id = ?"),
+    "a fork stands elsewhere": lambda patch: patch.setattr(Travel, "_forked", at_the_end),
 }
+
+before, before_finished, find, entry = Timeline.before, Timeline._before_finished, Timeline.find, timeline._entry
+open_visit, forked = Line._open, Travel._forked
 
 
 def count_only(line: Line, effects: Iterable[Effect]) -> None:
@@ -250,9 +271,104 @@ async def straight_on(drive: Drive, step: str, attempts: int = 1) -> tuple[Settl
     return Settled(drive.workflow.following(step)), None
 
 
+def attempts_stay(line: Line, seq: int) -> None:
+    attempts = line.attempts
+    open_visit(line, seq)
+    line.attempts = attempts
+
+
+async def keeping_nothing(found: Timeline, to: int | str, keep: bool) -> Any:
+    return await before(found, to, False)
+
+
+async def after_it(found: Timeline, seq: int, keep: bool) -> Any:
+    late = await before_finished(found, seq, keep)
+    (record,) = await found.store.records(found.row.key, seq, seq)
+    for change in body_of(record).changes:
+        late.line.state.apply(change)
+    return late
+
+
+def on_the_line(record: Record, left: Any) -> Any:
+    return entry(record, ())
+
+
+async def nobody(control: Control, row: SessionRow, by: str | None) -> None:
+    return None
+
+
+async def one_later(found: Timeline, at: int | str) -> int:
+    return min(await find(found, at) + 3, found.row.seq)
+
+
+def never(name: str) -> str:
+    return QUERIES[name] + (" AND 0" if "WHERE" in QUERIES[name] else " WHERE 0")
+
+
+async def at_the_end(travel: Travel, *given: Any) -> Any:
+    new = await forked(travel, *given)
+    return msgspec.structs.replace(new, step=None)
+
+
+class Drawn:
+    """Draws what it is told to, instead of what Hypothesis would like."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = list(values)
+
+    def draw(self, strategy: object, label: str = "") -> Any:
+        return self.values.pop(0)
+
+
+def start(*plan: str, paused: bool = False) -> Act:
+    return "start", {"plan": list(plan), "paused": paused, "budget": None}
+
+
+def on(rule: str, *drawn: Any, **given: Any) -> Act:
+    """A rule that draws; by default the first session."""
+    return rule, {"data": Drawn("ant", *drawn), **given}
+
+
+ABORT = {"mode": "abort", "everything": False, "freeze": False}
+RESUME = {"steal": False, "budget": None, "wake": False}
+FORK = {"keep": False, "paused": False, "edited": False}
+
+
+def histories() -> dict[str, list[Act]]:
+    """For each fault, verbs after which it shows."""
+    back = [start("ok", "wait"), on("pause", **ABORT), on("rewind", "act#1", keep=False)]
+    return {
+        "remembered operations run again": [start("work"), on("pause", **ABORT), on("resume", **RESUME)],
+        "a replay doubles what was spent": [start("spend and raise"), on("resume", **RESUME)],
+        "a loop is not taken": [start("ok", "ok")],
+        "the attempts of one visit count in the next": [start("retry", "retry")],
+        "an edit is not folded in": [start("ok", paused=True), on("edit", what="bonus", tail=["ok"])],
+        "a rewind keeps nothing": [start("sleep"), on("rewind", "act#1", keep=True), on("resume", **RESUME)],
+        "a visit is redone with its own result": back,
+        "what a rewind left behind counts": back,
+        "a rewind leaves the children alone": [start("call and wait"), on("rewind", "act#1", keep=False)],
+        "a checkpoint is looked for one record too late": [start("ok", "ok"), on("look_back", 2)],
+        "a message stays when it was received": [start("receive"), on("send", count=1)],
+        "time goes on while it is frozen": [start("sleep"), on("freeze_for_a_while", seconds=10)],
+        "a fork stands elsewhere": [start("wait"), on("fork", None, **FORK)],
+        "a pause does not reach the children": [start("call and wait"), on("pause", **ABORT)],
+    }
+
+
+def play(history: list[Act]) -> None:
+    """Let the machine go through a history that is known, and judge it as it would any other."""
+    machine = InMemory()
+    try:
+        for name, given in history:
+            getattr(machine, name)(number=0, **given)
+            machine.the_sessions_are_what_the_model_says()
+    finally:
+        machine.teardown()
+
+
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_engine_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(histories()[fault])
     BROKEN[fault](monkeypatch)
-    quickly = settings(max_examples=200, stateful_step_count=20, phases=[Phase.generate], database=None)
-    with pytest.raises((AssertionError, ExceptionGroup)):
-        run_state_machine_as_test(MACHINES[":memory:"], settings=quickly)
+    with pytest.raises((AssertionError, HoldfastError)):
+        play(histories()[fault])

@@ -52,6 +52,34 @@ class Chatting:
         self.workflow = Workflow("chat", state=Chat, steps=[turn], routes=[again])
 
 
+class Mail(BaseModel):
+    wanted: int = 1
+    got: Annotated[list[Any], Append] = []
+    ended: bool = False
+
+
+def listening(kind: Any = str) -> Workflow[Mail]:
+    """A workflow that receives ``wanted`` messages of a type in one visit, then ends."""
+
+    @step(writes="got")
+    async def listen(wanted: int, ctx: Context) -> list[Any]:
+        return [plain(await ctx.receive(kind)) for _ in range(wanted)]
+
+    @step(writes="ended")
+    async def close() -> bool:
+        return True
+
+    return Workflow("mail", state=Mail, steps=[listen, close])
+
+
+def plain(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, BaseModel) else value
+
+
+async def history(session: Session[Any]) -> list[str]:
+    return [event.event_type async for event in session.events()]
+
+
 async def settled(session: Session[Any], status: Status = Status.WAITING) -> None:
     """Wait until the session has come to a status by itself, and nobody here is busy with it any more."""
     runs = session._control.driver.runs

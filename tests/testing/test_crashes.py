@@ -117,6 +117,7 @@ def test_a_workflow_that_differs_without_any_crash_is_refused_first() -> None:
         testing.every_crash_point(forgetful, topic="otters")
 
 
+@pytest.mark.no_always_replay("a replay hides the difference that it is about")
 def test_a_difference_that_only_a_crash_makes_is_named_with_its_points() -> None:
     fresh = False
 
@@ -142,6 +143,7 @@ def test_a_difference_that_only_a_crash_makes_is_named_with_its_points() -> None
     assert "2 of 6 crash points make a difference:\n  after write 2: operation writing#1 /measure~" in str(caught.value)
 
 
+@pytest.mark.no_always_replay("a replay finds it before any crash does")
 def test_an_engine_that_forgets_what_it_remembered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fold = Line.fold
 

@@ -209,3 +209,22 @@ async def test_an_engine_that_exists_can_be_switched() -> None:
         assert testing.always_replay(engine) is engine
         await engine.run(the(work))
     assert len(tops) == 2
+
+
+def test_branches_that_wait_for_each_other_do_not_hang() -> None:
+    @step(writes="words")
+    async def work(ctx: Context) -> list[str]:
+        first = asyncio.Event()
+
+        async def second() -> str:
+            await first.wait()
+            return "second"
+
+        async def both() -> str:
+            word = await ctx.do(echo, "first")
+            first.set()
+            return word
+
+        return list(await asyncio.gather(ctx.do(second), both()))
+
+    assert testing.run(the(work), replay=True).state.words == ["second", "first"]

@@ -21,6 +21,9 @@ from holdfast.workflow import BoundStep
 
 C = TypeVar("C", bound=Control)
 
+PATIENCE = 0.2
+"""Seconds that a branch stands still for its replay while others are in flight: one of them may be waiting for it."""
+
 
 def always_replay(engine: C) -> C:
     """Let this engine run every step again from its top after each operation.
@@ -51,12 +54,23 @@ class ReplayingVisit(Visit):
     ) -> bytes:  # fmt: skip
         data = await super().keep(operation, result, value, started, frame, consume)
         self.fresh.append(operation.id)
+        if isinstance(self.host, ReplayingDrive):
+            self.host.kept_ids.add(operation.id)
         # Only a run that has found all of the one before: branches that race would else never get to their records.
         # And not when the session is to stop: that has rules of its own for where a step may be left.
         if isinstance(self.host, ReplayingDrive) and not self.host.wanted and not self.host.missing(self):
-            self.host.again = True
-            await self.stand_still(frame)
+            await self._leave_from(frame, self.host)
         return data
+
+    async def _leave_from(self, frame: Frame, drive: ReplayingDrive) -> None:
+        """Stand still until the step is left. If what else is in flight waits for this very branch, go on instead."""
+        drive.again = True
+        release = self.loop.call_later(PATIENCE, self.reconsider)
+        try:
+            await self.stand_still(frame)
+            drive.again = False
+        finally:
+            release.cancel()
 
 
 class ReplayingDrive(Drive):
@@ -64,13 +78,13 @@ class ReplayingDrive(Drive):
 
     visits = ReplayingVisit
     expected: frozenset[str] = frozenset()
+    kept_ids: set[str] = set()  # replaced for every attempt
     again = False
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
-        # What a failed attempt has left need not be asked for by the next one.
-        before = frozenset(self.line.operations)
+        self.kept_ids = set()  # what a failed attempt has left need not be asked for by the next one
         while True:
-            self.expected = frozenset(self.line.operations) - before
+            self.expected = frozenset(self.kept_ids)
             self.again = False
             try:
                 return await super()._attempt(step, attempt, blobs)
@@ -106,7 +120,7 @@ class ReplayingDrive(Drive):
 
     def missing(self, visit: ReplayingVisit) -> list[str]:
         """What the run before this one left and this one has not asked for."""
-        return sorted(id for id in self.expected & visit.unclaimed if not inside(id, visit.claimed))
+        return sorted(id for id in self.expected - visit.claimed if not inside(id, visit.claimed))
 
 
 def inside(id: str, claimed: Iterable[str]) -> bool:

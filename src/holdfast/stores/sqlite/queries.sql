@@ -217,8 +217,8 @@ SELECT seq FROM log WHERE session = ? AND kind = 'key' AND seq <= ? ORDER BY seq
 -- name: signals
 SELECT n, after, kind, "by", at, payload, digest, salt, body FROM signals WHERE session = ? AND n BETWEEN ? AND ? ORDER BY n
 
--- name: blob
-SELECT data FROM blobs WHERE hash = ?
+-- name: blob_place
+SELECT id FROM blobs WHERE hash = ?
 
 -- name: flags
 SELECT key, fence, pause_requested, pause_mode, cancel_requested, mail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -148,7 +149,10 @@ def find(connection: apsw.Connection, query: Filter, present: Present) -> Rows:
 
 def due(connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int) -> Rows:
     names = msgspec.json.encode(workflows).decode()
-    rows = [_row(row, present) for row in every(connection, f"{_FACTS} {_DUE}", now, names, limit)]
+    rows = []
+    for stored in every(connection, f"{_FACTS} {_DUE}", now, names, limit):
+        with suppress(DamagedRecord):  # it cannot be driven, and whoever asks for it is told; the others go on
+            rows.append(_row(stored, present))
     return [row for row in rows if not row.live and not row.open_pauses]
 
 
@@ -359,14 +363,29 @@ def _damaged_signal(session_id: str, n: int) -> DamagedRecord:
 def blobs(connection: apsw.Connection, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
     for hash_ in hashes:
-        row = one(connection, QUERIES["blob"], hash_)
-        if row is None or sha256(row[0]).digest() != hash_:
-            what = "is missing" if row is None else "does not match its hash"
+        data = _blob(connection, hash_)
+        if data is None or sha256(data).digest() != hash_:
+            what = "is missing" if data is None else "does not match its hash"
             raise DamagedRecord(
                 f"the stored value {hash_.hex()} {what}; restore the database from a backup", hash=hash_.hex()
             )
-        found[hash_] = row[0]
+        found[hash_] = data
     return found
+
+
+def _blob(connection: apsw.Connection, hash_: bytes) -> bytes | None:
+    """Not as a column of a row, which SQLite puts together in memory of its own first: that takes six times as long."""
+    id: int | None = connection.execute(QUERIES["blob_place"], (hash_,)).get
+    if id is None:
+        return None
+    try:
+        blob = connection.blob_open("main", "blobs", "data", id, False)
+    except apsw.SQLError:  # what lies there is no blob
+        return b""
+    try:
+        return blob.read()
+    finally:
+        blob.close(True)
 
 
 def describe_engine(connection: apsw.Connection, number: int) -> tuple[int, str, int] | None:

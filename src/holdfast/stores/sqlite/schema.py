@@ -27,6 +27,7 @@ VERSION = 1
 PAGE_SIZE = 4096
 WAL_PAGES = 200
 PATIENCE = 10_000  # milliseconds
+FOLD_PATIENCE = 500
 _WAL_BYTES_KEPT = 16 * 2**20
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's rollback journals begin
 
@@ -100,6 +101,7 @@ def fold(place: Place) -> bool:
     """Copy the WAL into the database and empty it. False if somebody who reads or writes prevents it for too long."""
     with edge(place.path):
         connection = connect(place)
+        connection.set_busy_timeout(FOLD_PATIENCE)  # others cannot commit while it waits for who reads
         try:
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
         finally:
@@ -189,12 +191,23 @@ def _bring_up(place: Place) -> None:
     connection = connect(place)
     try:
         connection.pragma("page_size", PAGE_SIZE)
-        connection.pragma("auto_vacuum", "incremental")  # only an empty database takes it
         connection.pragma("journal_mode", "wal")
+        _let_it_shrink(connection)
         create(connection)
         migrate(connection, sql.migrations())
     finally:
         disconnect(connection)
+
+
+def _let_it_shrink(connection: apsw.Connection) -> None:
+    """Have SQLite keep track of its pages, so that space can be given back in small batches.
+
+    Asked for in the WAL, while the database is empty. Before that it would be a transaction with a journal of its own,
+    and who looks at a file with such a journal cannot do so without changing it.
+    """
+    if not _user_version(connection) and not connection.pragma("auto_vacuum"):
+        connection.pragma("auto_vacuum", "incremental")
+        connection.execute("VACUUM")
 
 
 def _user_version(connection: apsw.Connection) -> int:

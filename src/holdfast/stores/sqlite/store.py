@@ -41,6 +41,10 @@ T = TypeVar("T")
 
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
+# Another object in every forked process: cheaper to look at than the process's number, which is a system call.
+_forks: list[object] = [object()]
+os.register_at_fork(after_in_child=lambda: _forks.append(object()))
+
 
 class SqliteStore:
     """A `holdfast.store.Store` in one SQLite file, or in memory with the path ``:memory:``.
@@ -71,7 +75,7 @@ class SqliteStore:
         self._poll = poll
         self._held: set[int] = set()
         self._state = "new"
-        self._pid = os.getpid()
+        self._forks = _forks[-1]
         self._read: apsw.Connection | None = None
 
     # life
@@ -79,7 +83,7 @@ class SqliteStore:
     async def open(self, on_change: Callable[[], None]) -> None:
         if self._state != "new":
             raise StoreClosed(f"the store {self.path} was opened before; make another Engine (or SqliteStore)")
-        self._pid = os.getpid()
+        self._forks = _forks[-1]
         if not self._place.in_memory:
             refuse_inherited(self.path)
             await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
@@ -140,7 +144,7 @@ class SqliteStore:
     async def close(self) -> None:
         if self._state == "new":
             self._state = "closed"
-        if self._state == "closed" or os.getpid() != self._pid:
+        if self._state == "closed" or self._forks is not _forks[-1]:
             return
         if self._state == "closing":
             await asyncio.shield(self._closed)
@@ -209,7 +213,7 @@ class SqliteStore:
             return reads.key_frame(connection, key, seq)
 
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-        with self._reading() as connection:
+        with self._snapshot() as connection:
             return reads.blobs(connection, hashes)
 
     @property
@@ -365,7 +369,7 @@ class SqliteStore:
         return await self._writer.do(verb, urgent=urgent)
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
+        if self._forks is not _forks[-1]:
             raise StoreClosed(
                 f"the store {self.path} was opened by another process; open an Engine of its own in this one"
             )

@@ -46,9 +46,12 @@ class Writes:
         row: Any = connection.execute(_MOVE, self._place(commit, len(commit.records))).fetchone()
         if row is None:
             return self._unfit(connection, commit)
-        for line in _lines(commit, row[3], row[4]):
-            connection.execute(_APPEND, line)
-        self._attach(connection, commit)
+        if len(commit.records) == 1:
+            connection.execute(_APPEND, (row[4], row[3], commit.key, *astuple(commit.records[0])))
+        else:
+            connection.executemany(_APPEND, _lines(commit, row[3], row[4]))
+        if not commit.plain:
+            self._attach(connection, commit)
         return reads.flags_of(row[5], row[6], row[7], row[8])
 
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
@@ -71,7 +74,8 @@ class Writes:
                 outcomes.append(self._unfit(connection, commit))
         connection.executemany(_APPEND, lines)
         for commit in fitting:
-            self._attach(connection, commit)
+            if not commit.plain:
+                self._attach(connection, commit)
         return outcomes
 
     def _place(self, commit: Commit, end: int) -> tuple[object, ...]:
