@@ -162,7 +162,8 @@ def _bytes_on_disk(path: Path) -> int:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     finally:
         connection.close()
-    return sum(os.path.getsize(file) for file in path.parent.glob(f"{path.name}*"))
+    files = [file for file in path.parent.glob(f"{path.name}*") if not file.name.endswith("-ballast")]
+    return sum(map(os.path.getsize, files))
 
 
 def _in_units(name: str, what: str, limit: float, rounds: list[Round]) -> Figure:

@@ -554,7 +554,7 @@ class Middle:
         return session
 
 
-@pytest.mark.no_always_replay("counts the runs of the step's body")
+@pytest.mark.no_always_replay("a miss is told at the end of the run that met it, and that run is left")
 @on_loop
 async def test_an_edit_in_the_middle_of_a_visit_keeps_what_it_remembers() -> None:
     async with Engine(":memory:") as engine:

@@ -331,7 +331,7 @@ def on(rule: str, *drawn: Any, **given: Any) -> Act:
 
 ABORT = {"mode": "abort", "everything": False, "freeze": False}
 RESUME = {"steal": False, "budget": None, "wake": False}
-FORK = {"keep": False, "paused": False, "edited": False}
+FORK = {"keep": False, "paused": True, "edited": False}
 
 
 def histories() -> dict[str, list[Act]]:
@@ -350,7 +350,7 @@ def histories() -> dict[str, list[Act]]:
         "a checkpoint is looked for one record too late": [start("ok", "ok"), on("look_back", 2)],
         "a message stays when it was received": [start("receive"), on("send", count=1)],
         "time goes on while it is frozen": [start("sleep"), on("freeze_for_a_while", seconds=10)],
-        "a fork stands elsewhere": [start("wait"), on("fork", None, **FORK)],
+        "a fork stands elsewhere": [start("wait"), on("fork", None, **FORK), ("prove", {"apply": False})],
         "a pause does not reach the children": [start("call and wait"), on("pause", **ABORT)],
     }
 

@@ -78,7 +78,7 @@ class ReplayingDrive(Drive):
 
     visits = ReplayingVisit
     expected: frozenset[str] = frozenset()
-    kept_ids: set[str] = set()  # replaced for every attempt
+    kept_ids: set[str]  # of the present attempt
     again = False
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
