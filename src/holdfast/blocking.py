@@ -147,8 +147,12 @@ class LoopThread:
         self._thread = threading.Thread(target=self._serve, name="holdfast loop", daemon=True)
         try:
             self._thread.start()
-        except BaseException:
+        except RuntimeError:  # the system has no more threads
             self._runner.close()
+            raise
+        except BaseException:  # an interrupt: the thread may have begun, and closes the loop itself
+            self._over = True
+            self.post(self._loop.stop)
             raise
 
     def _serve(self) -> None:
@@ -348,6 +352,7 @@ class BlockingEngine:
     children = on_engine(Control.children)
     message = on_engine(Control.message)
     plan = on_engine(Control.plan)
+    find = on_engine(Control.find)
     diff = on_engine(Control.diff)
     edit = on_engine(Control.edit)
     fork = on_engine(Control.fork)

@@ -3,7 +3,7 @@
 HoldfastError
 ├── DefinitionError        a workflow that cannot be right; raised when it is made
 ├── SessionError           a verb that does not fit a session
-│   ├── UnknownSession · InvalidSessionId · InputConflict · WrongOwner
+│   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
 ├── CallRefused            a verb that was called where it cannot work
 ├── StepError              what a step did or returned cannot be accepted
@@ -85,6 +85,12 @@ class SessionError(HoldfastError):
 
 class UnknownSession(SessionError):
     """No session has this id."""
+
+
+class AmbiguousSession(SessionError):
+    """Several ids begin like that."""
+
+    candidates: list[str]
 
 
 class InvalidSessionId(SessionError):

@@ -19,6 +19,15 @@ def new_session_id() -> SessionId:
     return SessionId("".join(secrets.choice(_ALPHABET) for _ in range(12)))
 
 
+def is_session_id(text: object) -> bool:
+    """Whether a text could be an id.
+
+    >>> is_session_id("student-7"), is_session_id("../x")
+    (True, False)
+    """
+    return isinstance(text, str) and _LEGAL.fullmatch(text) is not None and ".." not in text
+
+
 def check_session_id(text: object) -> SessionId:
     """Refuse what could not be an id, above all anything that could leave a session's folder.
 
@@ -29,7 +38,7 @@ def check_session_id(text: object) -> SessionId:
     ...
     holdfast.errors.InvalidSessionId: '../x' cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -, ...
     """
-    if not isinstance(text, str) or not _LEGAL.fullmatch(text) or ".." in text:
+    if not isinstance(text, str) or not is_session_id(text):
         raise InvalidSessionId(
             f"{text!r} cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -,"
             " starting with a letter or digit, without '..'",

@@ -397,10 +397,12 @@ class Proved(msgspec.Struct, frozen=True):
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions a verb is for. Everything given must match; nothing given matches all.
 
-    ``tree`` adds to ``session_id`` what descends from it; ``parent`` is the key of the one whose children are meant.
+    ``tree`` adds to ``session_id`` what descends from it; ``parent`` is the key of the one whose children are meant;
+    ``prefix`` is how the id begins.
     """
 
     session_id: str | None = None
+    prefix: str | None = None
     workflow: str | None = None
     owner: str | None = None
     tag: str | None = None

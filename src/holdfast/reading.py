@@ -13,8 +13,16 @@ from pydantic import BaseModel
 from holdfast import history
 from holdfast.diff import Comparison
 from holdfast.drivers.local import Run, waited_for
-from holdfast.errors import DamagedRecord, DefinitionError, StateRefused, StoreUnavailable, did_you_mean
-from holdfast.ids import SessionId
+from holdfast.errors import (
+    AmbiguousSession,
+    DamagedRecord,
+    DefinitionError,
+    StateRefused,
+    StoreUnavailable,
+    UnknownSession,
+    did_you_mean,
+)
+from holdfast.ids import SessionId, is_session_id
 from holdfast.lending import Lending
 from holdfast.model import Event, Filter, Pause, SessionRow, Status
 from holdfast.outcome import Checkpoint, Diff, Misfit, Outcome, SessionInfo
@@ -47,6 +55,26 @@ class Reading(Service):
         wanted = None if status is None else _status(status)
         rows = await self.store.find(Filter(workflow=workflow, owner=owner, tag=tag))
         return [self._info(row) for row in rows if wanted is None or row.status is wanted][:limit]
+
+    async def find(self, beginning: str) -> SessionInfo:
+        """The session of that id, or the only one whose id begins so: what a person types.
+
+        Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
+        """
+        self._check_open()
+        row = await self.store.get(beginning) if is_session_id(beginning) else None
+        if row is not None:
+            return self._info(row)
+        rows = await self.store.find(Filter(prefix=beginning)) if beginning else []
+        if len(rows) == 1:
+            return self._info(rows[0])
+        if not rows:
+            raise UnknownSession(f"no session begins with {beginning!r}", session_id=beginning)
+        some = ", ".join(row.session_id for row in rows[:10]) + (", …" if len(rows) > 10 else "")
+        raise AmbiguousSession(
+            f"{len(rows)} sessions begin with {beginning!r}: {some}; give more of the id",
+            session_id=beginning, candidates=[row.session_id for row in rows],
+        )  # fmt: skip
 
     async def children(self, session_id: str) -> list[SessionInfo]:
         """The sessions that a session has called, newest first."""

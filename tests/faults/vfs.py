@@ -163,9 +163,14 @@ class Fail:
         if self.trouble == "full":
             perform(torn_length(len(touch.data), 0.5))
             raise apsw.FullError("the disk is full (by order of the test)")
-        error = apsw.IOError(f"{touch.kind} failed (by order of the test)")
-        error.extendedresult = _IO_RESULTS[touch.kind]  # type: ignore[attr-defined]  # read by apsw, missing in its stubs
-        raise error
+        raise broken(touch.kind)
+
+
+def broken(kind: Kind) -> apsw.IOError:
+    """What SQLite is told of a disk that does not answer."""
+    error = apsw.IOError(f"{kind} failed (by order of the test)")
+    error.extendedresult = _IO_RESULTS[kind]  # type: ignore[attr-defined]  # read by apsw, missing in its stubs
+    return error
 
 
 _IO_RESULTS: dict[Kind, int] = {

@@ -599,5 +599,3 @@ class EngineMachine(RuleBasedStateMachine):
                 await engine.resume(child.session_id)
         with suppress(AlreadyRunning):  # what its child did may have woken it
             await engine.resume(session_id, budget=1000, wake=True)
-
-

@@ -19,20 +19,18 @@ from holdfast.engine import Drive
 from holdfast.errors import AlreadyRunning, HoldfastError, UnknownSession, VerbRefused
 from holdfast.model import Filter, Record, SessionRow
 from holdfast.replay import Effect, Line, Settled, body_of
-from holdfast.testing import ManualClock
 from holdfast.stores.sqlite import reads
 from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.testing import ManualClock
 from holdfast.timeline import Timeline
 from holdfast.travel import Travel
 from holdfast.visit import Visit
 from tests.model.engine_machine import IDS, EngineMachine, S, acts, engines, rarely
 from tests.support.examples import examples
+from tests.support.histories import Act, Drawn, play
 from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash
 from tests.support.scripted import Course, World, course, path
-
-Act = tuple[str, dict[str, Any]]
-"""A rule and what it is given."""
 
 tails = st.lists(acts, min_size=1, max_size=3)
 
@@ -310,23 +308,13 @@ async def at_the_end(travel: Travel, *given: Any) -> Any:
     return msgspec.structs.replace(new, step=None)
 
 
-class Drawn:
-    """Draws what it is told to, instead of what Hypothesis would like."""
-
-    def __init__(self, *values: Any) -> None:
-        self.values = list(values)
-
-    def draw(self, strategy: object, label: str = "") -> Any:
-        return self.values.pop(0)
-
-
 def start(*plan: str, paused: bool = False) -> Act:
-    return "start", {"plan": list(plan), "paused": paused, "budget": None}
+    return "start", {"plan": list(plan), "paused": paused, "budget": None, "number": 0}
 
 
 def on(rule: str, *drawn: Any, **given: Any) -> Act:
     """A rule that draws; by default the first session."""
-    return rule, {"data": Drawn("ant", *drawn), **given}
+    return rule, {"data": Drawn("ant", *drawn), "number": 0, **given}
 
 
 ABORT = {"mode": "abort", "everything": False, "freeze": False}
@@ -350,25 +338,14 @@ def histories() -> dict[str, list[Act]]:
         "a checkpoint is looked for one record too late": [start("ok", "ok"), on("look_back", 2)],
         "a message stays when it was received": [start("receive"), on("send", count=1)],
         "time goes on while it is frozen": [start("sleep"), on("freeze_for_a_while", seconds=10)],
-        "a fork stands elsewhere": [start("wait"), on("fork", None, **FORK), ("prove", {"apply": False})],
+        "a fork stands elsewhere": [start("wait"), on("fork", None, **FORK), ("prove", {"apply": False, "number": 0})],
         "a pause does not reach the children": [start("call and wait"), on("pause", **ABORT)],
     }
 
 
-def play(history: list[Act]) -> None:
-    """Let the machine go through a history that is known, and judge it as it would any other."""
-    machine = InMemory()
-    try:
-        for name, given in history:
-            getattr(machine, name)(number=0, **given)
-            machine.the_sessions_are_what_the_model_says()
-    finally:
-        machine.teardown()
-
-
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_engine_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(histories()[fault])
+    play(InMemory(), histories()[fault])
     BROKEN[fault](monkeypatch)
     with pytest.raises((AssertionError, HoldfastError)):
-        play(histories()[fault])
+        play(InMemory(), histories()[fault])

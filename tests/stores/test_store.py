@@ -168,3 +168,15 @@ async def test_a_log_that_lacks_the_record_before_is_reported(place: str) -> Non
         on_disk(store, "DELETE FROM log WHERE seq = 2")
         with pytest.raises(DamagedRecord, match="2"):
             await store.records(driver.key, 3)
+
+
+@on_loop
+async def test_statistics_about_the_tables_do_not_change_the_order_of_records(tmp_path: Path) -> None:
+    async with opened(str(tmp_path / "store.db")) as store:
+        driver = await started(store)
+        for _ in range(4):
+            await driver.commit()
+        key = driver.key
+        on_disk(store, "ANALYZE")  # as a person's tool does; whoever connects from now on plans with it
+    async with opened(str(tmp_path / "store.db")) as store:
+        assert [record.seq for record in await store.records(key, 1)] == [1, 2, 3, 4, 5]

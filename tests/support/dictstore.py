@@ -163,6 +163,7 @@ class DictStore:
             wanted["session_id"] = query.session_id
         found = self._known() if not query.tree else self._tree(query.session_id)
         found = [each for each in found if all(v in (None, getattr(each.row, k)) for k, v in wanted.items())]
+        found = [each for each in found if each.row.session_id.startswith(query.prefix or "")]
         found = [each for each in found if query.tag is None or query.tag in each.row.tags]
         found = [each for each in found if not query.unended or not _over(each.row)]
         return sorted(found, key=lambda each: (each.row.created_at, each.row.key), reverse=True)[: query.limit]

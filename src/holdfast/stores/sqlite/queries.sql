@@ -188,24 +188,25 @@ SELECT session_id, seq, digest, head FROM sessions WHERE key = ?
 
 -- name: records
 -- From `id` back to `since`, the newest first. What lies after `until` is passed over.
+-- CROSS: whoever has run ANALYZE must not make SQLite walk the log instead, in another order.
 WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT id, prev, seq FROM log WHERE id = ?1 AND session = ?2
     UNION ALL
-    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    SELECT log.id, log.prev, log.seq FROM chain CROSS JOIN log ON log.id = chain.prev
     WHERE chain.seq > ?3 AND log.session = ?2 AND log.seq < chain.seq
 )
 SELECT log.seq, parent, kind, step, visit, at, payload, salt, body, digest
-FROM chain JOIN log USING (id) WHERE chain.seq <= ?4
+FROM chain CROSS JOIN log USING (id) WHERE chain.seq <= ?4
 
 -- name: record_digest
 -- Walks back from the end: for what was written a moment ago.
 WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.key = ?1
     UNION ALL
-    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    SELECT log.id, log.prev, log.seq FROM chain CROSS JOIN log ON log.id = chain.prev
     WHERE chain.seq > ?2 AND log.session = ?1 AND log.seq < chain.seq
 )
-SELECT digest FROM chain JOIN log USING (id) WHERE chain.seq = ?2
+SELECT digest FROM chain CROSS JOIN log USING (id) WHERE chain.seq = ?2
 
 -- name: key_frame_after
 -- The record from which a stretch that ends at `until` is read backwards.
@@ -258,7 +259,7 @@ PRAGMA data_version
 WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.key = ?1
     UNION ALL
-    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    SELECT log.id, log.prev, log.seq FROM chain CROSS JOIN log ON log.id = chain.prev
     WHERE chain.seq > ?2 AND log.session = ?1 AND log.seq < chain.seq
 )
 UPDATE log SET payload = x'', salt = x''
@@ -286,7 +287,7 @@ WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head
     WHERE sessions.key = ?1 AND log.session = ?1
     UNION ALL
-    SELECT log.id, log.prev, log.seq FROM chain JOIN log ON log.id = chain.prev
+    SELECT log.id, log.prev, log.seq FROM chain CROSS JOIN log ON log.id = chain.prev
     WHERE log.session = ?1 AND log.seq < chain.seq
 )
 SELECT id, prev FROM chain LIMIT ?2

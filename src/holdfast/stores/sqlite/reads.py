@@ -74,6 +74,7 @@ _FLAGS: dict[tuple[int, str, int, int], Flags] = {
 # Every part of a Filter but the limit, as a condition.
 _CONDITIONS = {
     "session_id": "session_id = ?",
+    "prefix": "instr(session_id, ?) = 1",
     "workflow": "workflow = ?",
     "owner": "owner = ?",
     "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",

@@ -1,0 +1,103 @@
+"""What commands share: their common options, the open engine, the session that somebody means."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holdfast.cli.failing import NOT_FOUND, PERSON, Refused
+from holdfast.cli.output import Output
+from holdfast.cli.project import Place, Project, check_exists, find_project, find_store
+
+if TYPE_CHECKING:
+    from holdfast.api import Engine
+    from holdfast.outcome import SessionInfo
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Cli:
+    """One call of a command: its project, its store, its way of speaking."""
+
+    def __init__(self, store: str | None, targets: tuple[str, ...], as_json: bool, as_lines: bool) -> None:
+        self.project: Project = find_project()
+        self.place: Place = find_store(store, self.project)
+        self.targets = targets
+        self.out = Output(as_json, as_lines)
+
+    @asynccontextmanager
+    async def engine(self, *, what: str = "", code: bool = False, create: bool = False) -> AsyncIterator[Engine]:
+        """The store, open. ``code``: with the project's workflows and those of ``--target``.
+
+        ``create``: made if it is not there; otherwise ``what`` is refused without a store, and nothing is created.
+        """
+        from holdfast.api import Engine
+
+        if not create:
+            check_exists(self.place, what)
+        workflows = [workflow for _, workflow in self.known().values()] if code else []
+        async with Engine(self.place.url, workflows=workflows) as engine:
+            if not code:
+                await engine.waker.stop()  # who only looks, or asks, drives nothing
+            yield engine
+
+    def known(self) -> dict[str, Any]:
+        """The workflows that were named: name → target and workflow."""
+        from holdfast.cli.targets import load_known
+
+        return load_known(self.project, self.targets)
+
+    async def session(self, engine: Engine, text: str) -> SessionInfo:
+        """The session that a person means by an id or the beginning of one."""
+        return await engine.find(text)
+
+
+def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
+    """``--store`` and ``--json``, if asked also ``--jsonl`` and ``--target``. The command gets a `Cli` first."""
+
+    def decorate(fn: F) -> F:
+        @functools.wraps(fn)
+        def call(*args: Any, **given: Any) -> Any:
+            cli = Cli(given.pop("store"), given.pop("target", ()), given.pop("as_json"), given.pop("as_lines", False))
+            return fn(cli, *args, **given)
+
+        wrapped: Any = call
+        if target:
+            wrapped = click.option(
+                "--target",
+                multiple=True,
+                metavar="TARGET",
+                help="Where a workflow is: file.py, file.py:name, module:name.",
+            )(wrapped)
+        if lines:
+            wrapped = click.option(
+                "--jsonl", "as_lines", is_flag=True, help="Print a line of JSON for each, as it comes."
+            )(wrapped)
+        wrapped = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(wrapped)
+        wrapped = click.option(
+            "--store", metavar="PATH", help="The store; else HOLDFAST_STORE, [tool.holdfast], .holdfast/holdfast.db."
+        )(wrapped)
+        result: F = wrapped
+        return result
+
+    return decorate
+
+
+def run_async(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a command's coroutine. Ctrl+C and SIGTERM are the engine's business while one is open."""
+    return asyncio.run(work)
+
+
+def needs_somebody(status: str) -> int:
+    """The exit code that tells a status."""
+    return {"completed": 0, "failed": 1, "cancelled": 1}.get(status, PERSON)
+
+
+def not_found(message: str) -> Refused:
+    """An id, a checkpoint or a step that is not there."""
+    return Refused(message, NOT_FOUND)

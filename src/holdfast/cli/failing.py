@@ -1,0 +1,84 @@
+"""Exit codes, and how an error becomes one clear line.
+
+0 done · 1 failed or cancelled · 2 usage · 3 needs somebody (paused, waiting) · 4 not found ·
+5 conflict (running elsewhere, wrong owner, other input) · 6 a decision about an artifact is
+needed · 130 interrupted · 143 terminated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import IO, Any
+
+import click
+
+DONE, FAILED, USAGE, PERSON, NOT_FOUND, CONFLICT, DECISION = 0, 1, 2, 3, 4, 5, 6
+INTERRUPTED, TERMINATED = 130, 143
+
+# Names, not classes: an error is looked up when one was raised, so nothing has to be imported before.
+_CODES = {
+    "UnknownSession": NOT_FOUND, "UnknownCheckpoint": NOT_FOUND, "AmbiguousSession": USAGE,
+    "InvalidSessionId": USAGE, "DefinitionError": USAGE, "ValueRefused": USAGE, "StateRefused": USAGE,
+    "AlreadyRunning": CONFLICT, "HoldLost": CONFLICT, "WrongOwner": CONFLICT, "InputConflict": CONFLICT,
+    "VerbRefused": CONFLICT, "SessionEnded": CONFLICT,
+}  # fmt: skip
+
+
+class Unknown(click.UsageError):
+    """A name that does not exist: usage, without the lines about options, which would not help."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"holdfast: {self.format_message()}", file=file or sys.stderr)
+
+
+class Refused(click.ClickException):
+    """A clear no with an exit code of its own."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"holdfast: {self.message}", file=file or sys.stderr)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code of an error of Holdfast's; 1 for others."""
+    for cls in type(error).__mro__:
+        if cls.__name__ in _CODES:
+            return _CODES[cls.__name__]
+    return FAILED
+
+
+def guarded(app: Callable[..., Any]) -> None:
+    """Run the app as a process: every end has its exit code, and no reader that leaves is an error."""
+    try:
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else DONE)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        _tell(error, error.format_message(), error.exit_code)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        if type(error).__module__ != "holdfast.errors":
+            raise
+        code = code_of(error)
+        _tell(Refused(str(error), code), str(error), code)
+        sys.exit(code)
+
+
+def _tell(error: click.ClickException, message: str, code: int) -> None:
+    """For a person a line on stderr; who asked for JSON gets that, also there: stdout stays what was asked for."""
+    if "--json" in sys.argv or "--jsonl" in sys.argv:
+        click.echo(json.dumps({"error": message, "exit_code": code}), err=True)
+    else:
+        error.show()
