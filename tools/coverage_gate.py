@@ -11,8 +11,8 @@ import sys
 
 # What a session's data depends on. Front ends and the demo are measured, but not held to this.
 GUARDED = (
-    "blocking", "control", "travel", "timeline", "diff", "retention", "redaction", "verify", "service",
-    "reading", "session", "engine", "holding", "plan", "context",
+    "blocking", "control", "travel", "timeline", "diff", "retention", "transfer", "bundle", "redaction", "verify",
+    "service", "reading", "session", "engine", "holding", "plan", "context",
     "waits", "visit", "history", "ledger", "observe", "lending", "versions", "callee", "threads", "replay", "state",
     "drivers/*", "stores/*",
 )  # fmt: skip

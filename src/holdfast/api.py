@@ -176,6 +176,8 @@ def store_from(url: str | Path | Store, clock: Clock) -> Store:
     if isinstance(url, Path):
         return SqliteStore(url, clock=clock)
     if not isinstance(url, str):
+        if not hasattr(url, "commit"):
+            raise StoreError(f"a store is needed, not {type(url).__name__} {url!r:.60}; give a path, a URL or a Store")
         return url
     if url in (":memory:", "sqlite:///:memory:", "sqlite://:memory:", "sqlite://"):
         return SqliteStore(":memory:", clock=clock)

@@ -9,6 +9,9 @@ from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+"""The last moment that there is, in microseconds: the end of the year 9999."""
+
 
 class Clock(Protocol):
     """What the engine asks of a clock."""

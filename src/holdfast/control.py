@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
@@ -17,17 +18,28 @@ from pydantic import BaseModel
 from holdfast.codec import encode
 from holdfast.drivers.local import Run
 from holdfast.engine import Drive
-from holdfast.errors import AlreadyRunning, DamagedRecord, InputConflict, SessionEnded, StateRefused, VerbRefused
+from holdfast.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    DefinitionError,
+    HoldfastError,
+    HoldLost,
+    InputConflict,
+    SessionEnded,
+    StateRefused,
+    VerbRefused,
+)
+from holdfast.holding import end_parked
 from holdfast.ids import SessionId, check_session_id, new_session_id
-from holdfast.ledger import Ledger
 from holdfast.model import Filter, NewSession, Pause, PauseMode, Record, SessionRow, Status, first_digest, seal
-from holdfast.observe import Watch, pause_asked
-from holdfast.outcome import SessionInfo
+from holdfast.observe import Watch, pause_asked, tell
+from holdfast.outcome import Listing, SessionInfo
 from holdfast.replay import CheckpointBody, KeyBody, to_payload
 from holdfast.retention import Retention
 from holdfast.service import check_owner, tags_of, texts
 from holdfast.session import Session
 from holdfast.state import Blobs, Slot, stored
+from holdfast.transfer import Transfer
 from holdfast.travel import Travel, together
 from holdfast.visit import to_micro_usd
 from holdfast.workflow import Workflow
@@ -35,7 +47,7 @@ from holdfast.workflow import Workflow
 S = TypeVar("S", bound=BaseModel)
 
 
-class Control(Travel, Retention):
+class Control(Travel, Retention, Transfer):
     """The verbs over one open store."""
 
     drives = Drive  # the testing package drives otherwise
@@ -82,7 +94,8 @@ class Control(Travel, Retention):
 
     async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
         with self.driver.begins(new.session_id):
-            row = await self.store.create(new)
+            with self._driven_after_all(new.session_id):
+                row = await self.store.create(new)
             if row is None:
                 return None
             Watch(row.session_id, row.workflow).started(row.step, paused=not new.claim)
@@ -185,6 +198,16 @@ class Control(Travel, Retention):
             if known is not None:
                 return await self._go_on(workflow, new, by)
 
+    async def same_input(
+        self, workflow: Workflow[S], state: S | None = None, /, *, at: str | None = None, **fields: Any
+    ) -> list[SessionInfo]:
+        """The sessions that `start` was called for with this very input, newest first, however they stand now."""
+        self._check_open()
+        given: BaseModel | dict[str, Any] = fields if state is None else state
+        digest = self._new_session(workflow, given, new_session_id(), at, None).input_digest
+        rows = await self.store.find(Filter(workflow=workflow.name))
+        return [self._info(row) for row in rows if row.input_digest == digest and row.parent is None]
+
     async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
         for child in await self.store.find(Filter(parent=row.key, unended=True)):
             await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
@@ -193,12 +216,13 @@ class Control(Travel, Retention):
 
     async def resume(
         self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-        budget: float | Decimal | None = None, wake: bool = False, accept: bool = False,
+        budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
     ) -> Session[Any]:  # fmt: skip
         """Close the operator's pauses, test the others again, and go on from exactly there, in this process.
 
         A session that waits or sleeps goes on waiting or sleeping; ``wake`` ends its timers now.
-        ``accept`` takes what the definition has changed behind the session as it is.
+        ``accept`` takes what the definition has changed behind the session as it is. ``until`` a step: pause once that
+        has ended, if it does while this engine drives the session.
         """
         self._check_open()
         texts(by=by, owner=owner)
@@ -225,10 +249,11 @@ class Control(Travel, Retention):
                 session_id=row.session_id, holder=holder,
             )  # fmt: skip
         workflow = self._workflow_of(row)
+        self._stand_after(workflow, row, until, driven)
         records = await self.store.records(row.key, row.key_frame)
         money = None if budget is None else to_micro_usd(budget)
         row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
-        self.driver.on_change()  # children of it may be pausing here
+        self.driver.on_change(budget is not None)  # children of it may be pausing here
         if driven and row.live:  # it was pausing, and goes on where it is
             return session
         waits = row.status in (Status.WAITING, Status.SLEEPING)
@@ -239,22 +264,58 @@ class Control(Travel, Retention):
         )
         return session
 
+    def _stand_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
+        """From now on, or no longer: a session is to stand still once a step of it has ended."""
+        self.driver.untils.pop(row.session_id, None)
+        if until is None:
+            return
+        if driven:
+            raise VerbRefused(
+                f"session {row.session_id!r} is still driven by {self.store.describe_holder(row.holder)}; until= is for"
+                " one that goes on here: wait until it is paused, then resume it",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        self.driver.untils[row.session_id] = workflow.step(until).name
+
     async def _take_over(
-        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False, **how: Any
-    ) -> Run:
+        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
+        fence: int | None = None, **how: Any,
+    ) -> Run:  # fmt: skip
         seq, steal = row.seq, steal or self.driver.strands(row)
-        with self.driver.begins(row.session_id):
-            row = await self.store.claim(row.session_id, steal)
+        with self.driver.begins(row.session_id), self._driven_after_all(row.session_id, **how):
+            row = await self.store.claim(row.session_id, steal, fence)
             if not row.seq == seq == records[-1].seq:
                 records = await self.store.records(row.key, row.key_frame)
             return self._begin(workflow, row, records, taken_up=True, **how)
+
+    @contextmanager
+    def _driven_after_all(self, session_id: str, **how: Any) -> Iterator[None]:
+        """Who asked may go away, as a web request does, while the hold is taken: nobody would drive it."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.driver.later(self._drive_stranded(session_id, **how))
+            raise
+
+    async def _drive_stranded(self, session_id: str, **how: Any) -> None:
+        with suppress(HoldfastError), self.driver.begins(session_id):
+            try:
+                row = await self.store.claim(session_id)  # comes after what was under way, whatever that came to
+            except AlreadyRunning:
+                if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
+                    return
+                row = await self.store.claim(session_id, steal=True)
+            records = await self.store.records(row.key, row.key_frame)
+            self._begin(self._workflow_of(row), row, records, taken_up=True, **how)
 
     async def _wake(self, row: SessionRow) -> Run | None:
         if row.session_id in self.driver.beginning:
             return None  # whoever sent the message and the waker see it at the same time: one of them is enough
         with self.driver.begins(row.session_id):
             workflow = self._workflow_of(row)
-            return await self._take_over(workflow, row, await self.store.records(row.key, row.key_frame))
+            records = await self.store.records(row.key, row.key_frame)
+            # Only as it stands: another engine may have driven it since it was due, and even have seen it fail.
+            return await self._take_over(workflow, row, records, fence=row.fence)
 
     def _begin(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
@@ -264,7 +325,7 @@ class Control(Travel, Retention):
             self.store, workflow, row, self.clock, self.limits, _Children(self, row), self.driver.changed
         )
         drive.taken_up, drive.resumed, drive.resumed_by, drive.wake = taken_up, resumed, by, wake
-        drive.accept = accept
+        drive.accept, drive.until = accept, self.driver.untils.get(row.session_id)
         drive.load(records)
         return self.driver.begin(drive)
 
@@ -274,11 +335,12 @@ class Control(Travel, Retention):
         self, session_id: str | None = None, *, workflow: str | None = None, tag: str | None = None,
         owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
         mode: PauseMode = "finish", freeze: bool = False,
-    ) -> list[SessionInfo]:  # fmt: skip
+    ) -> Listing[SessionInfo]:  # fmt: skip
         """Ask sessions to stand still: one with all its children, those that match, or everything.
 
         Ended ones say so by their status. With ``freeze`` what they sleep is as much longer as the pause takes;
-        otherwise time goes on.
+        otherwise time goes on. Sessions whose facts cannot be read are asked as well and are in ``damaged`` of the
+        list; if the one that was named is among them, its `DamagedRecord` is raised once that is done.
         """
         self._check_open()
         texts(reason=reason, by=by)
@@ -288,16 +350,21 @@ class Control(Travel, Retention):
         if everything == bool(named):
             raise ValueError("name a session, a workflow, a tag or an owner; or everything=True alone")
         if session_id is not None:
-            await self._row(session_id)
+            with suppress(DamagedRecord):  # nothing may keep a session from being stopped
+                await self._row(session_id)
         query = Filter(
             session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
             tree=session_id is not None,
         )  # fmt: skip
-        rows = await self.store.pause(query, self._operator_pause(reason, by, mode, freeze))
-        pause_asked(rows, by, reason)
-        rows.sort(key=lambda row: row.session_id != session_id)  # who was named comes first, then its children
+        found = await self.store.pause(query, self._operator_pause(reason, by, mode, freeze))
+        pause_asked(found, by, reason)
+        found.sort(key=lambda row: row.session_id != session_id)  # who was named comes first, then its children
         self.driver.on_change()
-        return [self._info(row) for row in rows]
+        for damage in found.damaged:
+            tell(logging.ERROR, f"was asked to pause, and is damaged: {damage}", damage.fields["session_id"])
+            if damage.fields["session_id"] == session_id:
+                raise damage
+        return Listing(map(self._info, found), found.damaged)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
         """End a session for good; what it has done stays readable."""
@@ -308,19 +375,12 @@ class Control(Travel, Retention):
             return row.status
         tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
         self.driver.on_change()
+        for damage in tree.damaged:
+            tell(logging.ERROR, f"was asked to end, and is damaged: {damage}", damage.fields["session_id"])
         for each in tree:
             if not each.live:
-                await self._cancel_parked(each)
+                await end_parked(self.store, self.clock, each.session_id)
         return (await self._row(session_id)).status
-
-    async def _cancel_parked(self, row: SessionRow) -> None:
-        try:
-            row = await self.store.claim(row.session_id)
-        except AlreadyRunning:
-            return  # somebody took it up meanwhile and will see the request
-        ledger = Ledger(self.store, row, self.clock)
-        ledger.load(await self.store.records(row.key, row.key_frame))
-        await ledger.note("session.cancelled", "cancelled", ended="cancelled", release=True)
 
     def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:
         return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode, freeze=freeze)
@@ -355,7 +415,8 @@ class Control(Travel, Retention):
         row = await self.store.send(row.session_id, by, self.clock.now(), payload)
         self.driver.on_change()
         if row.due and row.status is Status.READY and row.workflow in self.workflows:
-            with suppress(AlreadyRunning, SessionEnded):
+            # The message is kept, whatever becomes of this; what cannot go on here is left to the waker, who says so.
+            with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
                 await self._wake(row)
             while row.session_id in self.driver.beginning:  # the waker was quicker, and is about to drive it
                 await asyncio.sleep(0.001)

@@ -1,7 +1,7 @@
 """What differs between two states, as they are stored.
 
-Cost follows what differs: equal slots are not read, and of a list that grew only what lies behind the part that both
-states share.
+Cost follows what differs: equal slots are not read, and of a list that only grew just what lies behind the part that
+both states share. A list that is otherwise different is told as a whole.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ class Comparison:
     def __init__(self, a: State, b: State) -> None:
         before: dict[str, Slot] = {}
         after: dict[str, Slot] = {}
+        self._shared: dict[str, list[Slot]] = {}
         for name in dict.fromkeys([*a.slots, *b.slots]):
             old, new = a.slots.get(name), b.slots.get(name)
             if old is not None and new is not None:
                 if _same(old, new):
                     continue
-                old, new = _without_shared(old, new)
+                old, new, shared = _without_shared(old, new)
+                if shared:
+                    self._shared[name] = shared
             if old is not None:
                 before[name] = old
             if new is not None:
@@ -34,8 +37,15 @@ class Comparison:
         self.a, self.b = State(before), State(after)
 
     def needs(self) -> set[bytes]:
-        """Hashes of the large values to `provide`."""
-        return self.a.needs(self.a.slots) | self.b.needs(self.b.slots)
+        """Hashes of the large values to `provide` next; ask again until nothing more is needed."""
+        needed = self.a.needs(self.a.slots) | self.b.needs(self.b.slots)
+        while self._shared and not needed:
+            name, shared = self._shared.popitem()
+            if not _only_grew(_value(self.a.read(name)), _value(self.b.read(name))):
+                for state in (self.a, self.b):
+                    state.slots[name] = Grown("append", [*shared, *_segments(state.slots[name])])
+                needed = self.a.needs([name]) | self.b.needs([name])
+        return needed
 
     def provide(self, blobs: dict[bytes, bytes]) -> None:
         """Hand over what `needs` asked for."""
@@ -69,10 +79,20 @@ def compare(path: str, old: Any, new: Any) -> Iterator[Difference]:
                 yield Difference(place, "added", after=new[key])
             else:
                 yield from compare(place, old[key], new[key])
-    elif isinstance(old, list) and isinstance(new, list) and len(old) < len(new) and new[: len(old)] == old:
+    elif isinstance(old, list) and isinstance(new, list) and len(old) < len(new) and _only_grew(old, new):
         yield Difference(path, "grown", added=tuple(new[len(old) :]))
-    elif type(old) is not type(new) or old != new:
+    elif not _equal(old, new):
         yield Difference(path, "changed", old, new)
+
+
+def _only_grew(old: Any, new: Any) -> bool:
+    """Whether a list begins with all of another one."""
+    return _equal(old, new[: len(old)])
+
+
+def _equal(old: Any, new: Any) -> bool:
+    """As they are stored: Python takes 1, 1.0 and True for the same, also inside lists."""
+    return msgspec.json.encode(old, order="deterministic") == msgspec.json.encode(new, order="deterministic")
 
 
 def _value(data: bytes | None) -> Any:
@@ -88,16 +108,16 @@ def _same(old: Slot, new: Slot) -> bool:
     return old is new or (type(old) is type(new) and msgspec.json.encode(old) == msgspec.json.encode(new))
 
 
-def _without_shared(old: Slot, new: Slot) -> tuple[Slot, Slot]:
-    """Two forms of a list that was appended to, without the segments that both begin with."""
+def _without_shared(old: Slot, new: Slot) -> tuple[Slot, Slot, list[Slot]]:
+    """Two forms of a list that was appended to, without the segments that both begin with; and those."""
     grown = [slot for slot in (old, new) if type(slot) is Grown]
     if not grown or any(slot.act != "append" for slot in grown):
-        return old, new
+        return old, new, []
     first, second = _segments(old), _segments(new)
     shared = 0
     while shared < min(len(first), len(second)) and _same(first[shared], second[shared]):
         shared += 1
-    return Grown("append", first[shared:]), Grown("append", second[shared:])
+    return Grown("append", first[shared:]), Grown("append", second[shared:]), first[:shared]
 
 
 def _segments(slot: Slot) -> list[Slot]:

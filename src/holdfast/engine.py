@@ -28,7 +28,7 @@ from holdfast.errors import (
     WriteRefused,
     said,
 )
-from holdfast.holding import Holding
+from holdfast.holding import Holding, end_parked
 from holdfast.ids import SessionId
 from holdfast.lending import Paused
 from holdfast.model import Ended, Failure, Flags, PauseKind, RecordKind, SessionRow, SignalRecord
@@ -108,6 +108,8 @@ class Drive(Holding):
         if flags == self.flags:
             self.flags = flags  # the store hands out the same ones again: from now on a glance is enough
             return
+        if self.flags.pause_requested and not flags.pause_requested:
+            self._goes_on_after_all()
         self.flags = flags
         self.nudge.set()
         if flags.pause_requested and flags.pause_mode == "abort":
@@ -130,6 +132,7 @@ class Drive(Holding):
         """Nothing is in flight and something stands still or waits."""
         visit = self.visit
         self.parks = visit.waits_for() if visit is not None and visit.waits and not visit.standing else None
+        self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
         self._interrupt("leave")
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
@@ -156,6 +159,8 @@ class Drive(Holding):
     async def _drive(self) -> None:
         try:
             await self._run()
+            if self.flags.cancel_requested:
+                await end_parked(self.store, self.clock, self.session_id)  # it may have failed, or met a budget
         except (StoreError, HoldLost) as error:
             self.ledger.breaks(error)
         except asyncio.CancelledError:
@@ -360,6 +365,8 @@ class Drive(Holding):
         await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
         if self.line.state.loaded:
             self.line.state.forget()
+        if step.name == self.until and self._goes_on():
+            await self._stand_after(step.name)
 
     def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
         """The session does not go on: it is done, failed, or held back by a guard."""
@@ -425,9 +432,9 @@ class Drive(Holding):
         """The signals that nobody has taken in yet."""
         return await self.store.mail(self.row.key, limit)
 
-    async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
-        """Take a signal in without an operation; an event says why."""
-        await self.ledger.note(type, summary, {"n": signal.n}, consume=(signal.n,))
+    async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str) -> None:
+        """Take a signal in without an operation; an event says why. ``noticed``: the child whose failure it tells."""
+        await self.ledger.note(type, summary, {"n": signal.n}, consume=(signal.n,), noticed=noticed)
 
     async def fetch(self, value: Inline | Blob) -> bytes:
         """The bytes of a remembered value."""

@@ -6,17 +6,20 @@ What happens in between, the running of its steps, is `holdfast.engine`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import Limits
-from holdfast.errors import HoldLost, StateRefused, StoreError
-from holdfast.ledger import Ledger
+from holdfast.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
+from holdfast.ledger import Ledger, report_of
 from holdfast.lending import Lending, Paused
-from holdfast.model import Flags, Pause, Record, SessionRow
-from holdfast.replay import Line
+from holdfast.model import Commit, Filter, Flags, Pause, Record, SessionRow, seal
+from holdfast.observe import Watch
+from holdfast.replay import EventBody, Line, to_payload
 from holdfast.store import Store
 from holdfast.versions import DoesNotFit, adoption, fits
 from holdfast.workflow import Workflow
@@ -46,8 +49,10 @@ class Holding:
         self.resumed_by: str | None = None
         self.accept = False  # what is different behind the session is taken as it is
         self.wake = False  # open timers end now
+        self.until: str | None = None  # once this step has ended, the session is to stand still
         self.budgeted: bool | None = None  # whether it, or one above it, has a budget
         self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
+        self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step was left
         self.kept: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
 
@@ -74,6 +79,11 @@ class Holding:
 
     def _take(self, flags: Flags) -> None:
         raise NotImplementedError
+
+    def _goes_on_after_all(self) -> None:
+        """A pause was taken back before it took effect. With that came a budget, perhaps; no timer was frozen."""
+        self.budgeted = None
+        self.ledger.thaws = True
 
     async def _look(self) -> None:
         """See what was asked between the start and now: a pause before the first step means that no step runs."""
@@ -129,12 +139,18 @@ class Holding:
         return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
 
     async def _stale_reports(self) -> tuple[int, ...]:
-        """Ends of children that nobody waits for any more: they must not wake the session again and again."""
+        """Ends of children that nobody waits for, or that go on by now: they must not wake the session for ever."""
         if not self.flags.mail:
             return ()
-        awaited = {wait.child for wait in self.line.waits.values()}
-        found = [signal for signal in await self.store.mail(self.row.key) if signal.kind == "child"]
-        return tuple(signal.n for signal in found if msgspec.json.decode(signal.payload)["child"] not in awaited)
+        reports = [signal for signal in await self.store.mail(self.row.key) if signal.kind == "child"]
+        of = {signal.n: str(msgspec.json.decode(signal.payload)["child"]) for signal in reports}
+        # A child that has not ended now goes on since its report; when it ends again there will be another one.
+        ended = {child for child in set(of.values()) & self.awaited if await self._has_ended(child)}
+        return tuple(n for n, child in of.items() if child not in ended)
+
+    async def _has_ended(self, session_id: str) -> bool:
+        row = await self.store.get(session_id)
+        return row is not None and row.ended is not None
 
     async def _park_paused(self) -> bool:
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
@@ -148,6 +164,13 @@ class Holding:
         if not parked:  # the pause was withdrawn in the meantime
             self._take(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
         return parked
+
+    async def _stand_after(self, step: str) -> None:
+        """It was to run until here: pause it, as an operator would who knew the right moment."""
+        now, by = self.clock.now(), self.resumed_by
+        pause = Pause(str(uuid4()), "operator", f"it was to run until {step}", by, now, self.line.step or "")
+        await self.store.pause(Filter(session_id=self.session_id), pause)
+        await self._look()
 
     async def _let_go(self, reason: str) -> None:
         """Give the hold back after something unforeseen, so that the session is not held by nobody."""
@@ -235,3 +258,22 @@ class Holding:
                     " resume with a higher budget"
                 )
         return ""
+
+
+async def end_parked(store: Store, clock: Clock, session_id: str) -> None:
+    """End a session that was cancelled, unless somebody drives it, who will see the request, or it has ended."""
+    while True:
+        row = await store.get(session_id)
+        if row is None or row.live or not row.cancel_requested or row.ended in ("completed", "cancelled"):
+            return
+        now, step = clock.now(), row.step or ""
+        body = EventBody("session.cancelled", "cancelled", step)
+        record = seal(row.digest, row.seq + 1, row.seq, "event", step, row.visit, now, to_payload(body))
+        commit = Commit(
+            row.key, row.fence, row.seq, (record,), max(now, row.updated_at), row.key_frame, row.step, row.visit,
+            row.leaving, ended="cancelled", release=True, parent=row.parent,
+            report=report_of(row.session_id, {"ended": "cancelled"}),
+        )  # fmt: skip
+        with suppress(AlreadyRunning, HoldLost):  # it moved since it was looked at
+            await store.revise(commit)
+            Watch(row.session_id, row.workflow).committed(commit, body)

@@ -45,6 +45,7 @@ class Ledger:
         self.pending: dict[str, Effect] = {}
         self.parked = False
         self.parking = False  # about to be: the store may know it before we do
+        self.thaws = False  # the time for which timers were frozen is of no account: they ran on
         self.broken: BaseException | None = None
 
     def load(self, records: Sequence[Record]) -> None:
@@ -59,13 +60,14 @@ class Ledger:
 
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
-        agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, **facts: Any,
+        agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, noticed: str = "",
+        **facts: Any,
     ) -> bool:  # fmt: skip
         """Commit an event. False, with nothing written, if ``only_if_paused`` no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
         body = EventBody(
             type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, attempts=attempts,
-            effects=self.take_effects(),
+            effects=self.take_effects(), noticed=noticed,
         )  # fmt: skip
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
@@ -132,8 +134,10 @@ class Ledger:
         still = isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
         if self.line.version != self.version:
             self.version = facts["version"] = self.line.version
+        if self.thaws:
+            facts["thaw"], self.thaws = True, False
         if self.row.parent is not None:
-            facts |= {"parent": self.row.parent, "report": self._report(facts)}
+            facts |= {"parent": self.row.parent, "report": report_of(self.row.session_id, facts)}
         commit = Commit(
             self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
             self.line.step, self.line.visit, self.line.leaving,
@@ -159,16 +163,6 @@ class Ledger:
         self.on_commit(flags)
         return True
 
-    def _report(self, facts: Mapping[str, Any]) -> Report | None:
-        """What the parent has to hear of a child: how it ended, or what trouble makes it stand still."""
-        ended, pauses, failure = facts.get("ended"), facts.get("open_pauses"), facts.get("failure")
-        if ended is None and not pauses:
-            return None
-        status = ended or "paused"
-        reason = failure.message if failure is not None else pauses[0].reason if pauses else ""
-        payload = {"child": self.row.session_id, "status": status, "reason": reason}
-        return Report(status, msgspec.json.encode(payload), ended is not None)
-
     def _seal(self, kind: RecordKind, step: str, visit: int, body: Body) -> Record:
         record = seal(self.digest, self.seq + 1, self.seq, kind, step, visit, self.clock.now(), to_payload(body))
         self.seq, self.digest = record.seq, record.digest
@@ -189,6 +183,17 @@ class Ledger:
             return False
         self.frame_weight = line.state.weight()
         return line.bytes_since_key >= self.frame_weight
+
+
+def report_of(child: str, facts: Mapping[str, Any]) -> Report | None:
+    """What the parent has to hear of a child: how it ended, or what trouble makes it stand still."""
+    ended, pauses, failure = facts.get("ended"), facts.get("open_pauses"), facts.get("failure")
+    if ended is None and not pauses:
+        return None
+    status = ended or "paused"
+    reason = failure.message if failure is not None else pauses[0].reason if pauses else ""
+    payload = {"child": child, "status": status, "reason": reason}
+    return Report(status, msgspec.json.encode(payload), ended is not None)
 
 
 def _spending(body: Body) -> tuple[int, int]:

@@ -9,9 +9,10 @@ import os
 from collections.abc import Sequence
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 
 class Status(StrEnum):
@@ -98,15 +99,18 @@ def seal(
     """Make a record and chain it to the one whose digest is ``previous``."""
     salt = _salt()
     body = sha256(salt + payload).digest()
-    digest = chained(previous, f"{seq}|{parent}|{kind}|{step}|{visit}|{at}", body)
+    digest = chained(previous, _record_head(seq, parent, kind, step, visit, at), body)
     return Record(seq, parent, kind, step, visit, at, payload, salt, body, digest)
+
+
+def _record_head(seq: int, parent: int, kind: str, step: str, visit: int, at: int) -> str:
+    return f"{seq}|{parent}|{kind}|{step}|{visit}|{at}"
 
 
 def intact(record: Record, previous: bytes) -> bool:
     """Whether a stored record is the one that was written after ``previous``, or what redaction left of it."""
-    head = f"{record.seq}|{record.parent}|{record.kind}|{record.step}|{record.visit}|{record.at}"
     return (sha256(record.salt + record.payload).digest() == record.body or record.redacted) and chained(
-        previous, head, record.body
+        previous, _head(record), record.body
     ) == record.digest
 
 
@@ -207,15 +211,20 @@ def derive_status(row: SessionRow) -> Status:
     return Status.CREATED if row.seq <= 1 else Status.READY
 
 
-def has_expired(tree: Sequence[SessionRow], now: int) -> bool:
+def kept_for(row: SessionRow, ended_for: int | None) -> int | None:
+    """How long a session is kept; ``ended_for`` if it is at its end and nobody said how long."""
+    return ended_for if row.keep_for is None and row.ended in ("completed", "cancelled") else row.keep_for
+
+
+def has_expired(tree: Sequence[SessionRow], now: int, ended_for: int | None = None) -> bool:
     """Whether a session and all that it called have been left alone for as long as it is kept.
 
     Never while one of them is driven. Time is counted from the last update, or from when one of them wakes.
     """
     roots = [row for row in tree if row.parent is None]
-    if not roots or roots[0].keep_for is None or any(row.live for row in tree):
+    keep_for = kept_for(roots[0], ended_for) if roots else None
+    if keep_for is None or any(row.live for row in tree):
         return False
-    keep_for = roots[0].keep_for
     return all(max(row.updated_at, row.wakes_at or 0) + keep_for <= now for row in tree)
 
 
@@ -241,6 +250,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     With ``release`` the hold is given up; ``waiting`` and ``wakes_at`` then say what would make the session go on.
     ``consume`` are the numbers of the signals that it has taken in, ``report`` goes to its ``parent``.
+    ``cancel_children`` says why all that it has called and has not ended is asked to end (only with `Store.revise`).
     ``redact`` and ``redact_signals`` lose payload and salt, ``unname`` are large values that it no
     longer names; those that nobody else names go. ``plain`` tells that nothing but records and position is written,
     as with most commits.
@@ -277,6 +287,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     redact: tuple[int, ...] = ()
     redact_signals: tuple[int, ...] = ()
     unname: tuple[bytes, ...] = ()
+    cancel_children: str = ""
     plain: bool = False
 
 
@@ -339,14 +350,31 @@ def seal_signal(
 
 def signal_intact(signal: SignalRecord, previous: bytes) -> bool:
     """Whether a stored signal is the one that came after ``previous``, or what redaction left of it."""
-    head = _signal_head(signal.n, signal.after, signal.kind, signal.by, signal.at)
     return (sha256(signal.salt + signal.payload).digest() == signal.body or signal.redacted) and chained(
-        previous, head, signal.body
+        previous, _head(signal), signal.body
     ) == signal.digest
 
 
 def _signal_head(n: int, after: int, kind: str, by: str | None, at: int) -> str:
     return f"{n}|{after}|{kind}|{by}|{at}"
+
+
+R = TypeVar("R", Record, SignalRecord)
+
+
+def rechained(entries: Sequence[R], first: bytes) -> list[R]:
+    """The same entries of a log, or signals, in a chain that begins elsewhere. What was redacted stays so."""
+    found: list[R] = []
+    for entry in entries:
+        found.append(replace(entry, digest=chained(first, _head(entry), entry.body)))
+        first = found[-1].digest
+    return found
+
+
+def _head(entry: Record | SignalRecord) -> str:
+    if isinstance(entry, Record):
+        return _record_head(entry.seq, entry.parent, entry.kind, entry.step, entry.visit, entry.at)
+    return _signal_head(entry.n, entry.after, entry.kind, entry.by, entry.at)
 
 
 class Tombstone(msgspec.Struct, frozen=True):
@@ -392,6 +420,48 @@ class Proved(msgspec.Struct, frozen=True):
     last: int | None
     count: int
     damaged: tuple[str, ...]
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """One session with all that belongs to it. ``mail`` are the numbers of the signals that it has yet to take in."""
+
+    row: SessionRow
+    records: list[Record]
+    signals: list[SignalRecord]
+    mail: list[int]
+    pauses: list[Pause]
+    blobs: dict[bytes, bytes]
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """An engine that has a store open, or that died and left ``sessions`` behind."""
+
+    number: int
+    pid: int
+    host: str
+    since: int
+    live: bool
+    sessions: tuple[str, ...]
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a store says of itself and of where it is. Sizes are in bytes; None: not known, or there is no such thing.
+
+    ``free`` is what `compact` could give back, ``disk_free`` what the disk has left. ``ballast`` is what is kept for a
+    full disk, of the ``ballast_size`` that there should be.
+    """
+
+    kind: str
+    place: str
+    schema: int
+    size: int
+    free: int
+    versions: dict[str, str]
+    holders: tuple[Holder, ...]
+    file_system: str | None = None
+    disk_free: int | None = None
+    ballast: int | None = None
+    ballast_size: int = 0
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -10,17 +10,18 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 from pydantic import BaseModel
 
-from holdfast.errors import StateRefused
+from holdfast.errors import DamagedRecord, StateRefused
 from holdfast.html import facts, table
 from holdfast.ids import SessionId
-from holdfast.model import Failure, Pause, Status
+from holdfast.model import About, Failure, Holder, Pause, Status
 
 S = TypeVar("S", bound=BaseModel)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """What is known about a session without reading its state."""
+    """What is known about a session without reading its state. ``seq`` is the number of the last record of its log."""
 
     session_id: SessionId
     workflow: str
@@ -43,6 +44,7 @@ class SessionInfo:
     waiting: tuple[str, ...] = ()
     wakes_at: datetime | None = None
     parent_id: str | None = None
+    seq: int = 0
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
@@ -62,6 +64,17 @@ class SessionInfo:
             "tokens": self.spent_tokens or None,
         }
         return facts(known, f"Session {self.session_id}")
+
+
+class Listing(list[T]):
+    """What was found about sessions. ``damaged``: those whose facts cannot be read, and what is wrong with each.
+
+    A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``.
+    """
+
+    def __init__(self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(found)
+        self.damaged = tuple(damaged)
 
 
 def _requests(info: SessionInfo) -> list[str]:
@@ -104,6 +117,15 @@ class Checkpoint:
     def name(self) -> str:
         """The visit, as verbs take it: ``write#2``."""
         return f"{self.step}#{self.visit}"
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The state of a session as of record ``seq``: field by field, as plain JSON."""
+
+    session_id: SessionId
+    seq: int
+    values: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -179,6 +201,23 @@ class Misfit:
     session: SessionInfo
     reasons: tuple[str, ...]
     ways: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Health:
+    """How a store is: what it says of itself, who else has it open, and which sessions nobody looks after.
+
+    ``trouble`` is why nothing can be written at present. ``gone`` are engines that died and left sessions behind;
+    ``crashes`` says how often a session that has not ended took its process with it, without getting any further.
+    """
+
+    store: About
+    trouble: str | None
+    sessions: dict[Status, int]
+    engines: tuple[Holder, ...]
+    gone: tuple[Holder, ...]
+    crashes: dict[SessionId, int]
+    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

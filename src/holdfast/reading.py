@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, cast
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from holdfast import history
+from holdfast.codec import decode
 from holdfast.diff import Comparison
 from holdfast.drivers.local import Run, waited_for
 from holdfast.errors import (
@@ -25,11 +28,12 @@ from holdfast.errors import (
 from holdfast.ids import SessionId, is_session_id
 from holdfast.lending import Lending
 from holdfast.model import Event, Filter, Pause, SessionRow, Status
-from holdfast.outcome import Checkpoint, Diff, Misfit, Outcome, SessionInfo
+from holdfast.outcome import Checkpoint, Diff, Health, Listing, Misfit, Outcome, SessionInfo, StoredState
 from holdfast.plan import Plan, make_plan
-from holdfast.replay import KeyBody, Origin, body_of, fold
+from holdfast.replay import KeyBody, Line, Origin, body_of, fold
 from holdfast.service import Service
 from holdfast.state import State
+from holdfast.store import Found
 from holdfast.timeline import Timeline
 from holdfast.versions import DoesNotFit, adoption, bring_up, fits
 from holdfast.workflow import Workflow
@@ -49,38 +53,57 @@ class Reading(Service):
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Status | str | None = None, limit: int | None = None,
-    ) -> list[SessionInfo]:  # fmt: skip
-        """Sessions that match, newest first."""
+    ) -> Listing[SessionInfo]:  # fmt: skip
+        """Sessions that match, newest first. Those whose facts cannot be read are in ``damaged`` of the list."""
         self._check_open()
         wanted = None if status is None else _status(status)
-        rows = await self.store.find(Filter(workflow=workflow, owner=owner, tag=tag))
-        return [self._info(row) for row in rows if wanted is None or row.status is wanted][:limit]
+        query = Filter(
+            workflow=workflow, owner=owner, tag=tag, limit=limit if wanted is None else None,
+            unended=wanted not in (None, Status.COMPLETED, Status.CANCELLED),
+        )  # fmt: skip
+        found = await self.store.find(query)
+        infos = [self._info(row) for row in found if wanted is None or row.status is wanted]
+        return Listing(infos[:limit], found.damaged)
 
     async def find(self, beginning: str) -> SessionInfo:
         """The session of that id, or the only one whose id begins so: what a person types.
 
-        Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
+        The id of a child begins like that of the session that called it; then the latter is meant. In a child's id both
+        parts may be cut: ``k3f9.8348``. Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
         """
         self._check_open()
         row = await self.store.get(beginning) if is_session_id(beginning) else None
         if row is not None:
             return self._info(row)
-        rows = await self.store.find(Filter(prefix=beginning)) if beginning else []
-        if len(rows) == 1:
-            return self._info(rows[0])
+        rows = await self.store.find(Filter(prefix=beginning)) if beginning else Found()
+        if rows.damaged:
+            raise rows.damaged[0]
+        ids = {row.session_id for row in rows}
+        above = [row for row in rows if row.parent_id not in ids]
+        if len(above) == 1:
+            return self._info(above[0])
         if not rows:
-            raise UnknownSession(f"no session begins with {beginning!r}", session_id=beginning)
-        some = ", ".join(row.session_id for row in rows[:10]) + (", …" if len(rows) > 10 else "")
+            return await self._find_child(beginning)
+        some = ", ".join(row.session_id for row in above[:10]) + (", …" if len(above) > 10 else "")
         raise AmbiguousSession(
-            f"{len(rows)} sessions begin with {beginning!r}: {some}; give more of the id",
-            session_id=beginning, candidates=[row.session_id for row in rows],
+            f"{len(above)} sessions begin with {beginning!r}: {some}; give more of the id",
+            session_id=beginning, candidates=[row.session_id for row in above],
         )  # fmt: skip
 
-    async def children(self, session_id: str) -> list[SessionInfo]:
+    async def _find_child(self, beginning: str) -> SessionInfo:
+        called_by, dot, rest = beginning.rpartition(".")
+        if dot:
+            with suppress(UnknownSession):
+                whole = f"{(await self.find(called_by)).session_id}.{rest}"
+                if whole != beginning:
+                    return await self.find(whole)
+        raise UnknownSession(f"no session begins with {beginning!r}", session_id=beginning)
+
+    async def children(self, session_id: str) -> Listing[SessionInfo]:
         """The sessions that a session has called, newest first."""
         self._check_open()
-        rows = await self.store.find(Filter(parent=(await self._row(session_id)).key))
-        return [self._info(row) for row in rows]
+        found = await self.store.find(Filter(parent=(await self._row(session_id)).key))
+        return Listing(map(self._info, found), found.damaged)
 
     async def state(self, session_id: str, at: int | str | None = None) -> BaseModel:
         """The state as of the last checkpoint, validated field by field.
@@ -92,11 +115,33 @@ class Reading(Service):
         row = await self._row(session_id)
         return await self._state(self._workflow_of(row), row, at)
 
+    async def stored(self, session_id: str, at: int | str | None = None) -> StoredState:
+        """The state as it is stored, as plain JSON, whatever code is at hand. ``at`` is as for `state`."""
+        self._check_open()
+        row = await self._row(session_id)
+        timeline = self._timeline(row)
+        seq = row.seq if at is None else await timeline.find(at)
+        state = (await timeline.line(seq)).state
+        if needed := state.needs(state.slots):
+            state.provide(await self.store.blobs(needed))
+        values = {name: _plain(state.read(name) or b"null") for name in state.slots}
+        return StoredState(SessionId(row.session_id), seq, values)
+
+    async def outline(self, session_id: str) -> tuple[str, ...]:
+        """The steps of a session's workflow, in their order, as it was last driven; whatever code is at hand."""
+        self._check_open()
+        line = await self._timeline(await self._row(session_id)).line()
+        return tuple(line.outline)
+
     async def _state(self, workflow: Workflow[Any], row: SessionRow, at: int | str | None = None) -> BaseModel:
-        timeline = Timeline(self.store, row)
+        timeline = self._timeline(row)
         line = await timeline.line(None if at is None else await timeline.find(at))
         await bring_up(workflow, line, self.store, self.limits)
         return await self._built(workflow, line.state)
+
+    def _timeline(self, row: SessionRow) -> Timeline:
+        workflow = self.workflows.get(row.workflow)
+        return Timeline(self.store, row, {} if workflow is None else workflow.renamed)
 
     async def _built(self, workflow: Workflow[Any], state: State) -> BaseModel:
         lending = Lending(workflow, state, self.store, self.limits)
@@ -140,6 +185,7 @@ class Reading(Service):
                     raise self.driver.troubles.get(session_id) or _undriven(row)
                 if not (row.live or await self._moves_by_itself(row)):
                     return row
+                self._workflow_of(row)  # rather now than after the wait
                 await self._news_of(news)
 
     async def _moves_by_itself(self, row: SessionRow) -> bool:
@@ -172,29 +218,40 @@ class Reading(Service):
         row = await self._row(session_id)
         workflow = self._workflow_of(row)
         line = fold(await self.store.records(row.key, row.key_frame))
-        misfit = await self._misfit(row)
+        return await self._planned(workflow, row, line, await self.store.pauses(row.key))
+
+    async def _planned(self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> Plan:
+        misfit = await self._misfit_of(workflow, line)
         if misfit is None and not fits(workflow, line):
             line.adopt((await adoption(workflow, line, self.store, self.limits))[0])
-        return make_plan(workflow, row, line, await self.store.pauses(row.key), misfit[0] if misfit else ())
+        return make_plan(workflow, row, line, pauses, misfit[0] if misfit else ())
 
-    async def misfits(self) -> list[Misfit]:
+    async def misfits(self) -> Listing[Misfit]:
         """The parked sessions that would not go on with the code at hand, and why.
 
         Nothing is claimed or changed; migrations are tried in memory. Of each session the records from its last key
         frame on are read.
         """
         self._check_open()
-        found = []
-        for row in await self.store.find(Filter(unended=True)):
+        found = await self.store.find(Filter(unended=True))
+        misfits = Listing[Misfit](damaged=found.damaged)
+        for row in found:
             if not row.live and (wrong := await self._misfit(row)) is not None:
-                found.append(Misfit(self._info(row), *wrong))
-        return found
+                misfits.append(Misfit(self._info(row), *wrong))
+        return misfits
 
     async def _misfit(self, row: SessionRow) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Why a session would not go on, and what can be done; None if it would."""
         try:
-            workflow = self._workflow_of(row)
             line = fold(await self.store.records(row.key, row.key_frame))
+            return await self._misfit_of(self._workflow_of(row), line)
+        except (DefinitionError, DamagedRecord) as error:
+            return (str(error),), ()
+
+    async def _misfit_of(
+        self, workflow: Workflow[Any], line: Line
+    ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:  # fmt: skip
+        try:
             if fits(workflow, line):
                 Lending(workflow, line.state, self.store, self.limits).fill_new_fields()
             else:
@@ -204,6 +261,18 @@ class Reading(Service):
         except (DefinitionError, StateRefused, DamagedRecord) as error:
             return (str(error),), ()
         return None
+
+    async def health(self) -> Health:
+        """How the store is, who else has it open, and which sessions nobody looks after. Nothing is changed."""
+        self._check_open()
+        about, found = await self.store.about(), await self.store.find(Filter())
+        crashes = {SessionId(row.session_id): row.crashes for row in found if row.crashes and row.ended is None}
+        others = [holder for holder in about.holders if holder.number != self.store.number]
+        return Health(
+            about, self.trouble, dict(Counter(row.status for row in found)),
+            tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
+            crashes, tuple(str(damage) for damage in found.damaged),
+        )  # fmt: skip
 
     async def checkpoints(
         self, session_id: str, *, before: int | None = None, limit: int | None = 100
@@ -215,7 +284,7 @@ class Reading(Service):
         self._check_open()
         if limit is not None and limit < 0:
             raise ValueError(f"limit must be a number of checkpoints, or None for all of them, not {limit}")
-        return await Timeline(self.store, await self._row(session_id)).checkpoints(before, limit)
+        return await self._timeline(await self._row(session_id)).checkpoints(before, limit)
 
     async def diff(self, session_id: str, a: int | str, b: int | str | None = None) -> Diff:
         """What differs in the state between two checkpoints, given as for `state`; ``b`` is by default how it stands.
@@ -224,10 +293,10 @@ class Reading(Service):
         """
         self._check_open()
         row = await self._row(session_id)
-        timeline = Timeline(self.store, row)
+        timeline = self._timeline(row)
         first, second = await timeline.find(a), row.seq if b is None else await timeline.find(b)
         found = Comparison((await timeline.line(first)).state, (await timeline.line(second)).state)
-        if needed := found.needs():
+        while needed := found.needs():
             found.provide(await self.store.blobs(needed))
         return Diff(SessionId(row.session_id), first, second, tuple(found.changes()))
 
@@ -273,6 +342,10 @@ class Reading(Service):
         signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
         records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []
         return list(history.events(row.session_id, cursor, records, signals))
+
+
+def _plain(data: bytes) -> Any:
+    return to_jsonable_python(decode(data), bytes_mode="base64", inf_nan_mode="strings")
 
 
 def _status(name: str) -> Status:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.clock import LATEST
 from holdfast.errors import DamagedRecord, IllegalTransition, Redacted
 from holdfast.model import Failure, Record
 from holdfast.state import Blob, Change, Inline, Slot, State
@@ -62,7 +63,7 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact about the session that changes no data; it may move the position.
 
     ``shift`` moves the open timers on by the time for which they were frozen, ``wake`` ends them now. ``attempts`` is
-    how many of the open visit have failed by now.
+    how many of the open visit have failed by now. ``noticed`` is a child whose failure the step was told.
     """
 
     type: str
@@ -76,12 +77,14 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     wake: bool = False
     attempts: int | None = None
     effects: tuple[Effect, ...] = ()
+    noticed: str = ""
 
 
 class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A wait was opened: until ``due``, or for the end of ``child``. The operation of the same id ends it.
 
-    A wait for a message needs no record: what it waits for is kept for it anyway.
+    ``at`` is when, ``input`` is as in an operation. A wait for a message needs no record: what it waits for is kept for
+    it anyway.
     """
 
     id: str
@@ -90,16 +93,22 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     child: str = ""
     agent: str = ""
     effects: tuple[Effect, ...] = ()
+    at: int = 0
+    input: str = ""
 
 
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an open visit remembers, for a key frame in the middle of one. ``opened`` is where the visit began."""
+    """What an open visit remembers, for a key frame in the middle of one. ``opened`` is where the visit began.
+
+    ``touched``: the state or the definition was changed since then.
+    """
 
     opened: int
     operations: tuple[OperationBody, ...] = ()
     waits: tuple[WaitBody, ...] = ()
     effects: tuple[str, ...] = ()
     attempts: int = 0
+    touched: bool = False
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -217,9 +226,11 @@ class Line:
         self.operations: dict[str, OperationBody] = {}
         self.waits: dict[str, WaitBody] = {}
         self.effects: set[str] = set()
+        self.noticed: set[str] = set()  # children whose failure this attempt at the visit was told
         self.attempts = 0
         self.opened = 0
         self.base = 0  # the last record that says what the open visit begins with
+        self.touched = False  # an edit or another definition came since the visit was opened
         self.left: tuple[tuple[int, int], ...] = ()
         self.took = 0
         self.usd = 0
@@ -248,13 +259,13 @@ class Line:
             self._fold_key(record, body)
         elif isinstance(body, DefinitionBody):
             self.adopt(body)
-            self.base = record.seq
+            self.base, self.touched = record.seq, True
         elif isinstance(body, WaitBody):
             self.waits[body.id] = body
             self._fold_effects(body.effects)
         elif isinstance(body, EditBody):
             self.edit(body, applied)
-            self.base = record.seq
+            self.base, self.touched = record.seq, True
         elif isinstance(body, EventBody):
             self._fold_event(record, body)
         # What a rewind does is in the key frame behind it.
@@ -266,9 +277,14 @@ class Line:
             self._open(record.seq)
         if body.attempts is not None:
             self.attempts = body.attempts
+            self.noticed.clear()
+        if body.noticed:
+            self.noticed.add(body.noticed)
         for id, wait in self.waits.items() if body.shift or body.wake else ():
             if wait.due is not None and (body.wake or wait.name == "sleep"):
-                due = 0 if body.wake else wait.due + body.shift
+                # One that was opened while the session was about to stand still has slept no longer than since then.
+                shift = min(body.shift, max(record.at - wait.at, 0))
+                due = 0 if body.wake else min(wait.due + shift, LATEST)
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
 
     def edit(self, body: EditBody, applied: bool = False) -> None:
@@ -325,7 +341,7 @@ class Line:
         self.operations.update((operation.id, operation) for operation in journal.operations)
         self.waits.update((wait.id, wait) for wait in journal.waits)
         self.effects.update(journal.effects)
-        self.attempts = journal.attempts
+        self.attempts, self.touched = journal.attempts, journal.touched
 
     def _fold_effects(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -339,7 +355,9 @@ class Line:
             self.waits.clear()
         if self.effects:
             self.effects.clear()
-        self.attempts = 0
+        if self.noticed:
+            self.noticed.clear()
+        self.attempts, self.touched = 0, False
         self.opened = self.base = seq
 
     def key_body(self) -> KeyBody:
@@ -351,10 +369,10 @@ class Line:
 
     def journal(self) -> Journal | None:
         """What the open visit remembers; None if that is nothing."""
-        if not (self.operations or self.waits or self.effects or self.attempts):
+        if not (self.operations or self.waits or self.effects or self.attempts or self.touched):
             return None
         operations, waits = tuple(self.operations.values()), tuple(self.waits.values())
-        return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts)
+        return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts, self.touched)
 
 
 def fold(records: Iterable[Record]) -> Line:

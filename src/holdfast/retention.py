@@ -16,9 +16,11 @@ import msgspec
 
 from holdfast import history, redaction
 from holdfast.clock import to_micros
+from holdfast.codec import encode
 from holdfast.errors import (
     AlreadyRunning,
     DamagedRecord,
+    HoldLost,
     StateRefused,
     StoreUnavailable,
     UnknownSession,
@@ -29,9 +31,9 @@ from holdfast.ids import SessionId, check_session_id
 from holdfast.lending import Lending
 from holdfast.model import Commit, Event, Filter, Record, RecordKind, Removal, SessionRow, Tombstone, has_expired, seal
 from holdfast.reading import Reading
-from holdfast.replay import EventBody, KeyBody, Line, body_of, fold, to_payload
+from holdfast.replay import EventBody, Journal, KeyBody, Line, body_of, fold, to_payload
 from holdfast.service import texts
-from holdfast.state import Blobs, Change, Inline, stored
+from holdfast.state import Blobs, Change, Inline, State, stored
 from holdfast.verify import Inspector, Verification
 
 ROWS = 500
@@ -47,13 +49,19 @@ class _Default:
 
 DEFAULT = _Default()
 
+_EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false", b"n": b"null"} | {
+    sign.encode(): b"0" for sign in "-0123456789"
+}
+"""What is left of a stored value, by the first byte of its JSON."""
+
 
 @dataclass
 class CleanUp:
-    """What a clean-up has done, or would do. Sizes are in bytes."""
+    """What a clean-up has done, or would do. Sizes are in bytes; ``expired_bytes`` only of what it would do."""
 
     applied: bool
     expired: list[SessionId] = field(default_factory=list)
+    expired_bytes: int = 0
     completed: list[SessionId] = field(default_factory=list)
     kept: dict[SessionId, str] = field(default_factory=dict)
     values: int = 0
@@ -86,6 +94,8 @@ class Retention(Reading):
         found = self.keep_for if keep_for is None else keep_for
         if found is None or found == timedelta.max:
             return None
+        if not isinstance(found, timedelta):
+            raise TypeError(f"keep_for is a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}")
         if found < timedelta(0):
             raise ValueError(f"keep_for cannot be negative: {found!r}")
         return found // timedelta(microseconds=1)
@@ -160,19 +170,23 @@ class Retention(Reading):
     # clean-up
 
     async def gc(
-        self, *, apply: bool = False, now: datetime | None = None, on_progress: Callable[[CleanUp], None] | None = None
-    ) -> CleanUp:
+        self, *, apply: bool = False, now: datetime | None = None, keep_for: timedelta | None = None,
+        on_progress: Callable[[CleanUp], None] | None = None,
+    ) -> CleanUp:  # fmt: skip
         """Say what could be cleaned up; with ``apply``, do it.
 
         Completes removals that were interrupted, removes sessions that have expired, deletes large values that nothing
         names, and gives the space back. Works in small batches, so others go on meanwhile; ``on_progress`` is called
-        between them. Cancelling it between two batches loses nothing.
+        between them. Cancelling it between two batches loses nothing. ``keep_for``: sessions that are completed or
+        cancelled, and of which nobody said how long they are kept, have expired so long after their last update.
         """
         self._check_open()
         report = CleanUp(apply)
+        ended_for = None if keep_for is None else self._kept_for(keep_for)
         tell = on_progress or (lambda report: None)
         await self._complete_removals(report, tell)
-        await self._remove_expired(report, self.clock.now() if now is None else to_micros(now), tell)
+        at = self.clock.now() if now is None else to_micros(now)
+        await self._remove_expired(report, at, ended_for, tell)
         await self._sweep(report, tell)
         report.free_bytes = (await self.store.space()).free
         while apply and (given := await self.store.compact(self._at_once(BYTES))):
@@ -194,12 +208,16 @@ class Retention(Reading):
             report.completed.append(session_id)
             tell(report)
 
-    async def _remove_expired(self, report: CleanUp, now: int, tell: Callable[[CleanUp], None]) -> None:
+    async def _remove_expired(
+        self, report: CleanUp, now: int, ended_for: int | None, tell: Callable[[CleanUp], None]
+    ) -> None:
         after = 0
-        while batch := await self.store.expired(now, after, ROWS):
+        while batch := await self.store.expired(now, after, ROWS, ended_for):
             for after, session_id in batch:  # noqa: B007 (where the next batch begins)
                 try:
-                    if await self._expires(session_id, report.applied, now):
+                    if await self._expires(session_id, report.applied, now, ended_for):
+                        if not report.applied:
+                            report.expired_bytes += await self.store.weight(session_id)
                         report.expired.append(SessionId(session_id))
                 except UnknownSession:
                     pass  # another cleaner was quicker
@@ -207,14 +225,16 @@ class Retention(Reading):
                     report.kept[SessionId(session_id)] = str(error)
                 tell(report)
 
-    async def _expires(self, session_id: str, apply: bool, now: int) -> bool:
+    async def _expires(self, session_id: str, apply: bool, now: int, ended_for: int | None) -> bool:
         if apply:
-            removals = await self.store.remove(session_id, None, "expired", now, expired=True)
+            removals = await self.store.remove(session_id, None, "expired", now, expired=True, ended_for=ended_for)
             for removal in _children_first(removals):
                 await self._complete(removal)
             return bool(removals)
         tree = await self.store.find(Filter(session_id=session_id, tree=True))
-        return has_expired(tree, now)
+        if tree.damaged:
+            raise tree.damaged[0]
+        return has_expired(tree, now, ended_for)
 
     async def _sweep(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
         after: int | None = 0
@@ -241,11 +261,25 @@ class Retention(Reading):
         texts(by=by, reason=reason)
         if sum(each is not None for each in (field, seq, signal, event)) != 1:
             raise ValueError("name one thing to redact: a field, a record (seq=), a signal or an event (by its cursor)")
-        row = await self._row(session_id)
-        if event is not None:
-            seq, signal = await self._entry(row, event)
+        while True:
+            row = await self._row(session_id)
+            where = (seq, signal) if event is None else await self._entry(row, event)
+            try:
+                return await self._redact(row, field, value, *where, redaction.Taken(field=field, by=by, reason=reason))
+            except HoldLost:
+                continue  # it moved since it was looked at
+
+    async def _redact(
+        self,
+        row: SessionRow,
+        field: str | None,
+        value: Any,
+        seq: int | None,
+        signal: int | None,
+        taken: redaction.Taken,
+    ) -> Redaction:
         line = fold(await self.store.records(row.key, row.key_frame, row.seq))
-        work = _Work(row, line, redaction.Carriers(), redaction.Taken(field=field, by=by, reason=reason))
+        work = _Work(row, line, redaction.Carriers(), taken)
         if field is not None:
             await self._redact_field(work, field, value)
         elif seq is not None:
@@ -270,12 +304,21 @@ class Retention(Reading):
     async def _redact_field(self, work: _Work, name: str, value: Any) -> None:
         workflow, state = self._workflow_of(work.row), work.line.state
         harmless: list[bytes] = []
+        if work.line.version != workflow.version and name in workflow.shape.fields and name not in state.slots:
+            raise StateRefused(
+                f"session {work.row.session_id!r} was stored by version {work.line.version} of {workflow.name!r}, which"
+                f" has no field {name!r}; name it as it is stored ({', '.join(sorted(state.slots))}), or resume the"
+                " session first, which migrates it",
+                field=name,
+            )
         if name in workflow.shape.fields:
             lending = Lending(workflow, state.copy(), self.store, self.limits)
             with suppress(StateRefused):
                 harmless.append(_encoded(lending, name, _default(lending, name)))
             work.changes = await self._replacement(lending, name, value, work)
             harmless += [bytes(change.value.data) for change in work.changes if isinstance(change.value, Inline)]
+        elif name in state.slots and work.line.version != workflow.version:
+            work.changes = (await self._emptied(state, name, value),)  # a migration has yet to read it
         elif name in state.slots:  # stored before the model lost it
             state.carry({}, {}, (name,))
         work.found = await redaction.carriers_of_field(self.store, work.row, name, harmless)
@@ -285,6 +328,14 @@ class Retention(Reading):
                 + did_you_mean(name, workflow.shape.fields),
                 field=name,
             )
+
+    async def _emptied(self, state: State, name: str, value: Any) -> Change:
+        """What takes the place of a field that only an older version has: nothing is known of its type but its form."""
+        if value is not DEFAULT:
+            return Change(name, "set", Inline(msgspec.Raw(encode(value, name, self.limits))))
+        if needed := state.needs([name]):
+            state.provide(await self.store.blobs(needed))
+        return Change(name, "set", Inline(msgspec.Raw(_EMPTY.get((state.read(name) or b"null")[:1], b"null"))))
 
     async def _replacement(self, lending: Lending, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
         """What takes the field's place, validated; with what an older version has stored, only the field itself."""
@@ -361,6 +412,8 @@ class _Work:
             line.state.apply(change)
         self.blobs += line.state.seal()
         frame = line.key_body()
+        if frame.journal is None and line.step is not None:  # what the visit hands to outside services stays the same
+            frame = msgspec.structs.replace(frame, journal=Journal(line.opened))
         self.found.kept |= redaction.named_by(frame)
         first = self._seal(row.digest, row.seq + 1, now, self._event())
         second = self._seal(first.digest, first.seq + 1, now, frame)

@@ -86,7 +86,7 @@ class Service:
             self.store.describe_holder(row.holder) if row.live else None, row.failure,
             row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
             row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
-            to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id,
+            to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
         )  # fmt: skip
 
 
@@ -103,6 +103,7 @@ def tags_of(tags: str | Sequence[str]) -> tuple[str, ...]:
     for tag in found:
         if not isinstance(tag, str):
             raise TypeError(f"a tag is a text, not {type(tag).__name__}: {tag!r}")
+        texts(tag=tag)
     return found
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from holdfast.html import facts
 from holdfast.ids import SessionId
 from holdfast.model import Event, Pause, PauseMode, Status, Tombstone
-from holdfast.outcome import Checkpoint, Diff, Outcome, SessionInfo
+from holdfast.outcome import Checkpoint, Diff, Listing, Outcome, SessionInfo, StoredState
 from holdfast.plan import Plan
 from holdfast.replay import Origin
 from holdfast.retention import DEFAULT, Redaction
@@ -50,6 +50,14 @@ class Session(Generic[S]):
         """The state as of the last checkpoint; ``at`` an earlier one, by number or by visit (``"write#2"``)."""
         return cast(S, await self._control.state(self.id, at))
 
+    async def stored(self, at: int | str | None = None) -> StoredState:
+        """The state as it is stored, as plain JSON, whatever code is at hand."""
+        return await self._control.stored(self.id, at)
+
+    async def outline(self) -> tuple[str, ...]:
+        """The steps of its workflow, in their order, as it was last driven; whatever code is at hand."""
+        return await self._control.outline(self.id)
+
     async def outcome(self) -> Outcome[S]:
         """Wait until the session stops running: completed, failed, cancelled, paused, or left ready by a shutdown."""
         return cast("Outcome[S]", await self._control.outcome(self.id, self._run))
@@ -72,13 +80,15 @@ class Session(Generic[S]):
         budget: float | Decimal | None = None,
         wake: bool = False,
         accept: bool = False,
+        until: str | None = None,
     ) -> Session[S]:
         """Go on from exactly there, in this process; ``wake`` ends its timers now.
 
-        ``accept``: what the definition has changed behind the session is taken as it is.
+        ``accept``: what the definition has changed behind the session is taken as it is. ``until`` a step: pause once
+        that has ended.
         """
         resumed = await self._control.resume(
-            self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, accept=accept
+            self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, accept=accept, until=until
         )
         self._run = resumed._run or self._run
         return self
@@ -91,7 +101,7 @@ class Session(Generic[S]):
         """Send a message; the session's next ``ctx.receive`` gets it."""
         return await self._control.message(self.id, value, by=by)
 
-    async def children(self) -> list[SessionInfo]:
+    async def children(self) -> Listing[SessionInfo]:
         """The sessions that this one has called, newest first."""
         return await self._control.children(self.id)
 
@@ -116,13 +126,15 @@ class Session(Generic[S]):
         return await self._control.origin(self.id)
 
     async def edit(
-        self, fields: Mapping[str, Any] | None = None, /, *, by: str | None = None, reason: str = "", **named: Any
-    ) -> Status:
+        self, fields: Mapping[str, Any] | None = None, /, *,
+        by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+    ) -> Status:  # fmt: skip
         """Change the state of a parked session: fields by name, or a mapping (also of parts, such as ``"plan.title"``).
 
-        All of it is validated and takes effect as a whole, or not at all.
+        All of it is validated and takes effect as a whole, or not at all. ``based_on``: the ``seq`` of its `info` when
+        the state was read; refused if it has moved since.
         """
-        return await self._control.edit(self.id, fields, by=by, reason=reason, **named)
+        return await self._control.edit(self.id, fields, by=by, reason=reason, based_on=based_on, **named)
 
     async def rewind(self, to: int | str, *, keep: bool = False, by: str | None = None, reason: str = "") -> Status:
         """Redo a visit and what follows: ``"write"`` (the last one), ``"write#2"``, or a checkpoint's number.
@@ -130,6 +142,17 @@ class Session(Generic[S]):
         Nothing is deleted. ``keep`` inherits what the visit has finished, so that only the rest is done again.
         """
         return await self._control.rewind(self.id, to, keep=keep, by=by, reason=reason)
+
+    async def plan_rewind(self, to: int | str, *, keep: bool = False) -> Plan:
+        """What a resume would do after such a rewind. Nothing is changed."""
+        return await self._control.plan_rewind(self.id, to, keep=keep)
+
+    async def plan_fork(
+        self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, **named: Any,
+    ) -> Plan:  # fmt: skip
+        """What such a fork would do; the edits are validated. Nothing is stored."""
+        return await self._control.plan_fork(self.id, at, edits, keep=keep, **named)
 
     async def fork(
         self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,

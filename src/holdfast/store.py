@@ -22,6 +22,7 @@ from typing import Protocol
 
 from holdfast.errors import DamagedRecord
 from holdfast.model import (
+    About,
     Commit,
     Filter,
     Flags,
@@ -35,7 +36,17 @@ from holdfast.model import (
     Space,
     Sweep,
     Tombstone,
+    Whole,
 )
+
+
+class Found(list[SessionRow]):
+    """Sessions that were looked for. ``damaged``: the facts about these could not be read, and why; each names its
+    ``session_id``."""
+
+    def __init__(self, rows: Iterable[SessionRow] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(rows)
+        self.damaged = tuple(damaged)
 
 
 class Store(Protocol):
@@ -74,8 +85,8 @@ class Store(Protocol):
     async def get(self, session_id: str) -> SessionRow | None:
         """The facts about one session."""
 
-    async def find(self, query: Filter) -> list[SessionRow]:
-        """The sessions that match, newest ``created_at`` first."""
+    async def find(self, query: Filter) -> Found:
+        """The sessions that match, newest ``created_at`` first. One that is damaged does not hide the others."""
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         """Log records with ``since <= seq <= until``, in order, each proved against its digest.
@@ -92,8 +103,8 @@ class Store(Protocol):
 
     # driving
 
-    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
-        """Take the hold and raise the fence.
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        """Take the hold and raise the fence; with ``fence`` only if that is still the session's, else `HoldLost`.
 
         Counts a crash if the former holder died without releasing. Raises `UnknownSession`,
         or `AlreadyRunning` if another live engine (or this one) holds it; ``steal`` takes it
@@ -118,7 +129,8 @@ class Store(Protocol):
 
         ``commit`` has ``release``, and the fence that the session was read with. Raises `AlreadyRunning` if a live
         engine holds the session, `HoldLost` if fence or ``seq`` no longer fit. The session is no longer ended; one
-        that was cancelled is no longer asked to be.
+        that was cancelled is no longer asked to be. With ``cancel_children`` all that descends from it and has not
+        ended is asked to end, as by `cancel`.
         """
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
@@ -141,22 +153,27 @@ class Store(Protocol):
 
     # from outside
 
-    async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
+    async def pause(self, query: Filter, pause: Pause) -> Found:
         """Request a pause of all unended sessions that match, in one transaction.
 
         Sessions already asked to pause stay as they are, except that ``abort`` overrides
         ``finish``. Each request is a signal with its author. The matching rows come back as they are
-        afterwards, ended ones unchanged among them.
+        afterwards, ended ones unchanged among them. Damaged ones are asked too, as far as that can be written:
+        nothing may keep a session from being stopped.
         """
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
         """Withdraw the operator's pauses of a session and its descendants, and note who did.
 
-        Time spent under a pause that froze the timers is added to ``frozen``. Optionally sets a new budget.
+        Time spent under a pause that froze the timers is added to ``frozen``. Optionally sets a new budget. Damaged
+        descendants, which could not go on, are left as they are.
         """
 
-    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
-        """Request the end of a session and of all that descends from it. The session itself comes first."""
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        """Request the end of a session and of all that descends from it. The session itself comes first.
+
+        Damaged ones below it are asked too, as with `pause`.
+        """
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         """Keep a message for a session; it becomes due if it waits for one. Raises `SessionEnded`."""
@@ -170,13 +187,16 @@ class Store(Protocol):
     # the end of data; these also work while the disk is full, as far as they can
 
     async def remove(
-        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False
+        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
     ) -> list[Removal]:
         """Mark a session and all that descends from it as being removed: no other verb knows them any more.
 
         Their fences rise, so that nobody who thinks to hold one can write. Raises `AlreadyRunning` if one of them is
         held by a live engine and `VerbRefused` for one that has a parent. With ``expired``, empty and nothing done if
-        the session is held, or was touched, or would wake, less than its ``keep_for`` before ``at``.
+        the session is held, or was touched, or would wake, less than its ``keep_for`` before ``at``; one that is
+        completed or cancelled and has none counts as kept for ``ended_for``. A session whose
+        facts are damaged does not expire (`DamagedRecord`), but can be removed by hand; ``status`` in its tombstone
+        is then ``damaged``.
         """
 
     async def removing(self) -> list[Removal]:
@@ -189,8 +209,11 @@ class Store(Protocol):
         then be used again, the key never.
         """
 
-    async def expired(self, now: int, after: int, limit: int) -> list[tuple[int, str]]:
-        """Key and id of sessions without a parent that may have expired by ``now``, with ``key > after``, in order."""
+    async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
+        """Key and id of sessions without a parent that may have expired by ``now``, with ``key > after``, in order.
+
+        ``ended_for`` as for `remove`.
+        """
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
         """What is left of removed sessions, in the order of removal, each proved."""
@@ -200,6 +223,9 @@ class Store(Protocol):
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
         """Look at up to ``limit`` large values after number ``after``; with ``apply`` delete what nothing names."""
+
+    async def weight(self, session_id: str) -> int:
+        """About how many bytes would be free without a session and all that descends from it. 0 if there is none."""
 
     async def space(self) -> Space:
         """How many bytes are taken, and how many of them are free."""
@@ -226,3 +252,21 @@ class Store(Protocol):
 
     def describe_holder(self, holder: int | None) -> str:
         """Who that is, for a person: host, process id, since when."""
+
+    async def about(self) -> About:
+        """What there is to know about the store as a whole, and which engines have it open or died with sessions."""
+
+    # moving
+
+    async def whole(self, session_id: str) -> list[Whole]:
+        """A session and all that descends from it, who calls before who is called, as of one moment, each proved.
+
+        Raises `UnknownSession` or `DamagedRecord`.
+        """
+
+    async def restore(self, sessions: Sequence[Whole]) -> bool:
+        """Store sessions as they were elsewhere, in one transaction; nobody holds them then.
+
+        ``key``, ``holder``, ``fence`` and ``parent`` of their rows do not count: a parent is found among them, by
+        ``parent_id``. False, and nothing stored, if one of the ids is taken.
+        """

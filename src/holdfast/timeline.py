@@ -8,8 +8,10 @@ place is found by halving the distance between key frames, whatever the length o
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.clock import to_datetime
@@ -32,11 +34,15 @@ class Before(NamedTuple):
 
 
 class Timeline:
-    """The log of one session up to ``row.seq``. Records that are written meanwhile are not seen."""
+    """The log of one session up to ``row.seq``. Records that are written meanwhile are not seen.
 
-    def __init__(self, store: Store, row: SessionRow) -> None:
+    ``renamed``: what steps are called now, by the names that they had; visits can be named by either.
+    """
+
+    def __init__(self, store: Store, row: SessionRow, renamed: Mapping[str, str] = MappingProxyType({})) -> None:
         self.store = store
         self.row = row
+        self.renamed = renamed
         self._head: list[Record] = []
         self._found: list[Record] = []  # where a visit was found: what is asked for next is often there
         self._frames: dict[int, KeyBody] = {}
@@ -96,9 +102,9 @@ class Timeline:
             return await self._before_finished(await self._checkpoint(to), keep)
         step, number = _named(to)
         line = await self.line()
-        stands_there = line.step == step and not line.leaving and number in (None, line.visit)
+        stands_there = line.step in self._names(step) and not line.leaving and number in (None, line.visit)
         # A visit that has left no trace never happened: then the last one is the one before it.
-        trace = line.operations or line.waits or line.effects or self.row.failure or line.base > line.opened
+        trace = line.operations or line.waits or line.effects or self.row.failure or line.touched
         if stands_there and (number is not None or line.visit == 1 or trace):
             return _before(await self._stretch(self.row.seq), keep)
         return await self._before_finished(await self._finished(to, step, number), keep)
@@ -142,19 +148,19 @@ class Timeline:
 
     async def _finished(self, at: int | str, step: str, number: int | None) -> int:
         """The checkpoint of a finished visit on the present line, by default the last one."""
-        visits = (await self.line()).visits
-        if step not in visits:
+        visits, names = (await self.line()).visits, self._names(step)
+        count = max(visits.get(name, 0) for name in names)
+        if not count:
             raise self._refusal(at, f"no visit of {step!r} has ended{did_you_mean(step, visits)}")
-        count = visits[step]
         number = count if number is None else number
         if not 1 <= number <= count:
             raise self._refusal(at, f"{step} was visited {count} {'time' if count == 1 else 'times'}: #1 to #{count}")
         for first, last in reversed(await self._segments()):
-            if await self._visits(step, first) < number:
-                since, until = await self._between(step, number, first, last)
+            if await self._visits(names, first) < number:
+                since, until = await self._between(names, number, first, last)
                 self._found = await self.store.records(self.row.key, since, until)
                 for record in reversed(self._found):
-                    if (record.kind, record.step, record.visit) == ("checkpoint", step, number):
+                    if (record.kind, record.visit) == ("checkpoint", number) and record.step in names:
                         return record.seq
                 break
         why = (
@@ -163,20 +169,26 @@ class Timeline:
         )
         raise await self._unknown(at, why)
 
-    async def _visits(self, step: str, frame: int) -> int:
+    def _names(self, step: str) -> set[str]:
+        """What a step is called, and was: the log has the names of its time."""
+        now = self.renamed.get(step, step)
+        return {now, *(old for old, new in self.renamed.items() if new == now)}
+
+    async def _visits(self, names: Collection[str], frame: int) -> int:
         """How often a step was visited at a key frame. What is redacted tells nothing: look behind it."""
         try:
-            return (await self._frame(frame)).visits.get(step, 0)
+            visits = (await self._frame(frame)).visits
+            return max(visits.get(name, 0) for name in names)
         except Redacted:
             return 0
 
-    async def _between(self, step: str, number: int, first: int, last: int) -> tuple[int, int]:
+    async def _between(self, names: Collection[str], number: int, first: int, last: int) -> tuple[int, int]:
         """Two key frames (or the end) between which a visit ended. The number of visits only rises along a line."""
         since, low, high = first, first, last + 1
         while high - low > 1:
             middle = (low + high) // 2
             frame = await self.store.key_frame(self.row.key, middle)
-            if frame > since and await self._visits(step, frame) >= number:
+            if frame > since and await self._visits(names, frame) >= number:
                 high = frame
             else:
                 since, low = max(since, frame), middle
@@ -226,7 +238,7 @@ def _before(records: list[Record], keep: bool) -> Before:
         line.operations.clear()
         line.effects.clear()
     line.waits.clear()  # what was not finished begins anew
-    line.attempts = 0
+    line.attempts, line.touched = 0, False
     return Before(line, base, visit)
 
 

@@ -20,11 +20,12 @@ from holdfast.ids import SessionId
 from holdfast.lending import Lending, Paused
 from holdfast.model import Commit, NewSession, Pause, Record, RecordKind, SessionRow, Status, first_digest, seal
 from holdfast.observe import Watch
+from holdfast.plan import Plan
 from holdfast.reading import Reading
-from holdfast.replay import EditBody, EventBody, Line, Origin, RewindBody, refusal, to_payload
+from holdfast.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
 from holdfast.service import texts
 from holdfast.state import Blob, Blobs, Change
-from holdfast.timeline import Timeline
+from holdfast.timeline import Before
 from holdfast.versions import DoesNotFit, adoption, fits
 from holdfast.workflow import Workflow
 
@@ -37,12 +38,13 @@ class Travel(Reading):
 
     async def edit(
         self, session_id: str, fields: Mapping[str, Any] | None = None, /, *,
-        by: str | None = None, reason: str = "", **named: Any,
+        by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
         """Change the state of a parked session, as a whole or not at all.
 
         Fields are given by name, or as a mapping, which may also name parts (``"plan.title"``); a field that grows is
         replaced. The values pass the model's validators. A guard that held the session back is asked again.
+        ``based_on``: the ``seq`` of its `info` when its state was read; refused if it has moved since.
         """
         self._check_open()
         texts(by=by, reason=reason)
@@ -51,6 +53,12 @@ class Travel(Reading):
             raise TypeError("name what to change: edit(topic='squid'), or edit({'plan.title': 'Squid'})")
         while True:
             row = await self._parked(session_id, "edited")
+            if based_on not in (None, row.seq):
+                raise VerbRefused(
+                    f"session {row.session_id!r} has moved since its state was read: its log was at record {based_on}"
+                    f" and is at {row.seq}; read the state again, then edit it",
+                    session_id=row.session_id, status=row.status.value,
+                )  # fmt: skip
             try:
                 await self._edit(row, given, by, reason)
             except (HoldLost, AlreadyRunning):
@@ -58,7 +66,7 @@ class Travel(Reading):
             return (await self._row(session_id)).status
 
     async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
-        workflow, timeline = self._workflow_of(row), Timeline(self.store, row)
+        workflow, timeline = self._workflow_of(row), self._timeline(row)
         line = await timeline.line()
         if line.version != workflow.version:
             raise VerbRefused(
@@ -118,10 +126,7 @@ class Travel(Reading):
             return (await self._row(session_id)).status
 
     async def _rewind(self, row: SessionRow, to: int | str, keep: bool, by: str | None, reason: str) -> None:
-        line, base, visit = await Timeline(self.store, row).before(to, keep)
-        if row.seq > base:
-            line.left = (*line.left, (base + 1, row.seq))
-        line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
+        line, base, visit = await self._back(row, to, keep)
         blobs = line.state.seal()
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
         body = RewindBody(visit, keep, by, reason, row.ended or "")
@@ -129,7 +134,38 @@ class Travel(Reading):
         await self._revise(
             row, line, "rewind", body, summary, parent=base, blobs=blobs,
             close_pauses=tuple(pauses), closed_by=by, thaw=True,
+            cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
+
+    async def _back(self, row: SessionRow, to: int | str, keep: bool) -> Before:
+        found = await self._timeline(row).before(to, keep)
+        line = found.line
+        if row.seq > found.base:
+            line.left = (*line.left, (found.base + 1, row.seq))
+        line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
+        return found
+
+    async def plan_rewind(self, session_id: str, to: int | str, *, keep: bool = False) -> Plan:
+        """What a resume would do after such a rewind. Nothing is changed; a session that is driven has its plan too."""
+        self._check_open()
+        row = await self._row(session_id)
+        workflow = self._workflow_of(row)
+        line = (await self._back(row, to, keep)).line
+        pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind in STAYS]
+        return await self._planned(workflow, _standing(row, line, len(pauses)), line, pauses)
+
+    async def plan_fork(
+        self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, **named: Any,
+    ) -> Plan:  # fmt: skip
+        """What such a fork would do; the edits are validated. Nothing is stored: its ``session_id`` is the source's."""
+        self._check_open()
+        row = await self._row(source)
+        workflow = self._workflow_of(row)
+        new = await self._forked(workflow, row, SessionId(row.session_id), at, together(edits, named), keep, None)
+        line = fold(new.records)
+        row = msgspec.structs.replace(row, seq=1, live=False, pause_requested=False)
+        return await self._planned(workflow, _standing(row, line), line, [])
 
     async def _parked(self, session_id: str, what: str) -> SessionRow:
         row = await self._row(session_id)
@@ -171,7 +207,7 @@ class Travel(Reading):
         edits: dict[str, Any], keep: bool, by: str | None,
     ) -> NewSession:  # fmt: skip
         """A session that begins as another one stands, or stood before a visit. Large values are shared."""
-        timeline = Timeline(self.store, row)
+        timeline = self._timeline(row)
         line, base, visit = await (timeline.now(keep) if at is None else timeline.before(at, keep))
         blobs = await self._adopted(workflow, line, row)
         changes: tuple[Change, ...] = ()
@@ -208,6 +244,14 @@ class Travel(Reading):
         line.adopt(body)
         line.state.provide(dict(blobs))
         return blobs
+
+
+def _standing(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:
+    """The facts about a session that begins anew where a line ends."""
+    return msgspec.structs.replace(
+        row, step=line.step, visit=line.visit, leaving=line.leaving, version=line.version, ended=None, failure=None,
+        waiting=None, wakes_at=None, due=False, open_pauses=open_pauses,
+    )  # fmt: skip
 
 
 def together(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:

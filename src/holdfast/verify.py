@@ -191,6 +191,8 @@ class Inspector:
         try:
             children = await self.store.find(Filter(parent=walk.row.key))
         except HoldfastError:
+            return
+        if children.damaged:
             return  # what is wrong with them is said of them
         usd = walk.usd + sum(child.spent_usd for child in children)
         tokens = walk.tokens + sum(child.spent_tokens for child in children)

@@ -42,10 +42,11 @@ MOST = 2**60
 
 
 class Wait(NamedTuple):
-    """What a branch of a visit waits for. ``due`` is for timers."""
+    """What a branch of a visit waits for. ``due`` is for timers, ``child`` for the end of one."""
 
     kind: Literal["timer", "message", "child"]
     due: int | None = None
+    child: str = ""
 
 
 class Family(Protocol):
@@ -101,8 +102,8 @@ class Host(Protocol):
     async def mail(self, limit: int | None = None) -> list[SignalRecord]:
         """The signals that nobody has taken in yet."""
 
-    async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
-        """Take a signal in without an operation; an event says why."""
+    async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str) -> None:
+        """Take a signal in without an operation; an event says why. ``noticed``: the child whose failure it tells."""
 
     async def fetch(self, value: Any) -> bytes:
         """The bytes of a remembered value."""
@@ -150,6 +151,7 @@ class Visit:
         self.misses: list[Operation] = []
         self.nudged: set[str] = set()
         self.alarm: asyncio.Task[None] | None = None
+        self.rings_at = 0
         self.lingering = False
         self.moves = 0
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -212,7 +214,7 @@ class Visit:
         """Let an operation start or be reused, or stand still if that must not be."""
         if found is not None:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
-                await self.refuse(frame, "mismatch", _mismatch(self.step.name, operation))
+                await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
             return
         if self.host.stopping:
             await self.stand_still(frame)
@@ -277,6 +279,8 @@ class Visit:
         finally:
             self.waits.pop(news, None)
             self._stand(frame, -1)
+            if self.waits and self.alarm is None and not self.left:
+                self._set_alarm()
 
     def look_again(self) -> None:
         """Something came, or a time has passed: who waits looks whether it was that."""
@@ -285,20 +289,34 @@ class Visit:
                 news.set_result(None)
         self.waits.clear()  # what goes on is no reason to leave, though its task has yet to notice
 
+    def heard_of(self, child: str) -> None:
+        """A child was driven here and no longer is: who waits for it looks again."""
+        for news in [news for news, wait in self.waits.items() if wait.child == child]:
+            del self.waits[news]
+            if not news.done():
+                news.set_result(None)
+
     def waits_for(self) -> tuple[str | None, int | None]:
         """The kinds of things that are waited for, and the first time that is."""
         kinds = sorted({wait.kind for wait in self.waits.values() if wait.kind != "timer"})
-        return ",".join(kinds) or None, min(
-            (wait.due for wait in self.waits.values() if wait.due is not None), default=None
-        )
+        return ",".join(kinds) or None, self._first_due()
+
+    def _first_due(self) -> int | None:
+        return min((wait.due for wait in self.waits.values() if wait.due is not None), default=None)
 
     def _set_alarm(self) -> None:
         """While other branches work the visit stays, so a timer beside them has to ring here."""
-        if self.active and self.alarm is None and any(wait.due is not None for wait in self.waits.values()):
-            self.alarm = self.loop.create_task(self._ring())
+        due = self._first_due() if self.active else None
+        if due is None or (self.alarm is not None and self.rings_at <= due):
+            return
+        if self.alarm is not None:
+            self.alarm.cancel()
+        self.rings_at = due
+        self.alarm = self.loop.create_task(self._ring())
 
     async def _ring(self) -> None:
-        while (due := self.waits_for()[1]) is not None:
+        while (due := self._first_due()) is not None:
+            self.rings_at = due
             left = (due - self.host.clock.now()) / 1e6
             if left <= 0:
                 break
@@ -314,10 +332,10 @@ class Visit:
         """What a remembered operation returned."""
         return result.decode(await self.busily(self.host.fetch(found.value)), found.name)
 
-    async def take_mail(self, signal: SignalRecord, type: str, summary: str) -> None:
+    async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str = "") -> None:
         """Take a signal in without an operation; an event says why."""
         self.check_open()
-        await self.busily(self.host.take_mail(signal, type, summary))
+        await self.busily(self.host.take_mail(signal, type, summary, noticed))
 
     async def refuse_mail(self, signal: SignalRecord, reason: str) -> None:
         """A message that cannot be read is no reason to stop: it is taken in, and the history says so."""
@@ -367,7 +385,7 @@ class Visit:
         self.active += 1
         self.moves += 1
         self.running[frame.scope] = asyncio.Event()
-        if self.waits:
+        if self.waits and self.alarm is None:
             self._set_alarm()
 
     def exit(self, frame: Frame) -> None:
@@ -447,6 +465,7 @@ class Visit:
             if not still.done():
                 still.set_result(None)
         self.standing.clear()  # what goes on is no reason to leave, though its task has yet to notice
+        self.look_again()  # children that stood still as well are to go on
 
 
 def is_count(value: object) -> bool:
@@ -483,7 +502,8 @@ def _input(callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
         return ""
 
 
-def _mismatch(step: str, operation: Operation) -> str:
+def mismatch(step: str, operation: Operation) -> str:
+    """What to say of a key that names something else than before."""
     return (
         f"{step}: operation {operation.id} was remembered with other input than it is now called with;"
         " use another key= for other input, rewind the step, or resume once the input is the same again"

@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import BaseModel
 
-from holdfast.clock import to_micros
+from holdfast.clock import LATEST, to_micros
 from holdfast.codec import Typed, fingerprint, typed
 from holdfast.errors import ChildFailed, StateRefused, StepError, ValueRefused
 from holdfast.ids import SessionId
 from holdfast.model import SessionRow, SignalRecord, Status
 from holdfast.replay import WaitBody
-from holdfast.visit import Frame, Operation, Visit, Wait, key_text
+from holdfast.visit import Frame, Operation, Visit, Wait, key_text, mismatch
 from holdfast.workflow import Workflow
 
 T = TypeVar("T")
@@ -77,8 +77,10 @@ async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> 
     if found is not None:
         return
     waits, clock = visit.host.line.waits, visit.host.clock
-    if operation.id not in waits and due > clock.now():
-        await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent))
+    if operation.id not in waits and due > (now := clock.now()):
+        if due > LATEST:
+            raise ValueError(f"{visit.step.name}: {operation.name} ends after the year 9999; there is no such moment")
+        await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent, at=now))
     while (wait := waits.get(operation.id)) is not None and wait.due is not None and wait.due > clock.now():
         await visit.wait(frame, Wait("timer", wait.due))
     await _conclude(visit, operation, _NOTHING, None, frame)
@@ -95,6 +97,10 @@ async def _conclude(
     visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, consume: tuple[int, ...] = ()
 ) -> Any:
     """What was waited for is there: remember it. A wait is no work, so it took no time."""
+    while (twin := visit.running.get(operation.id)) is not None:
+        await twin.wait()  # another branch made the same call, under the same key
+    if (found := visit.remembered(operation)) is not None:
+        return await visit.recall(found, result)
     inside = Frame(operation.id, frame)
     visit.enter(inside)
     try:
@@ -165,10 +171,7 @@ async def call(
     if found is not None:
         known: S = await visit.recall(found, result)
         return known
-    if operation.id not in visit.host.line.waits:
-        body = WaitBody(operation.id, operation.name, child=_child_id(visit, operation), agent=visit.agent)
-        await visit.open_wait(body)
-    child = visit.host.line.waits[operation.id].child
+    child = await _child_of(visit, frame, operation)
     while True:
         row = await visit.busily(visit.host.family.child(child))
         if row is not None and row.ended == "completed":
@@ -179,7 +182,19 @@ async def call(
         if row is not None and row.ended is not None:
             await _raise_failure(visit, row)
         await _keep_going(visit, workflow, row, child, given)
-        await visit.wait(frame, Wait("child"))
+        await visit.wait(frame, Wait("child", child=child))
+
+
+async def _child_of(visit: Visit, frame: Frame, operation: Operation) -> str:
+    """The id of the child that a call waits for; that it does is recorded before the child begins."""
+    waits = visit.host.line.waits
+    if (known := waits.get(operation.id)) is None:
+        child = _child_id(visit, operation)
+        known = WaitBody(operation.id, operation.name, child=child, agent=visit.agent, input=operation.input)
+        await visit.open_wait(known)
+    elif operation.keyed and known.input and operation.input and known.input != operation.input:
+        await visit.refuse(frame, "mismatch", mismatch(visit.step.name, operation))
+    return known.child
 
 
 def _identify(
@@ -216,14 +231,19 @@ async def _reports(visit: Visit, child: str) -> list[SignalRecord]:
 
 
 async def _raise_failure(visit: Visit, row: SessionRow) -> None:
-    """A failure is raised once, when it is heard of. Who comes here again, after that, has the child try again."""
+    """Raise the failure of a child. The next attempt at the step, or somebody who resumes it, has the child try again.
+
+    A step that only goes on after a wait is told the same as before: if the child were tried again whenever its parent
+    wakes, two children that fail would keep each other going for ever.
+    """
     reports = await _reports(visit, row.session_id)
-    if not reports and row.ended == "failed":
+    told = row.session_id in visit.host.line.noticed and not _is_first_look(visit, row)
+    if row.ended == "failed" and not (reports or told):
         return
     why = f"{row.failure.type}: {row.failure.message}" if row.failure is not None else ""
     text = f"{visit.step.name}: the child session {row.session_id!r} {row.ended}" + (f", {why}" if why else "")
     for report in reports:
-        await visit.take_mail(report, "child.noticed", text)
+        await visit.take_mail(report, "child.noticed", text, row.session_id if row.ended == "failed" else "")
     hint = (
         "; it goes on when this step runs again" if row.ended == "failed" else "; rewind this step to have another one"
     )
@@ -235,13 +255,26 @@ async def _keep_going(
 ) -> None:
     if row is None:
         await visit.busily(visit.host.family.begin_child(workflow, SessionId(child), given))
-    elif row.status in (Status.CREATED, Status.READY, Status.FAILED) or _is_to_look_after_its_own(visit, row):
+    elif row.status in (Status.CREATED, Status.READY, Status.FAILED) or (
+        _is_resumed_with_us(row) and _is_first_look(visit, row)
+    ):
         await visit.busily(visit.host.family.resume_child(workflow, row))
 
 
-def _is_to_look_after_its_own(visit: Visit, row: SessionRow) -> bool:
-    """Somebody resumed the tree, and what has to go on may be a child of the child: only its own step can tell."""
-    if not visit.host.resumed or row.session_id in visit.nudged or "child" not in (row.waiting or ""):
+def _is_resumed_with_us(row: SessionRow) -> bool:
+    """Whether a resume of the tree is also for this child.
+
+    What has to go on may be a child of the child, and only its own step can tell. And what made it stand still (a
+    budget, a guard) is tested again.
+    """
+    if row.status is Status.WAITING:
+        return "child" in (row.waiting or "")
+    return row.status is Status.PAUSED and not row.pause_requested
+
+
+def _is_first_look(visit: Visit, row: SessionRow) -> bool:
+    """Whether somebody resumed the tree, and this child was not looked at since."""
+    if not visit.host.resumed or row.session_id in visit.nudged:
         return False
     visit.nudged.add(row.session_id)
-    return row.status is Status.WAITING
+    return True

@@ -227,6 +227,21 @@ def test_a_store_that_cannot_be_opened_is_said_and_leaves_no_thread(tmp_path: Pa
 # where it can be called from
 
 
+def test_an_interrupt_while_its_thread_starts_passes_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Engine(":memory:").__enter__()
+    for thread in loop_threads():
+        thread.join(10)
+    assert loop_threads() == []
+
+
 def test_several_threads_share_one_engine(engine: BlockingEngine) -> None:
     def work(number: int) -> Outcome[Doc]:
         return engine.start(pipeline.workflow, topic="otters", session_id=f"s{number}").outcome()

@@ -329,3 +329,27 @@ async def test_sessions_are_listed_newest_first_and_by_workflow_owner_tag_and_st
         assert [i.session_id for i in await engine.sessions(tag="red")] == [two.id, one.id]
         assert [i.session_id for i in await engine.sessions(status="paused")] == [one.id]
         assert [i.session_id for i in await engine.sessions(limit=2)] == [three.id, two.id]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"tags": ["\ud800"]}, ValueError, "tag must be a text"),
+        ({"tags": [1]}, TypeError, "a tag is a text, not int"),
+        ({"keep_for": 3}, TypeError, "keep_for is a timedelta"),
+    ],
+)
+@on_loop
+async def test_an_option_that_cannot_be_stored_is_named(
+    options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    async with Engine(":memory:") as engine:
+        with pytest.raises(error, match=said):
+            await engine.start(Pipeline().workflow, **options)
+        assert await engine.sessions() == []
+
+
+@pytest.mark.parametrize("url", [None, 3])
+def test_what_is_no_store_is_refused_when_the_engine_is_made(url: Any) -> None:
+    with pytest.raises(StoreError, match="a store is needed"):
+        Engine(url)

@@ -16,6 +16,7 @@ from holdfast.engine import Drive
 from holdfast.model import Commit, Flags, Record, seal
 from holdfast.replay import Body, EventBody, body_of, to_payload
 from holdfast.stores.sqlite import hold, writer, writes
+from holdfast.visit import Visit
 from tests.support.points import points
 
 NOTHING_ASKED = Flags(False, "finish", False)
@@ -74,6 +75,49 @@ def forget_operations(store: type[Any]) -> type[Any]:
         return None
 
     Drive.remember = remember  # type: ignore[method-assign]
+    return store
+
+
+def split_mail(store: type[Any]) -> type[Any]:
+    """Takes a message out of the inbox in one transaction, and remembers it in another."""
+    empty = "DELETE FROM inbox WHERE session = ?"
+
+    class Split(store):  # type: ignore[misc]  # the class to break is only known here
+        async def write(self, commit: Commit) -> Flags | None:
+            if commit.consume:
+                await self._do(lambda connection: connection.execute(empty, (commit.key,)).fetchall())
+                points.hit("split mail")
+            flags: Flags | None = await super().write(commit)
+            return flags
+
+    return Split
+
+
+def split_rewind(store: type[Any]) -> type[Any]:
+    """Writes that a session is rewound in one transaction, and what it is rewound to in another."""
+    facts = "SELECT key_frame, step, visit, leaving FROM sessions WHERE key = ?"
+
+    class Split(store):  # type: ignore[misc]  # the class to break is only known here
+        async def revise(self, commit: Commit) -> None:
+            if len(commit.records) == 1:
+                await super().revise(commit)
+                return
+            frame, step, visit, leaving = self._read.execute(facts, (commit.key,)).fetchone()
+            before = {"key_frame": frame, "step": step, "visit": visit, "leaving": bool(leaving)}
+            await super().revise(replace(commit, records=commit.records[:1], **before))
+            points.hit("split rewind")
+            behind = {"base_seq": commit.base_seq + 1, "fence": commit.fence + 1, "records": commit.records[1:]}
+            await super().revise(replace(commit, **behind))
+
+    return Split
+
+
+def run_again(store: type[Any]) -> type[Any]:
+    """Does not look for what it remembers of ordinary operations."""
+    remembered = Visit.remembered
+    Visit.remembered = lambda self, operation: (  # type: ignore[method-assign]
+        None if operation.name == "did" else remembered(self, operation)
+    )
     return store
 
 
@@ -159,6 +203,9 @@ TWINS: dict[str, Callable[[type[Any]], type[Any]]] = {
     "checkpoint in two commits": split_checkpoint,
     "acknowledges early": acknowledge_early,
     "forgets operations": forget_operations,
+    "takes messages in two commits": split_mail,
+    "rewinds in two commits": split_rewind,
+    "runs operations again": run_again,
     "cuts operations": cut_operations,
     "blind to pauses": blind_to_pauses,
     "deaf to signals": deaf,

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.model import PauseMode
+from tests.faults import journeys
 from tests.faults.contests import flips, races
 from tests.faults.jobs import SLOW
 from tests.faults.lab import Lab, Reference, fast_folder, undisturbed
@@ -34,9 +35,11 @@ class Campaign:
         self.lab = lab
         self.draw = draw
         self.reference: Reference = undisturbed(lab)
+        self.journey = journeys.undisturbed(lab)
         self.kinds: dict[str, tuple[int, Callable[[], tuple[int, list[str]]]]] = {
             "kills at two points": (8, self.kill),
             "kills at two moments": (8, self.kill_at_times),
+            "kills on a journey": (8, self.kill_on_the_way),
             "SIGTERM or Ctrl+C": (4, self.end),
             "pauses": (4, self.pause),
             "zombies": (4, self.zombie),
@@ -58,6 +61,10 @@ class Campaign:
     def kill_at_times(self) -> tuple[int, list[str]]:
         delays = [self.draw.uniform(0.02, 0.8) * self.reference.took for _ in range(2)]
         return 1, killed_at_times(self.lab, self.reference, delays)
+
+    def kill_on_the_way(self) -> tuple[int, list[str]]:
+        points = self.draw.choices(self.journey.points, k=2)
+        return 1, journeys.killed_on_the_way(self.lab, self.journey, *points)
 
     def end(self) -> tuple[int, list[str]]:
         actions: tuple[Action, ...] = ("term", "int")

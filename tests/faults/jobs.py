@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import apsw
 from pydantic import BaseModel
@@ -15,11 +17,15 @@ from holdfast.errors import AlreadyRunning, HoldfastError
 from holdfast.model import Commit, Flags, NewSession, SessionRow
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite import store as store_module
-from holdfast.stores.sqlite.cleaning import Cleaning
+from holdfast.stores.sqlite.moving import Moving
+from holdfast.stores.sqlite.writes import Outcome
 from tests.faults import broken
 from tests.support.forkserver import say
+from tests.support.journey import go, journey, leg
 from tests.support.points import Action, points, wait_at
 from tests.support.sample import TOPIC, sample
+
+T = TypeVar("T")
 
 Verb = Literal["start", "resume", "steal"]
 
@@ -35,23 +41,35 @@ def warm_up() -> None:
 async def _warm_up() -> None:
     async with Engine(":memory:", workflows=[sample, waiting], signals=False) as engine:
         await (await engine.start(sample, topic=TOPIC)).outcome()
+        await go(engine, "warm-up", is_new=True)
 
 
-class PointWrites(Cleaning):
+class PointWrites(Moving):
     """A point inside every transaction of a commit: all is written, nothing is committed."""
 
-    def _attach(self, connection: apsw.Connection, commit: Commit) -> None:
-        super()._attach(connection, commit)
+    def move(self, connection: apsw.Connection, commit: Commit) -> Outcome:
+        outcome = super().move(connection, commit)
         points.hit(f"inside commit of record {commit.records[-1].seq}")
+        return outcome
+
+    def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
+        outcomes = super().move_all(connection, commits)
+        for commit in commits:
+            points.hit(f"inside commit of record {commit.records[-1].seq}")
+        return outcomes
 
 
-store_module.Cleaning = PointWrites  # type: ignore[attr-defined]  # the name that SqliteStore looks up
+store_module.Moving = PointWrites  # type: ignore[attr-defined]  # the name that SqliteStore looks up
 
 
 class PointStore(SqliteStore):
-    """A store with a point before and after every commit. Notes what it has acknowledged."""
+    """A store with a point before and after every commit, and every verb from outside. Notes what it acknowledged."""
 
     begun = ended = checkpoints = 0
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.asked: Counter[str] = Counter()
 
     async def create(self, new: NewSession) -> SessionRow | None:
         points.hit("before create")
@@ -73,6 +91,26 @@ class PointStore(SqliteStore):
 
     async def write(self, commit: Commit) -> Flags | None:
         return await super().commit(commit)
+
+    async def revise(self, commit: Commit) -> None:
+        await self._between("revise", super().revise(commit))
+
+    async def send(self, *given: Any) -> SessionRow:
+        return await self._between("send", super().send(*given))
+
+    async def unpause(self, *given: Any) -> SessionRow:
+        return await self._between("unpause", super().unpause(*given))
+
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        return await self._between("claim", super().claim(session_id, steal, fence))
+
+    async def _between(self, verb: str, work: Awaitable[T]) -> T:
+        self.asked[verb] += 1
+        number = self.asked[verb]
+        points.hit(f"before {verb} {number}")
+        result = await work
+        points.hit(f"after {verb} {number}")
+        return result
 
 
 def drive(
@@ -102,6 +140,27 @@ async def _begin(engine: Engine, session_id: str, verb: Verb) -> Session[Any]:
     if verb == "start":
         return await engine.start(sample, session_id=session_id, topic=TOPIC)
     return await engine.resume(session_id, steal=verb == "steal")
+
+
+def accompany(
+    path: str, session: str, runs: str, is_new: bool, point: str = "", action: Action = "kill", twin: str = ""
+) -> None:
+    """Run the journey in this process, with its operator, and with something happening at ``point``."""
+    points.write_to(Path(runs))
+    points.say = say
+    points.arm(point, action)
+    store_class = broken.apply(twin, PointStore)
+    asyncio.run(_accompany(store_class(path, poll=0.005), session, is_new))
+
+
+async def _accompany(store: SqliteStore, session_id: str, is_new: bool) -> None:
+    async with Engine(store, workflows=[journey, leg]) as engine:
+        try:
+            status = await go(engine, session_id, is_new)
+        except HoldfastError as error:
+            say({"error": type(error).__name__, "text": str(error)[:1000]})
+        else:
+            say({"status": status.value})
 
 
 # races and flips

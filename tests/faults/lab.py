@@ -19,6 +19,7 @@ from holdfast.replay import body_of
 from holdfast.stores.sqlite import SqliteStore
 from tests.faults.jobs import waiting
 from tests.support.forkserver import Child, ForkServer
+from tests.support.journey import journey, leg
 from tests.support.sample import LAST, sample
 
 T = TypeVar("T")
@@ -76,8 +77,9 @@ class Lab:
     def __enter__(self) -> Self:
         self._runner.__enter__()
         self.store = SqliteStore(self.path)
-        self.engine = Engine(self.store, workflows=[sample, waiting], signals=False)
+        self.engine = Engine(self.store, workflows=[sample, waiting, journey, leg], signals=False)
         self.do(self.engine.__aenter__())
+        self.do(self.engine.waker.stop())  # it must not drive what wakes
         return self
 
     def __exit__(

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
-from holdfast import Status
+from holdfast import Engine, Status
 from holdfast.model import PauseMode
 from tests.faults.lab import Lab, undisturbed
 from tests.faults.verdicts import ended_politely, open_gate, paused
 from tests.support.forkserver import ROOT
+from tests.support.loop import on_loop
 
 EVERYWHERE = ["before c", "after c", "step", "op"]
 
@@ -105,3 +106,17 @@ def test_the_harness_catches_an_engine_that_ends_badly(lab: Lab, twin: str, symp
 def test_the_harness_catches_an_engine_that_overlooks_a_pause(lab: Lab, mode: PauseMode) -> None:
     caught = paused(lab, undisturbed(lab), "op phrase:body:1", mode, "blind to pauses")
     assert any("asked to pause" in text for text in caught)
+
+
+@on_loop
+async def test_engines_that_are_closed_in_any_order_leave_the_signals_as_they_were() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    first, second, third = (Engine(":memory:") for _ in range(3))
+    for engine in (first, second, third):
+        await engine.__aenter__()
+    taken = signal.getsignal(signal.SIGTERM)
+    await first.close()
+    await second.close()
+    assert signal.getsignal(signal.SIGTERM) == taken  # the one that is still open
+    await third.close()
+    assert {number: signal.getsignal(number) for number in before} == before

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow
-from holdfast.store import Store
+from holdfast.store import Found, Store
 
 Log = tuple[tuple[int, str], ...]  # seq and digest of records
 
@@ -70,9 +70,9 @@ class Witness:
             done()
         return row
 
-    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
         done = self._ask("claim")
-        row = await self._inner.claim(session_id, steal)
+        row = await self._inner.claim(session_id, steal, fence)
         done(fence=row.fence)
         return row
 
@@ -83,7 +83,7 @@ class Witness:
             done()
         return flags
 
-    async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
+    async def pause(self, query: Filter, pause: Pause) -> Found:
         done = self._ask("pause", signal=pause.at)
         rows = await self._inner.pause(query, pause)
         done()

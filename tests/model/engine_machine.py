@@ -21,7 +21,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast import Engine, Status
+from holdfast import Engine, Status, Workflow
 from holdfast.errors import AlreadyRunning, InputConflict, StoreError, VerbRefused
 from holdfast.model import Filter, Pause, Record, SessionRow
 from holdfast.replay import body_of
@@ -116,7 +116,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     async def open(self, number: int) -> None:
         store = MortalStore(self.path, clock=self.clock, synchronous="OFF", poll=0.002, ballast=0)
-        workflows = [self.world.workflow, self.world.errand]
+        workflows: list[Workflow[Any]] = [self.world.workflow, self.world.errand]
         engine = Engine(store, workflows=workflows, clock=self.clock, signals=False)
         self.engines[number] = await engine.__aenter__()
 
@@ -340,9 +340,9 @@ class EngineMachine(RuleBasedStateMachine):
             if self.run(self.statuses())[session_id] in OVER:
                 break
             self.messages += 1
-            message = self.messages
-            self.does("send", [session_id], lambda message=message: self.engine(number).message(session_id, message))
-            self.sent[session_id] = self.run(self.stored_messages(session_id, [*self.sent[session_id], message]))
+            self.does("send", [session_id], lambda: self.engine(number).message(session_id, self.messages))
+            expected = [*self.sent[session_id], self.messages]
+            self.sent[session_id] = self.run(self.stored_messages(session_id, expected))
 
     async def stored_messages(self, session_id: str, expected: list[int]) -> list[int]:
         """What was sent. The last one is missing if an engine died over it."""

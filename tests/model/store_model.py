@@ -212,6 +212,9 @@ class StoreModel(RuleBasedStateMachine):
         inherited = [] if above is None else [each for each in self.known[above].pauses if is_request(each)]
         if (pause := new.pause or next(iter(inherited), None)) is not None:
             self.asked_to_pause(session_id, pause)
+        if above is not None and self.rows[above].cancel_requested:
+            self.signal(session_id, "cancel", None, new.created_at, {"reason": "its parent was cancelled"})
+            self.expect(session_id, "cancel", cancel_requested=True)
 
     def believe(self, engine: int, row: SessionRow) -> None:
         self.beliefs[engine, row.session_id] = Belief(row.key, row.fence, row.seq, row.digest)
@@ -301,18 +304,20 @@ class StoreModel(RuleBasedStateMachine):
     def asked_to_pause(self, session_id: str, pause: Pause) -> None:
         row, known = self.rows[session_id], self.known[session_id]
         mode = pause.mode
-        if row.pause_requested and (mode == "finish" or row.pause_mode == "abort"):
+        raised = mode == "abort" and row.pause_mode == "finish"
+        freezes = pause.freeze and not any(is_request(each) and each.freeze for each in known.pauses)
+        if row.pause_requested and not raised and not freezes:
             self.expect(session_id, "pause")
             return
-        if row.pause_requested:
+        if row.pause_requested and raised:
             for index, each in enumerate(known.pauses):
                 if is_request(each):
                     known.pauses[index] = replace(each, mode="abort")
-        else:
+        if freezes or not row.pause_requested:
             known.pauses.append(replace(pause, id="", kind="operator", step=row.step or ""))
         data = {"reason": pause.reason, "mode": mode} | ({"freeze": True} if pause.freeze else {})
         self.signal(session_id, "pause", pause.by, pause.at, data)
-        self.expect(session_id, "pause", pause_requested=True, pause_mode=mode)
+        self.expect(session_id, "pause", pause_requested=True, pause_mode="abort" if raised else row.pause_mode)
 
     def unpaused(self, session_id: str, by: str | None, now: int, budget: int | None) -> None:
         row, known = self.rows[session_id], self.known[session_id]
@@ -327,11 +332,12 @@ class StoreModel(RuleBasedStateMachine):
         budget = row.budget_usd if budget is None else budget
         self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", budget_usd=budget, frozen=frozen)
 
-    def cancelled(self, session_id: str, by: str | None, now: int) -> None:
-        for each in self.tree(session_id):
+    def cancelled(self, session_id: str, by: str | None, now: int, reason: str = "enough", below: bool = False) -> None:
+        """A session and all that descends from it is to end; ``below``: only the latter."""
+        for each in self.tree(session_id)[below:]:
             row = self.rows[each]
             if not over(row) and not row.cancel_requested:
-                self.signal(each, "cancel", by, now, {"reason": "enough"})
+                self.signal(each, "cancel", by, now, {"reason": reason})
                 self.expect(each, "cancel", cancel_requested=True)
 
     @invariant()
@@ -381,9 +387,8 @@ class StoreModel(RuleBasedStateMachine):
         # One that failed has nothing that it waits for; a pause keeps what has come.
         assert {row.session_id for row in await store.due(now, WORKFLOWS, 100)} == due
         assert await store.due(now, ["another"], 100) == []
-        later = [row.wakes_at for row in rows if row.wakes_at is not None and row.wakes_at > now]
-        awake = [row.wakes_at for row in rows if row.wakes_at in later and not row.pause_requested]
-        assert await store.next_wake(now, WORKFLOWS) == min((at for at in awake if at is not None), default=None)
+        awake = [row.wakes_at for row in rows if row.wakes_at is not None and not row.pause_requested]
+        assert await store.next_wake(now, WORKFLOWS) == min((at for at in awake if at > now), default=None)
 
     def newest_first(self, session_ids: Iterable[str]) -> list[str]:
         return sorted(session_ids, key=lambda one: (self.rows[one].created_at, self.rows[one].key), reverse=True)

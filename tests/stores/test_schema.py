@@ -270,3 +270,11 @@ def test_queries_keep_their_index(query: str, index: str) -> None:
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text)).fetchall()
     assert any(index in str(line[3]) for line in plan), plan
     assert not any(str(line[3]).startswith("SCAN log") for line in plan), plan
+
+
+def test_a_path_that_the_system_refuses_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "gone" / "store.db")
+    (tmp_path / "file").touch()
+    for name in ("link.db", "x" * 300, "file/folder/store.db"):
+        with pytest.raises(StoreUnavailable, match=r"cannot be opened \(.+\); look at the path"):
+            schema.prepare(schema.Place(str(tmp_path / name)))

@@ -180,3 +180,13 @@ async def test_statistics_about_the_tables_do_not_change_the_order_of_records(tm
         on_disk(store, "ANALYZE")  # as a person's tool does; whoever connects from now on plans with it
     async with opened(str(tmp_path / "store.db")) as store:
         assert [record.seq for record in await store.records(key, 1)] == [1, 2, 3, 4, 5]
+
+
+@on_loop
+async def test_a_link_to_the_database_is_the_same_store_with_the_same_files(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "store.db")  # to what does not even exist yet
+    async with opened(tmp_path / "link.db") as linked, opened(tmp_path / "store.db") as store:
+        await started(linked)
+        assert (await store.get("s1")) == (await linked.get("s1"))
+        assert linked.folder("s1") == store.folder("s1") == tmp_path / "store.db.files" / "s1"
+    assert not list(tmp_path.glob("link.db-*"))

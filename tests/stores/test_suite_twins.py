@@ -51,15 +51,15 @@ class NeverHearsOfAPause(DictStore):
 
 
 class KeepsTheFenceOnAClaim(DictStore):
-    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
-        row = await super().claim(session_id, steal)
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        row = await super().claim(session_id, steal, fence)
         self.data.sessions[row.key].row = replace(row, fence=row.fence - 1)
         return replace(row, fence=row.fence - 1)
 
 
 class TakesWhatIsHeld(DictStore):
-    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
-        return await super().claim(session_id, steal=True)
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        return await super().claim(session_id, True, fence)
 
 
 class LosesMail(DictStore):

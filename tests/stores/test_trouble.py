@@ -153,6 +153,26 @@ async def test_only_what_stops_sessions_is_paid_for_with_the_ballast(
 
 
 @on_loop
+async def test_what_was_refused_a_commit_can_be_stopped_and_ended_on_a_full_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path) as store:
+        driver, other = await started(store, "cut"), await started(store, "other")
+        await other.commit(release=True)
+        monkeypatch.setattr(Ballast, "make", lambda ballast: False)  # full for good, and some of it is left
+        store._writer.distrust()
+        with pytest.raises(StoreReadOnly):
+            await driver.commit()
+        assert (await stored(store, "cut")).live
+        asked = (await store.cancel("cut", "ann", "no more", 1))[0]
+        assert (asked.live, asked.cancel_requested, asked.crashes) == (False, True, 0)
+        await store.revise(_note(asked, b"{}", ended="cancelled"))
+        assert (await stored(store, "cut")).ended == "cancelled"
+        with pytest.raises(StoreReadOnly):
+            await store.claim("other")
+
+
+@on_loop
 async def test_a_checkpoint_is_not_a_last_note(path: Path) -> None:
     async with opened(path) as store:
         driver = await started(store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -433,3 +434,23 @@ async def test_a_damaged_file_is_reported_as_such(path: Path) -> None:
     with pytest.raises(DamagedRecord, match="restore it from a backup"):
         async with opened(path) as store:
             await store.get("s0")
+
+
+@on_loop
+async def test_what_was_submitted_is_answered_even_if_closing_is_cut_short(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.open(lambda: None)
+    gate = threading.Event()
+    first = asyncio.ensure_future(store._writer.do(lambda connection: gate.wait(10)))
+    await asyncio.sleep(0.02)  # it is under way; what comes now has to wait
+    second = asyncio.ensure_future(store.pause(Filter(), operator()))
+    closing = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0.02)
+    closing.cancel()
+    await asyncio.sleep(0.02)
+    gate.set()
+    done, found = await asyncio.wait_for(asyncio.gather(first, second), 10)
+    assert done
+    assert found == []
+    with pytest.raises(asyncio.CancelledError):
+        await closing

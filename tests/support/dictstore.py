@@ -24,9 +24,11 @@ from holdfast.errors import (
     VerbRefused,
 )
 from holdfast.model import (
+    About,
     Commit,
     Filter,
     Flags,
+    Holder,
     NewSession,
     Pause,
     Proved,
@@ -37,12 +39,14 @@ from holdfast.model import (
     Space,
     Sweep,
     Tombstone,
+    Whole,
     first_digest,
     has_expired,
     intact,
     seal_signal,
     signal_intact,
 )
+from holdfast.store import Found
 
 
 @dataclass
@@ -145,6 +149,8 @@ class DictStore:
         above = [] if new.parent is None else [each for each in self._by(new.parent).pauses if _is_open_request(each)]
         if pause := new.pause or next(iter(above), None):
             self._ask(kept, pause)
+        if new.parent is not None and self._by(new.parent).row.cancel_requested:
+            self._cancel([kept], None, "its parent was cancelled", new.created_at)
         self._tell()
         return self._seen(kept)
 
@@ -153,9 +159,9 @@ class DictStore:
         kept = self._find_id(session_id)
         return None if kept is None else self._seen(kept)
 
-    async def find(self, query: Filter) -> list[SessionRow]:
+    async def find(self, query: Filter) -> Found:
         self._check()
-        return [self._seen(kept) for kept in self._matching(query)]
+        return Found(self._seen(kept) for kept in self._matching(query))
 
     def _matching(self, query: Filter) -> list[Kept]:
         wanted = {"workflow": query.workflow, "owner": query.owner, "parent": query.parent}
@@ -200,7 +206,7 @@ class DictStore:
 
     # driving
 
-    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
         self._check()
         kept = self._named(session_id)
         row = self._seen(kept)
@@ -208,6 +214,8 @@ class DictStore:
             raise SessionEnded(f"{session_id} has ended", session_id=session_id, status=str(row.ended))
         if row.live and not steal:
             self._refuse_held(row)
+        if fence is not None and row.fence != fence:
+            raise HoldLost(f"{session_id} has moved on; nothing was written", session_id=session_id)
         crashed = row.holder is not None and not row.live
         self._set(
             kept, holder=self._number, fence=row.fence + 1, ended=None, crashes=row.crashes + crashed, waiting=None,
@@ -240,6 +248,8 @@ class DictStore:
         if (row.seq, row.fence) != (commit.base_seq, commit.fence):
             raise HoldLost(f"{row.session_id} has moved on; nothing was written", session_id=row.session_id)
         asked = row.cancel_requested and row.ended != "cancelled"
+        if commit.cancel_children:
+            self._cancel(self._below(kept), commit.closed_by, commit.cancel_children, commit.updated_at)
         self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None)
         self._move(kept, commit)
         self._tell()
@@ -333,7 +343,7 @@ class DictStore:
 
     # from outside
 
-    async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
+    async def pause(self, query: Filter, pause: Pause) -> Found:
         self._check()
         if query.session_id is not None:
             self._named(query.session_id)
@@ -342,16 +352,17 @@ class DictStore:
             if not _over(kept.row):
                 self._ask(kept, pause)
         self._tell()
-        return [self._seen(kept) for kept in found]
+        return Found(self._seen(kept) for kept in found)
 
     def _ask(self, kept: Kept, pause: Pause) -> None:
         asked = any(map(_is_open_request, kept.pauses))
         raised = pause.mode == "abort" and kept.row.pause_mode == "finish"
-        if asked and not raised:
+        freezes = pause.freeze and not any(_is_open_request(each) and each.freeze for each in kept.pauses)
+        if asked and not raised and not freezes:
             return
-        if asked:
+        if raised:
             kept.pauses = [replace(each, mode="abort") if _is_open_request(each) else each for each in kept.pauses]
-        else:
+        if freezes or not asked:
             step = kept.row.step or ""
             kept.pauses.append(replace(pause, id=str(uuid4()), kind="operator", step=step, closed_at=None))
         data: dict[str, Any] = {"reason": pause.reason, "mode": pause.mode}
@@ -377,16 +388,22 @@ class DictStore:
         self._tell()
         return self._seen(top)
 
-    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         self._check()
         top = self._named(session_id)
-        found = [top, *(kept for kept in self._tree(session_id) if kept is not top and not _over(kept.row))]
+        found = [top, *self._below(top)]
+        self._cancel(found, by, reason, at)
+        self._tell()
+        return Found(self._seen(kept) for kept in found)
+
+    def _below(self, top: Kept) -> list[Kept]:
+        return [kept for kept in self._tree(top.row.session_id) if kept is not top and not _over(kept.row)]
+
+    def _cancel(self, found: list[Kept], by: str | None, reason: str, at: int) -> None:
         for kept in found:
             if not _over(kept.row) and not kept.row.cancel_requested:
                 self._signal(kept, "cancel", by, at, msgspec.json.encode({"reason": reason}))
                 self._set(kept, cancel_requested=True)
-        self._tell()
-        return [self._seen(kept) for kept in found]
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         self._check()
@@ -424,14 +441,14 @@ class DictStore:
     # the end of data
 
     async def remove(
-        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False
+        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
     ) -> list[Removal]:
         self._check()
         if self._named(session_id).row.parent is not None:
             raise VerbRefused(f"{session_id} goes with its parent", session_id=session_id, status="")
         tree = self._tree(session_id)
         rows = [self._seen(kept) for kept in tree]
-        if expired and not has_expired(rows, at):
+        if expired and not has_expired(rows, at, ended_for):
             return []
         for row in rows:
             if row.live:
@@ -463,9 +480,10 @@ class DictStore:
         del self.data.sessions[key]
         return kept.tombstone
 
-    async def expired(self, now: int, after: int, limit: int) -> list[tuple[int, str]]:
+    async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
         self._check()
         rows = [kept.row for kept in self._known() if kept.row.parent is None and kept.row.key > after]
+        rows = [replace(row, keep_for=ended_for) if row.keep_for is None and _over(row) else row for row in rows]
         return [
             (row.key, row.session_id)
             for row in sorted(rows, key=lambda row: row.key)
@@ -488,6 +506,14 @@ class DictStore:
         for key in loose if apply else ():
             del self.data.large[key]
         return Sweep(after + kept if len(looked) == limit else None, len(loose), sum(loose.values()))
+
+    async def weight(self, session_id: str) -> int:
+        self._check()
+        tree = self._tree(session_id)
+        others = {name for kept in self._known() if kept not in tree for name in kept.names}
+        values = {name for kept in tree for name in kept.names} - others
+        records = sum(len(record.payload) for kept in tree for record in kept.records)
+        return records + sum(len(self.data.large[name]) for name in values)
 
     async def space(self) -> Space:
         self._check()
@@ -521,6 +547,45 @@ class DictStore:
     async def check(self) -> list[str]:
         self._check()
         return []
+
+    async def about(self) -> About:
+        self._check()
+        held: dict[int, list[str]] = {number: [] for number in self.data.engines}
+        for kept in self._known():
+            if kept.row.holder is not None:
+                held.setdefault(kept.row.holder, []).append(kept.row.session_id)
+        holders = [Holder(n, 0, "", 0, n in self.data.engines, tuple(ids)) for n, ids in sorted(held.items())]
+        return About("dictionaries", "memory", 1, (await self.space()).total, 0, {}, tuple(holders))
+
+    # moving
+
+    async def whole(self, session_id: str) -> list[Whole]:
+        self._named(session_id)
+        found = []
+        for kept in self._tree(session_id):
+            row = self._seen(kept)
+            blobs = await self.blobs(kept.names)
+            signals = await self.signals(row.key, 0)
+            found.append(
+                Whole(row, await self.records(row.key, 1), signals, list(kept.inbox), list(kept.pauses), blobs)
+            )
+        return found
+
+    async def restore(self, sessions: Sequence[Whole]) -> bool:
+        self._check()
+        if any(self._find_id(each.row.session_id) is not None for each in sessions):
+            return False
+        keys: dict[str | None, int] = {}
+        for each in sessions:
+            self.data.last_key += 1
+            key = keys[each.row.session_id] = self.data.last_key
+            parent = keys.get(each.row.parent_id)
+            row = replace(each.row, key=key, parent=parent, holder=None, fence=1, mail=bool(each.mail))
+            kept = Kept(row, list(each.records), list(each.pauses), list(each.signals), list(each.mail))
+            self.data.sessions[key] = kept
+            self._keep(kept, tuple(each.blobs.items()))
+        self._tell()
+        return True
 
     # how they all work
 

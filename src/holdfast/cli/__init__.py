@@ -10,6 +10,10 @@ from __future__ import annotations
 def main() -> None:
     """The entry point ``holdfast``."""
     from holdfast.cli.app import app
-    from holdfast.cli.failing import guarded
+    from holdfast.cli.failing import guarded, wants_json
 
+    if wants_json():
+        from holdfast.cli.output import reserve_stdout
+
+        reserve_stdout()
     guarded(app)

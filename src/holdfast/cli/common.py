@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import getpass
+import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from holdfast.cli.failing import NOT_FOUND, PERSON, Refused
+from holdfast.cli.failing import NOT_FOUND, PERSON, USAGE, Refused
 from holdfast.cli.output import Output
 from holdfast.cli.project import Place, Project, check_exists, find_project, find_store
+from holdfast.errors import did_you_mean, said
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
@@ -28,13 +31,17 @@ class Cli:
         self.project: Project = find_project()
         self.place: Place = find_store(store, self.project)
         self.targets = targets
+        self.named_store = store
         self.out = Output(as_json, as_lines)
 
     @asynccontextmanager
-    async def engine(self, *, what: str = "", code: bool = False, create: bool = False) -> AsyncIterator[Engine]:
+    async def engine(
+        self, *, what: str = "", code: bool = False, create: bool = False, quiet: bool = False
+    ) -> AsyncIterator[Engine]:
         """The store, open. ``code``: with the project's workflows and those of ``--target``.
 
         ``create``: made if it is not there; otherwise ``what`` is refused without a store, and nothing is created.
+        ``quiet``: with the code, but what is due stays for others, as it does without.
         """
         from holdfast.api import Engine
 
@@ -42,7 +49,7 @@ class Cli:
             check_exists(self.place, what)
         workflows = [workflow for _, workflow in self.known().values()] if code else []
         async with Engine(self.place.url, workflows=workflows) as engine:
-            if not code:
+            if quiet or not code:
                 await engine.waker.stop()  # who only looks, or asks, drives nothing
             yield engine
 
@@ -54,7 +61,29 @@ class Cli:
 
     async def session(self, engine: Engine, text: str) -> SessionInfo:
         """The session that a person means by an id or the beginning of one."""
-        return await engine.find(text)
+        from holdfast.cli.showing import found_session
+
+        return await found_session(engine, text)
+
+    def check_code(self, engine: Engine, info: SessionInfo) -> None:
+        """Refuse, with what to do, if nobody named the code of a session's workflow."""
+        if info.workflow not in engine.workflows:
+            raise Refused(
+                f"session {info.session_id} is one of workflow {info.workflow!r}, and nobody said where its code is:"
+                f" add --target file.py:name, or name it in {self.project.root / 'pyproject.toml'} under"
+                f" [tool.holdfast.workflows]{did_you_mean(info.workflow, engine.workflows)}",
+                USAGE,
+            )
+
+    def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
+        """The exact command for a session: with the store and, if a workflow is given, its target, where needed."""
+        words = ["holdfast", verb, session_id]
+        if workflow is not None and (self.targets or workflow not in self.project.targets):
+            known = self.known() if self.targets else {}
+            words += ["--target", known[workflow][0] if workflow in known else "TARGET"]
+        if self.named_store is not None:
+            words += ["--store", self.named_store]
+        return shlex.join(words)
 
 
 def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
@@ -88,9 +117,39 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
     return decorate
 
 
+def _told(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and said(ValueError(text)) != text:
+        raise click.BadParameter("at most 10,000 characters, in UTF-8", ctx, option)
+    return text
+
+
+by_whom = click.option(
+    "--by",
+    metavar="NAME",
+    callback=lambda ctx, option, name: _told(ctx, option, name) or who(),
+    help="Who asks; else you.",
+)
+"""``--by``: kept in the history; by default the login name."""
+
+
+def signed(fn: F) -> F:
+    """``--reason`` and ``--by``."""
+    return click.option("--reason", metavar="TEXT", default="", callback=_told, help="Why; kept in the history.")(
+        by_whom(fn)
+    )
+
+
 def run_async(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a command's coroutine. Ctrl+C and SIGTERM are the engine's business while one is open."""
     return asyncio.run(work)
+
+
+def who() -> str | None:
+    """The login name: who asks, where nobody says otherwise."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as in some containers
+        return None
 
 
 def needs_somebody(status: str) -> int:

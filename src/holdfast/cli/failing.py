@@ -66,7 +66,7 @@ def guarded(app: Callable[..., Any]) -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
         sys.exit(141)
     except Exception as error:
         if type(error).__module__ != "holdfast.errors":
@@ -76,9 +76,24 @@ def guarded(app: Callable[..., Any]) -> None:
         sys.exit(code)
 
 
+def wants_json() -> bool:
+    """Whether this process was asked for JSON."""
+    return "--json" in sys.argv or "--jsonl" in sys.argv
+
+
+def _leave_stdout() -> None:
+    """Nobody reads any more: let what is still buffered go nowhere, without another error at the very end."""
+    from holdfast.cli import output
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, output.reserved):
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
+
+
 def _tell(error: click.ClickException, message: str, code: int) -> None:
     """For a person a line on stderr; who asked for JSON gets that, also there: stdout stays what was asked for."""
-    if "--json" in sys.argv or "--jsonl" in sys.argv:
+    if wants_json():
         click.echo(json.dumps({"error": message, "exit_code": code}), err=True)
     else:
         error.show()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -16,6 +18,18 @@ COLOURS = {
     "running": "green", "completed": "green", "ready": "cyan", "created": "cyan", "pausing": "yellow",
     "paused": "yellow", "waiting": "yellow", "sleeping": "blue", "failed": "red", "cancelled": "red",
 }  # fmt: skip
+
+
+reserved: IO[str] | None = None
+"""Where JSON goes, once stdout is kept free for it."""
+
+
+def reserve_stdout() -> None:
+    """For a process that was asked for JSON: what workflows print, and what they call, goes to stderr from now on."""
+    global reserved
+    sys.stdout.flush()
+    reserved = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
 
 
 class Output:
@@ -34,12 +48,11 @@ class Output:
 
     def document(self, value: Any) -> None:
         """The one document of ``--json``."""
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False), file=reserved)
 
     def record(self, value: Any) -> None:
         """One line of ``--jsonl``, to be read as it comes."""
-        click.echo(json.dumps(value, ensure_ascii=False))
-        sys.stdout.flush()
+        click.echo(json.dumps(value, ensure_ascii=False), file=reserved)
 
     def line(self, text: str = "") -> None:
         """For a person."""
@@ -61,37 +74,72 @@ class Output:
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], last_is_long: bool = True) -> None:
         """Aligned columns. The last one is cut where the terminal ends; a pipe gets it whole."""
-        listed = [[_plain(cell) for cell in row] for row in rows]
-        coloured = [list(row) for row in rows] if isinstance(rows, list) else listed
-        widths = [max(map(len, column), default=0) for column in zip(head, *listed, strict=True)]
-        self.line(self.paint(_joined(head, head, widths), bold=True))
-        for shown, plain in zip(coloured, listed, strict=True):
-            self.line(self._fitted(_joined(shown, plain, widths), _joined(plain, plain, widths)))
+        listed = [list(row) for row in rows]
+        widths = [max(map(columns, column), default=0) for column in zip(head, *listed, strict=True)]
+        self.line(self.fitted(self.paint(_joined(head, widths), bold=True)))
+        for row in listed:
+            self.line(self.fitted(_joined(row, widths)))
 
-    def _fitted(self, shown: str, plain: str) -> str:
-        if not self.terminal or len(plain) <= self.width:
-            return shown
-        return plain[: self.width - 1] + "…"
+    def fitted(self, text: str) -> str:
+        """Cut where the terminal ends; a pipe gets it whole. Colours stay."""
+        if not self.terminal or columns(text) <= self.width:
+            return text
+        room, kept = self.width - 1, ""
+        for part in _STYLED.split(text):
+            if not part.startswith("\x1b"):
+                part = _cut(part, room)
+                room -= columns(part)
+            kept += part
+        return kept + "…"
 
 
-def _plain(cell: str) -> str:
-    return click.unstyle(cell)
+_STYLED = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
-def _joined(shown: Sequence[str], plain: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [text + " " * (width - len(bare)) for text, bare, width in zip(shown, plain, widths, strict=True)]
-    return "  ".join(cells).rstrip()
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes.
+
+    >>> columns("abc"), columns("日本"), columns(click.style("abc", fg="red"))
+    (3, 4, 3)
+    """
+    bare = click.unstyle(text)
+    return len(bare) if bare.isascii() else sum(_columns(char) for char in bare)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _cut(text: str, room: int) -> str:
+    for index, char in enumerate(text):
+        room -= _columns(char)
+        if room < 0:
+            return text[:index]
+    return text
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [text + " " * (width - columns(text)) for text, width in zip(cells, widths, strict=True)]
+    return "  ".join(padded).rstrip()
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago, or how soon, in few letters.
+    """How long ago, in one unit, or how soon.
 
-    >>> ago(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 3, tzinfo=UTC))
-    '2 d ago'
+    >>> now = datetime(2024, 1, 3, tzinfo=UTC)
+    >>> [ago(now - timedelta(seconds=each), now) for each in (0.3, 7.8, 418, 90000, -4000)]
+    ['now', '7 s ago', '6 min ago', '1 d ago', 'in 1 h 6 min']
     """
-    passed = (now or datetime.now(UTC)) - moment
-    text = span(abs(passed))
-    return "now" if text == "0 s" else f"{text} ago" if passed > timedelta() else f"in {text}"
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    if seconds < 0:
+        return f"in {span(timedelta(seconds=-seconds))}"
+    units = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+    unit, size = next((unit, size) for unit, size in units.items() if seconds >= size)
+    return f"{int(seconds // size)} {unit} ago"
 
 
 def span(duration: timedelta) -> str:
@@ -99,8 +147,12 @@ def span(duration: timedelta) -> str:
 
     >>> span(timedelta(seconds=75)), span(timedelta(milliseconds=1500)), span(timedelta(days=2, hours=3))
     ('1 min 15 s', '1.5 s', '2 d')
+    >>> span(timedelta(milliseconds=40)), span(timedelta(microseconds=40))
+    ('40 ms', '0 s')
     """
     seconds = duration.total_seconds()
+    if 0.0005 <= seconds < 0.95:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     whole = int(seconds)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.clock import to_datetime
-from holdfast.model import Event, Failure, Pause
-from holdfast.outcome import Checkpoint, Outcome, SessionInfo
+
+if TYPE_CHECKING:
+    from holdfast.bundle import Bundle
+    from holdfast.cli.examining import Finding, Known
+    from holdfast.model import Event, Failure, Holder, Pause
+    from holdfast.outcome import Checkpoint, Health, Outcome, SessionInfo, StoredState
+    from holdfast.plan import Plan
+    from holdfast.retention import CleanUp
+    from holdfast.verify import Verification
 
 
 def session(info: SessionInfo) -> dict[str, Any]:
@@ -61,15 +69,50 @@ def pause(found: Pause) -> dict[str, Any]:
     }
 
 
-def outcome(found: Outcome[Any], info: SessionInfo) -> dict[str, Any]:
-    """How a session stands after it ran here."""
+def outcome(found: Outcome[Any], info: SessionInfo, resume: str | None = None) -> dict[str, Any]:
+    """How a session stands after it ran here. ``resume`` is the command that goes on; None: it is complete.
+
+    ``state`` is None if the stored one does not fit the code at hand.
+    """
+    from holdfast.errors import StateRefused
+
+    try:
+        content = state(found.state)
+    except StateRefused:
+        content = None
     return session(info) | {
         "pauses": [pause(each) for each in found.pauses],
         "skipped_visits": found.skipped_visits,
         "saved_seconds": found.saved_time.total_seconds(),
         "saved_usd": found.saved_usd,
-        "state": state(found.state),
+        "state": content,
+        "resume": resume,
     }
+
+
+def stopped(info: SessionInfo, resume: str) -> dict[str, Any]:
+    """What they say if they have to end before the session does."""
+    return session(info) | {"resume": resume}
+
+
+def detached(session_id: str, process: int, log: str, watch: str) -> dict[str, Any]:
+    """What ``run --detach`` says: which process drives the session, where it writes to, how to follow it."""
+    return {"session_id": session_id, "process": process, "log": log, "watch": watch}
+
+
+def candidates(found: Sequence[SessionInfo]) -> dict[str, Any]:
+    """What ``resume`` says if there is more than one session that it could go on with."""
+    return {"candidates": [session(each) for each in found]}
+
+
+def said(at: datetime, level: str, session_id: str, step: str, text: str) -> dict[str, Any]:
+    """One line of a worker: what became of a session."""
+    return {"at": moment(at), "level": level, "session_id": session_id, "step": step, "text": text}
+
+
+def worked(driven: Sequence[SessionInfo]) -> dict[str, Any]:
+    """What ``worker --once`` drove, as it stands afterwards."""
+    return {"sessions": [session(each) for each in driven]}
 
 
 def state(model: Any) -> Any:
@@ -111,3 +154,187 @@ def event(found: Event) -> dict[str, Any]:
 def moment(when: datetime | None) -> str | None:
     """A time as ISO 8601, UTC."""
     return None if when is None else when.isoformat()
+
+
+def damaged(error: Any) -> dict[str, Any]:
+    """A session whose facts cannot be read."""
+    return {"session_id": error.session_id, "error": str(error)}
+
+
+def listing(infos: Any, total: int, broken: Any) -> dict[str, Any]:
+    """What ``ls`` found: at most as many as were asked for, how many match in all, and those that cannot be read."""
+    return {
+        "sessions": [session(each) for each in infos],
+        "total": total,
+        "damaged": [damaged(each) for each in broken],
+    }
+
+
+def standing(store: str, trouble: str | None, counts: dict[str, int], found: Any, broken: Any) -> dict[str, Any]:
+    """What ``status`` says: ``found`` are sessions, each with its open pauses and the sessions that it waits for."""
+    return {
+        "store": store,
+        "trouble": trouble,
+        "counts": counts,
+        "sessions": [
+            session(info)
+            | {
+                "pauses": [pause(each) for each in pauses],
+                "waits_for": [{"session_id": each.session_id, "status": each.status.value} for each in waits_for],
+            }
+            for info, pauses, waits_for in found
+        ],
+        "damaged": [damaged(each) for each in broken],
+    }
+
+
+def shown(
+    info: SessionInfo, pauses: Sequence[Pause], reached: Checkpoint | None, stored: StoredState | None, error: str
+) -> dict[str, Any]:
+    """What ``show`` says: the state as of record ``seq``, or why it cannot be read."""
+    return session(info) | {
+        "pauses": [pause(each) for each in pauses],
+        "checkpoint": None if reached is None else checkpoint(reached),
+        "seq": None if stored is None else stored.seq,
+        "state": None if stored is None else stored.values,
+        "state_error": error or None,
+    }
+
+
+def why(found: Plan, step: str, last: Checkpoint | None) -> dict[str, Any]:
+    """What ``why`` says of a step; ``last`` is its last visit that counts."""
+    planned = found[step]
+    return {
+        "session_id": found.session_id,
+        "status": found.status.value,
+        "step": step,
+        "verdict": planned.verdict,
+        "why": planned.why,
+        "visits": planned.visits,
+        "obstacles": list(found.obstacles),
+        "last": None if last is None else checkpoint(last),
+    }
+
+
+def checkpoints(session_id: str, found: Sequence[Checkpoint]) -> dict[str, Any]:
+    """The checkpoints of a session, the newest last."""
+    return {"session_id": session_id, "checkpoints": [checkpoint(each) for each in found]}
+
+
+def history(session_id: str, found: Sequence[Event]) -> dict[str, Any]:
+    """The events of a session, the oldest first."""
+    return {"session_id": session_id, "events": [event(each) for each in found]}
+
+
+def verification(found: Verification, session_id: str | None) -> dict[str, Any]:
+    """What ``verify`` looked at and what was wrong with it."""
+    return {
+        "ok": found.ok,
+        "session_id": session_id,
+        "sessions": found.sessions,
+        "records": found.records,
+        "redacted": found.redacted,
+        "signals": found.signals,
+        "values": found.values,
+        "tombstones": found.tombstones,
+        "problems": [
+            {"what": each.what, "text": each.text, "session_id": each.session_id, "seq": each.seq}
+            for each in found.problems
+        ],
+    }
+
+
+def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
+    """What ``gc`` did, or would do. Sizes are in bytes."""
+    return {
+        "applied": found.applied,
+        "expired": list(found.expired),
+        "expired_bytes": found.expired_bytes,
+        "completed": list(found.completed),
+        "kept": [{"session_id": session_id, "why": why} for session_id, why in found.kept.items()],
+        "values": found.values,
+        "value_bytes": found.value_bytes,
+        "free_bytes": found.free_bytes,
+        "given_back_bytes": found.given_back,
+        "folded": found.folded,
+        "total_bytes": total,
+    }
+
+
+def examination(findings: Sequence[Finding], known: Known) -> dict[str, Any]:
+    """What ``doctor`` found. ``store`` is null if there is none, or if it cannot be opened."""
+    return {
+        "ok": all(finding.level != "bad" for finding in findings),
+        "checks": [
+            {"level": each.level, "about": each.about, "text": each.text, "way_out": each.way_out or None}
+            for each in findings
+        ],
+        "place": known.place,
+        "python": known.python,
+        "packages": known.packages,
+        "store": None if known.health is None else health(known.health),
+    }
+
+
+def health(found: Health) -> dict[str, Any]:
+    """A store, the disk that it is on, and who has it open."""
+    about = found.store
+    return {
+        "kind": about.kind,
+        "place": about.place,
+        "schema": about.schema,
+        "size_bytes": about.size,
+        "free_bytes": about.free,
+        "versions": about.versions,
+        "file_system": about.file_system,
+        "disk_free_bytes": about.disk_free,
+        "ballast_bytes": about.ballast,
+        "trouble": found.trouble,
+        "sessions": {status.value: count for status, count in found.sessions.items()},
+        "engines": [holder(each) for each in found.engines],
+        "gone": [holder(each) for each in found.gone],
+        "crashes": dict(found.crashes),
+    }
+
+
+def holder(found: Holder) -> dict[str, Any]:
+    """An engine and the sessions that it holds, or has left behind."""
+    return {
+        "pid": found.pid,
+        "host": found.host,
+        "since": moment(to_datetime(found.since)),
+        "sessions": list(found.sessions),
+    }
+
+
+def exported(found: Bundle, file: str, count: int) -> dict[str, Any]:
+    """What ``export`` wrote, with the sessions that this one called."""
+    return {
+        "session_id": found.session_id,
+        "file": file,
+        "bytes": count,
+        "sessions": [each.session_id for each in found.sessions],
+        "records": sum(len(each.records) for each in found.sessions),
+        "signals": sum(len(each.signals) for each in found.sessions),
+        "values": len(found.blobs),
+    }
+
+
+def imported(info: SessionInfo, file: str) -> dict[str, Any]:
+    """What ``import`` took in."""
+    return {"file": file, "session": session(info)}
+
+
+def edited(info: SessionInfo, changed: Sequence[str], resume: str) -> dict[str, Any]:
+    """What ``edit`` changed; ``resume`` is the command that goes on."""
+    return session(info) | {"changed": list(changed), "resume": resume}
+
+
+def rewound(info: SessionInfo, left_behind: Sequence[str], resume: str) -> dict[str, Any]:
+    """What ``rewind`` took back."""
+    return session(info) | {"left_behind": list(left_behind), "resume": resume}
+
+
+def forked(info: SessionInfo, source: str, resume: str) -> dict[str, Any]:
+    """What ``fork`` made."""
+    return session(info) | {"forked_from": source, "resume": resume}

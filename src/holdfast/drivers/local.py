@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from holdfast.engine import Drive
-from holdfast.errors import StoreError
-from holdfast.model import SessionRow
+from holdfast.errors import DamagedRecord, StoreError
+from holdfast.model import Flags, SessionRow
 from holdfast.state import State
 from holdfast.store import Store
 
@@ -54,9 +55,11 @@ class LocalDriver:
         self.store = store
         self.runs: dict[str, Run] = {}
         self.beginning: set[str] = set()  # held, or about to be, but not yet driven
+        self.untils: dict[str, str] = {}  # sessions that are to stand still after a step, however often they park before
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without giving the hold back
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
+        self.errands: set[asyncio.Task[None]] = set()
         self.ending = ""
         self.on_news: Callable[[], None] = lambda: None  # somebody wrote, or a drive ended
 
@@ -85,6 +88,9 @@ class LocalDriver:
             run.task.exception()  # kept as ``broken``; looked at here so that asyncio does not complain
         run.ended.set()
         self.changed(drive.session_id)
+        above = self.drive(drive.row.parent_id) if drive.row.parent_id is not None else None
+        if above is not None and above.visit is not None:
+            above.visit.heard_of(drive.session_id)  # it may be busy with something else, and hear of nothing meanwhile
         self.on_news()
 
     def strands(self, row: SessionRow) -> bool:
@@ -112,6 +118,8 @@ class LocalDriver:
         """End every drive after its current operation."""
         self.ending = reason
         self._tell_all()
+        if self.errands:
+            await asyncio.wait(self.errands)
         for run in list(self.runs.values()):
             if run.drive is not None:
                 run.drive.stop(reason)
@@ -125,6 +133,12 @@ class LocalDriver:
             if run.drive is not None:
                 run.drive.stop(reason, now=True)
 
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something in the background that has to be done before the end."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.errands.add(task)
+        task.add_done_callback(self.errands.discard)
+
     # news
 
     def changed(self, session_id: str) -> None:
@@ -132,8 +146,14 @@ class LocalDriver:
         for listener in self.listeners.get(session_id, ()):
             listener.set()
 
-    def on_change(self) -> None:
-        """Somebody wrote to the store: tell the listeners, and look for requests to the sessions that we drive."""
+    def on_change(self, budgets: bool = False) -> None:
+        """Somebody wrote to the store: tell the listeners, and look for requests to the sessions that we drive.
+
+        ``budgets``: one of them, or one above it, may have a budget now.
+        """
+        for run in self.runs.values() if budgets else ():
+            if run.drive is not None:
+                run.drive.budgeted = None
         self._tell_all()
         self.on_news()
         if self.runs and (self.refreshing is None or self.refreshing.done()):
@@ -147,11 +167,20 @@ class LocalDriver:
     async def _refresh(self) -> None:
         driven = {run.drive.row.key: run.drive for run in self.runs.values() if run.drive is not None}
         try:
-            found = await self.store.flags(list(driven))
+            found = await self._flags(list(driven))
         except StoreError:
             return  # the next commit meets the same trouble, and is heard
         for key, (fence, flags) in found.items():
             driven[key].notice(fence, flags)
+
+    async def _flags(self, keys: list[int]) -> dict[int, tuple[int, Flags]]:
+        """What is asked of these sessions. One that is damaged must not keep the others from hearing it."""
+        try:
+            return await self.store.flags(keys)
+        except DamagedRecord:
+            if len(keys) == 1:
+                return {}  # its next commit meets that
+            return {key: found for each in keys for key, found in (await self._flags([each])).items()}
 
     @contextmanager
     def listening(self, session_id: str) -> Iterator[asyncio.Event]:

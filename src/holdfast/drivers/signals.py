@@ -32,6 +32,7 @@ class SignalWatch:
         self.leaving = False
         self.cancelled = False
         self.over = False
+        self.gone = False  # uninstalled
 
     def install(self) -> None:
         """Only the main thread can take signals; elsewhere the program's own handlers stay."""
@@ -41,11 +42,18 @@ class SignalWatch:
             self.former[number] = signal.signal(number, self._on_signal)
 
     def uninstall(self) -> None:
-        """Put back what was there before."""
-        for number, former in self.former.items():
-            if former is not None:  # None: set by C code, cannot be put back
+        """Put back what was there before, unless somebody else has taken the signal over since."""
+        self.gone = True
+        for number in self.former:
+            former = self._former(number)
+            if former is not None and signal.getsignal(number) == self._on_signal:  # None: set by C code
                 signal.signal(number, former)
-        self.former.clear()
+
+    def _former(self, number: signal.Signals) -> Any:
+        """Who had the signal before. Engines may be closed in any order: one that is gone is passed over."""
+        former = self.former[number]
+        watch = getattr(former, "__self__", None)
+        return watch._former(number) if isinstance(watch, SignalWatch) and watch.gone else former
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         """Runs between any two bytecodes of the main thread: it only counts, and tells the loop."""

@@ -11,7 +11,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.clock import Clock
-from holdfast.errors import AlreadyRunning, HoldfastError, SessionEnded, StoreError, UnknownSession, said
+from holdfast.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    HoldfastError,
+    HoldLost,
+    Redacted,
+    SessionEnded,
+    StoreError,
+    UnknownSession,
+    said,
+)
 from holdfast.model import SessionRow
 from holdfast.observe import alone, logger, tell
 from holdfast.store import Store
@@ -45,15 +55,17 @@ class Waker:
         self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and where they stood then
         self.news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.stopping = False
 
     def start(self) -> None:
         """From now on, until `stop`."""
         self.task = asyncio.get_running_loop().create_task(self._run(), name="holdfast waking")
 
     async def stop(self) -> None:
-        """Pick up nothing more."""
+        """Pick up nothing more. What is being picked up is: left half-way, it would be held and driven by nobody."""
+        self.stopping = True
+        self.poke()
         if self.task is not None:
-            self.task.cancel()
             await asyncio.wait([self.task])
 
     def poke(self) -> None:
@@ -66,7 +78,7 @@ class Waker:
 
     async def _run(self) -> None:
         alone()
-        while True:
+        while not self.stopping:
             self.news.clear()
             now = self.clock.now()  # one moment for both looks: nothing may become due in between
             try:
@@ -86,20 +98,26 @@ class Waker:
         rows = await self.store.due(now, self.workflows(), room + len(self.refused))
         rows = [row for row in rows if not self.leaves(row)]
         for row in rows:
-            await self._pick_up(row)
+            if not self.stopping:
+                await self._pick_up(row)
         await asyncio.sleep(0)
         return len(rows) >= room
 
     async def _pick_up(self, row: SessionRow) -> None:
         try:
             await self.take(row)
-        except (AlreadyRunning, SessionEnded, UnknownSession):
+        except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession):
             pass  # another engine was quicker, or somebody ended it
+        except (DamagedRecord, Redacted) as error:
+            self._refuse(row, error)  # it alone cannot be read; the others must not wait for it
         except StoreError:
             raise
         except HoldfastError as error:
-            self.refused[row.key] = row.seq
-            tell(logging.WARNING, f"is due and cannot go on here: {said(error)}", row.session_id)
+            self._refuse(row, error)
+
+    def _refuse(self, row: SessionRow, error: HoldfastError) -> None:
+        self.refused[row.key] = row.seq
+        tell(logging.WARNING, f"is due and cannot go on here: {said(error)}", row.session_id)
 
     async def _rest(self, wakes_at: int | None) -> None:
         if wakes_at is None:

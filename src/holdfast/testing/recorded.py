@@ -58,8 +58,7 @@ class RecordingDiffers(AssertionError):
 async def record(session: Session[Any], path: str | Path) -> Path:
     """Write a session, as it is now, to a file that `replay` and `load` read."""
     control = session._control
-    row = await control._row(session.id)
-    return bundle.write(await bundle.collect(control.store, row), path)
+    return bundle.write(await bundle.collect(control.store, session.id), path)
 
 
 def load(path: str | Path, workflow: Workflow[Any]) -> BaseModel:

@@ -55,6 +55,10 @@ class Ballast:
         """Whether somebody had to take from it, and it could not be made whole since."""
         return 0 <= self._length() < self.size
 
+    def kept(self) -> int | None:
+        """How many bytes there are; None if there is no such file."""
+        return length if (length := self._length()) >= 0 else None
+
     def _length(self) -> int:
         """-1 if there is none."""
         try:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
 from msgspec.structs import astuple
 
 from holdfast.errors import AlreadyRunning, DamagedRecord, VerbRefused
-from holdfast.model import Filter, Removal, SessionRow, Space, Sweep, Tombstone, has_expired
+from holdfast.model import Filter, Removal, SessionRow, Space, Sweep, Tombstone, has_expired, kept_for
 from holdfast.stores.sqlite import reads, sums
 from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.stores.sqlite.writes import Writes
@@ -29,26 +29,86 @@ def session_folder(database: str, session_id: str) -> Path:
     return Path(f"{database}.files") / session_id
 
 
+class _Doomed(NamedTuple):
+    """A session that is to be removed. ``row`` is None if its facts are damaged."""
+
+    row: SessionRow | None
+    key: int
+    session_id: str
+    holder: int | None
+    parent_id: str | None
+    status: str
+    workflow: str
+    owner: str | None
+    created_at: int
+    records: int
+    digest: bytes
+
+
 class Cleaning(Writes):
     """The verbs that take data away."""
 
     def remove(
-        self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int, expired: bool
-    ) -> list[Removal]:
-        row = self._known(connection, session_id)
-        if row.parent is not None:
-            raise VerbRefused(
-                f"session {session_id!r} was called by session {row.parent_id!r} and is removed together with it",
-                session_id=session_id,
-                status=row.status.value,
-            )
-        tree = reads.find(connection, Filter(session_id=session_id, tree=True), self.present)
-        if expired and not (has_expired(tree, at) and self._last_record(connection, tree) + (row.keep_for or 0) <= at):
+        self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int, expired: bool,
+        ended_for: int | None = None,
+    ) -> list[Removal]:  # fmt: skip
+        looked = reads.look(connection, Filter(session_id=session_id, tree=True), self.present)
+        if not looked:
+            self._known(connection, session_id)
+        if expired and not self._has_expired(connection, [facts for _, facts in looked], at, ended_for):
             return []
-        for each in tree:
-            if each.live:
-                raise self._held(connection, session_id, each)
-        return [self._mark(connection, each, by, reason, at) for each in tree]
+        doomed = [self._doomed(connection, session_id, *each) for each in looked]
+        return [self._mark(connection, each, by, reason, at) for each in doomed]
+
+    def _has_expired(
+        self,
+        connection: apsw.Connection,
+        tree: Sequence[SessionRow | DamagedRecord],
+        at: int,
+        ended_for: int | None,
+    ) -> bool:
+        rows = []
+        for facts in tree:
+            if isinstance(facts, DamagedRecord):
+                raise facts  # what it says of its time cannot be trusted
+            rows.append(facts)
+        keep_for = next((kept_for(row, ended_for) for row in rows if row.parent is None), None)
+        return has_expired(rows, at, ended_for) and self._last_record(connection, rows) + (keep_for or 0) <= at
+
+    def _doomed(
+        self, connection: apsw.Connection, session_id: str, key: int, facts: SessionRow | DamagedRecord
+    ) -> _Doomed:
+        """What a tombstone will say of a session of the tree ``session_id``; why not, if it cannot be removed."""
+        if isinstance(facts, DamagedRecord):
+            doomed = self._damaged(connection, key, facts)
+        else:
+            row = facts
+            doomed = _Doomed(
+                row, key, row.session_id, row.holder, row.parent_id, row.status.value, row.workflow, row.owner,
+                row.created_at, row.seq, row.digest,
+            )  # fmt: skip
+        if doomed.session_id == session_id and doomed.parent_id is not None:
+            raise VerbRefused(
+                f"session {session_id!r} was called by session {doomed.parent_id!r} and is removed together with it",
+                session_id=session_id,
+                status=doomed.status,
+            )
+        if doomed.holder is not None and self.present.alive(doomed.holder):
+            raise self._held(connection, session_id, doomed)
+        return doomed
+
+    def _damaged(self, connection: apsw.Connection, key: int, damage: DamagedRecord) -> _Doomed:
+        """Facts that cannot be trusted are enough for a tombstone. The id is not: the files go by it."""
+        session_id, agreed, holder, parent_id, workflow, owner, created_at, seq, digest = reads.one(
+            connection, QUERIES["doubtful"], key
+        )
+        if not agreed or not isinstance(session_id, str):
+            raise damage
+        return _Doomed(
+            None, key, session_id, holder if isinstance(holder, int) else None, parent_id, "damaged", str(workflow),
+            owner if isinstance(owner, str) else None, created_at if isinstance(created_at, int) else 0,
+            seq if isinstance(seq, int) else 0, digest if isinstance(digest, bytes) else b"",
+        )  # fmt: skip
 
     def _last_record(self, connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
         """When the last record of all was written. A damaged `updated_at` alone must not end a session."""
@@ -59,24 +119,25 @@ class Cleaning(Writes):
             )
         return max(int(at) for (at,) in times)
 
-    def _held(self, connection: apsw.Connection, session_id: str, row: SessionRow) -> AlreadyRunning:
-        holder = self.describe(connection, row.holder)
+    def _held(self, connection: apsw.Connection, session_id: str, doomed: _Doomed) -> AlreadyRunning:
+        holder = self.describe(connection, doomed.holder)
         return AlreadyRunning(
-            f"session {session_id!r} cannot be removed: {row.session_id!r} is driven by {holder}; pause or cancel it"
+            f"session {session_id!r} cannot be removed: {doomed.session_id!r} is driven by {holder}; pause or cancel it"
             " first, then remove it",
             session_id=session_id,
             holder=holder,
         )
 
-    def _mark(self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int) -> Removal:
-        """The fence rises: who thinks that it still drives the session can write nothing."""
+    def _mark(self, connection: apsw.Connection, doomed: _Doomed, by: str | None, reason: str, at: int) -> Removal:
+        """Nobody holds it any more, and the fence rises: who thinks that it still drives the session writes nothing."""
         stone = Tombstone(
-            row.session_id, row.workflow, row.owner, row.status.value, row.created_at, at, by, reason, row.seq,
-            row.digest,
+            doomed.session_id, doomed.workflow, doomed.owner, doomed.status, doomed.created_at, at, by, reason,
+            doomed.records, doomed.digest,
         )  # fmt: skip
-        self._take(connection, row, crashed=False)
-        connection.execute(QUERIES["mark_removing"], (msgspec.json.encode(stone).decode(), row.key))
-        return Removal(row.key, stone)
+        if doomed.row is not None:
+            self._take(connection, doomed.row, crashed=False)
+        connection.execute(QUERIES["mark_removing"], (msgspec.json.encode(stone).decode(), doomed.key))
+        return Removal(doomed.key, stone)
 
     def strip(self, connection: apsw.Connection, key: int, limit: int) -> Tombstone | None:
         removal = reads.one(connection, QUERIES["removal"], key)
@@ -127,12 +188,19 @@ def _tombstone(stored: str) -> Tombstone:
         ) from exc
 
 
+def weight(connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
+    keys = msgspec.json.encode([row.key for row in tree]).decode()
+    return sum(int(connection.execute(QUERIES[each], (keys,)).get) for each in ("log_weight", "value_weight"))
+
+
 def removing(connection: apsw.Connection) -> list[Removal]:
     return [Removal(key, _tombstone(text)) for key, text in reads.every(connection, QUERIES["removals"])]
 
 
-def expired(connection: apsw.Connection, now: int, after: int, limit: int) -> list[tuple[int, str]]:
-    return reads.every(connection, QUERIES["expired"], now, after, limit)
+def expired(
+    connection: apsw.Connection, now: int, after: int, limit: int, ended_for: int | None
+) -> list[tuple[int, str]]:
+    return reads.every(connection, QUERIES["expired"], ended_for, now, after, limit)
 
 
 def tombstones(connection: apsw.Connection, session_id: str | None) -> list[Tombstone]:

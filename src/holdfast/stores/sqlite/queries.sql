@@ -147,6 +147,11 @@ WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
 -- name: request_pause
 UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ?
 
+-- name: stop
+-- For a session whose facts cannot be read. Nothing depends on the flag but whether it stands still.
+UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ? AND (ended IS NULL OR ended = 'failed')
+RETURNING key
+
 -- name: withdraw_request
 UPDATE sessions SET pause_requested = 0, pause_mode = 'finish' WHERE key = ?
 
@@ -271,6 +276,13 @@ UPDATE signals SET payload = x'', salt = x'' WHERE session = ? AND n IN (SELECT 
 -- name: unname_blob
 DELETE FROM names WHERE session = ? AND hash = ?
 
+-- name: doubtful
+-- What has to be known of a session to remove it, though the rest cannot be read: the id as table and index have it.
+SELECT session_id, (SELECT key FROM sessions AS other WHERE other.session_id = damaged.session_id) IS key,
+    holder, (SELECT above.session_id FROM sessions AS above WHERE above.key = damaged.parent),
+    workflow, owner, created_at, seq, digest
+FROM sessions AS damaged WHERE key = ?
+
 -- name: mark_removing
 UPDATE sessions SET holder = NULL, removing = 1, removal = ? WHERE key = ?
 
@@ -327,9 +339,12 @@ DELETE FROM sessions WHERE key = ?
 
 -- name: expired
 -- Roots that nobody has touched for as long as they are kept. What they called is looked at when they are removed.
+-- Of those that are at their end and have no term of their own, one may be given; NULL: they stay.
 SELECT key, session_id FROM sessions
-WHERE keep_for IS NOT NULL AND parent IS NULL AND removing = 0
-    AND max(updated_at, coalesce(wakes_at, 0)) + keep_for <= ? AND key > ?
+WHERE parent IS NULL AND removing = 0
+    AND max(updated_at, coalesce(wakes_at, 0))
+        + coalesce(keep_for, CASE WHEN ended IN ('completed', 'cancelled') THEN ? END) <= ?
+    AND key > ?
 ORDER BY key LIMIT ?
 
 -- name: tombstones
@@ -363,3 +378,50 @@ SELECT log.at FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.ke
 
 -- name: drop_unnamed_blob
 DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM names WHERE names.hash = ?1)
+
+-- name: restore
+-- A session as it was elsewhere. Nobody holds it.
+INSERT INTO sessions (
+    session_id, parent, workflow, version, owner, tags, input_digest, created_at, updated_at, keep_for,
+    seq, head, key_frame, digest, step, visit, leaving, ended, failure,
+    pause_requested, pause_mode, cancel_requested, fence, waiting, wakes_at, mail, frozen, crashes,
+    spent_usd, spent_tokens, budget_usd, progress, signals_n, signals_digest, given_sum, moved_sum
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+RETURNING key
+
+-- name: id_is_taken
+SELECT EXISTS (SELECT 1 FROM sessions WHERE session_id = ?)
+
+-- name: restore_pause
+INSERT INTO pauses (
+    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum, closed_sum
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: log_weight
+-- What the records of some sessions take.
+WITH RECURSIVE chain (id, prev, session) AS (
+    SELECT log.id, log.prev, log.session FROM sessions JOIN log ON log.id = sessions.head
+    WHERE sessions.key IN (SELECT value FROM json_each(?))
+    UNION ALL
+    SELECT log.id, log.prev, log.session FROM chain CROSS JOIN log ON log.id = chain.prev
+    WHERE log.session = chain.session AND log.id < chain.id
+)
+SELECT coalesce(sum(length(payload) + length(salt) + length(body) + length(digest)), 0)
+FROM chain CROSS JOIN log USING (id)
+
+-- name: value_weight
+-- The large values that only these sessions name.
+SELECT coalesce(sum(length(data)), 0) FROM blobs
+WHERE hash IN (SELECT hash FROM names WHERE session IN (SELECT value FROM json_each(?1)))
+    AND NOT EXISTS (
+        SELECT 1 FROM names
+        WHERE names.hash = blobs.hash AND names.session NOT IN (SELECT value FROM json_each(?1))
+    )
+
+-- name: engines
+SELECT id, pid, host, started_at FROM engines ORDER BY id
+
+-- name: held_sessions
+SELECT holder, session_id FROM sessions WHERE holder IS NOT NULL AND removing = 0 ORDER BY created_at, key

@@ -26,6 +26,7 @@ from holdfast.model import (
     intact,
     signal_intact,
 )
+from holdfast.store import Found
 from holdfast.stores.sqlite import sums
 from holdfast.stores.sqlite.sql import QUERIES
 
@@ -38,12 +39,16 @@ class Present(NamedTuple):
 
 
 Rows = list[SessionRow]
+Looked = tuple[int, SessionRow | DamagedRecord]
 
 _FACTS = QUERIES["facts"]
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _FAILURE = msgspec.json.Decoder(Failure)
 _PROGRESS = msgspec.json.Decoder(tuple[int, int])
 _LAST = 2**63 - 1
+
+FLAG = "flag"
+"""The id of a pause that has no record: somebody set the flag by hand."""
 
 # What a damaged row can no longer be.
 _Flag = Literal[0, 1]
@@ -57,6 +62,13 @@ _Stored = tuple[
     int | None, int | None, _Flag, int, str | None,
     _Flag, int, int,
 ]  # fmt: skip
+
+
+class _Row(msgspec.Struct, array_like=True, gc=False):
+    """msgspec remembers what it made of a struct's types; of a bare tuple's it learns anew, fifty times as slowly."""
+
+    facts: _Stored
+
 
 _Paused = tuple[
     str, PauseKind, str, str | None, int, str, PauseMode, _Flag, _Time | None, str | None, int, int | None
@@ -128,7 +140,16 @@ def get_by_key(connection: apsw.Connection, key: int, present: Present) -> Sessi
     return _row(found, present)
 
 
-def find(connection: apsw.Connection, query: Filter, present: Present) -> Rows:
+def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
+    looked = [facts for _, facts in look(connection, query, present)]
+    return Found(
+        (facts for facts in looked if isinstance(facts, SessionRow)),
+        (facts for facts in looked if isinstance(facts, DamagedRecord)),
+    )
+
+
+def look(connection: apsw.Connection, query: Filter, present: Present) -> list[Looked]:
+    """The sessions that match: key, and the facts or what is wrong with them."""
     given = [(part, getattr(query, part)) for part in _CONDITIONS if getattr(query, part) is not None]
     conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part, _ in given]
     conditions.append("removing = 0")
@@ -145,7 +166,17 @@ def find(connection: apsw.Connection, query: Filter, present: Present) -> Rows:
         return known[holder]
 
     rows = every(connection, statement, *(value for _, value in given), limit)
-    return [_row(row, Present(alive_once, present.now)) for row in rows]
+    asked_once = Present(alive_once, present.now)
+    return [(row[0], _row_or_damage(row, asked_once)) for row in rows]
+
+
+def _row_or_damage(stored: Sequence[Any], present: Present) -> SessionRow | DamagedRecord:
+    try:
+        return _row(stored, present)
+    except DamagedRecord as exc:
+        if "session_id" in exc.fields:
+            return exc
+        return DamagedRecord(f"session {stored[1]!r}: {exc}", session_id=str(stored[1]))
 
 
 def due(connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int) -> Rows:
@@ -169,20 +200,21 @@ def purses(connection: apsw.Connection, key: int) -> list[tuple[str, int, int]]:
 
 
 def _row(stored: Sequence[Any], present: Present) -> SessionRow:
+    facts = _typed((stored,), _Row).facts
     (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
      seq, key_frame, digest, step, visit, leaving, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
      crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
-     parent, keep_for, mail, frozen, parent_id, removing, given_sum, moved_sum) = _typed(stored, _Stored)  # fmt: skip
+     parent, keep_for, mail, frozen, parent_id, removing, given_sum, moved_sum) = facts  # fmt: skip
+    if removing:
+        raise UnknownSession(
+            f"session {session_id!r} is being removed; engine.gc(apply=True) completes that", session_id=session_id
+        )
     if given_sum != sums.given(session_id, workflow, version, owner, tags, input_digest, created_at, parent,
                                keep_for, budget_usd, cancel_requested):  # fmt: skip
         raise _damaged_row(session_id, "what it was given")
     if moved_sum != sums.moved(seq, key_frame, digest, step, visit, leaving, ended, failure, progress, fence):
         raise _damaged_row(session_id, "where it stands")
-    if removing:
-        raise UnknownSession(
-            f"session {session_id!r} is being removed; engine.gc(apply=True) completes that", session_id=session_id
-        )
     try:
         return SessionRow(
             key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
@@ -229,7 +261,7 @@ def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause
     flag = one(connection, QUERIES["pause_flag"], key)
     if flag and flag[0] and not any(pause.kind == "operator" and pause.closed_at is None for pause in found):
         reason = "pause_requested was set in the database"
-        found.append(Pause("flag", "operator", reason, by=None, at=flag[2], mode=flag[1]))
+        found.append(Pause(FLAG, "operator", reason, by=None, at=flag[2], mode=flag[1]))
     return found
 
 

@@ -54,9 +54,16 @@ class Place(NamedTuple):
 def prepare(place: Place) -> None:
     """Make sure that there is a database of today's schema at ``place``, or refuse."""
     refuse_affected_sqlite(apsw.sqlite_lib_version())
-    with edge(place.path):
-        if not place.in_memory:
+    if place.in_memory:
+        return
+    try:
+        with edge(place.path):
             _prepare_file(place)
+    except OSError as exc:
+        raise StoreUnavailable(
+            f"{place.path} cannot be opened ({exc.strerror}: {exc.filename}); look at the path, the space on the disk"
+            " and the folder's permissions"
+        ) from exc
 
 
 def _prepare_file(place: Place) -> None:
@@ -64,7 +71,7 @@ def _prepare_file(place: Place) -> None:
     if path.is_dir():
         raise StoreUnavailable(f"{path} is a folder; name a file in it, such as {path / 'holdfast.db'}")
     _make_folder(path.parent)
-    refuse_network(path.parent, _mounts())
+    refuse_network(path.parent, mounts())
     _make_file(path)
     version = _patiently(lambda: _look(place))
     if version < VERSION:
@@ -298,7 +305,7 @@ def file_system(path: str, mounts: str) -> str | None:
     return kind
 
 
-def _mounts() -> str:
+def mounts() -> str:
     # Only Linux tells in this way; elsewhere nothing is refused.
     table = Path("/proc/self/mountinfo")
     return table.read_text(encoding="utf-8", errors="surrogateescape") if table.exists() else ""

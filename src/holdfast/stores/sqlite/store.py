@@ -14,6 +14,7 @@ import apsw
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import DamagedRecord, HoldLost, StoreClosed, StoreReadOnly, StoreUnavailable
 from holdfast.model import (
+    About,
     Commit,
     Filter,
     Flags,
@@ -27,15 +28,19 @@ from holdfast.model import (
     Space,
     Sweep,
     Tombstone,
+    Whole,
 )
-from holdfast.stores.sqlite import checking, cleaning, reads, schema
+from holdfast.store import Found
+from holdfast.stores.sqlite import checking, cleaning, moving, reads, schema
+from holdfast.stores.sqlite.about import about
 from holdfast.stores.sqlite.ballast import SIZE, Ballast
-from holdfast.stores.sqlite.cleaning import Cleaning, session_folder
+from holdfast.stores.sqlite.cleaning import session_folder
 from holdfast.stores.sqlite.failures import edge, is_full
 from holdfast.stores.sqlite.hold import FileHold, Hold, MemoryHold, refuse_inherited
+from holdfast.stores.sqlite.moving import Moving
 from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.stores.sqlite.trouble import Trouble
-from holdfast.stores.sqlite.writer import Writer
+from holdfast.stores.sqlite.writer import Writer, parks
 
 T = TypeVar("T")
 
@@ -66,7 +71,8 @@ class SqliteStore:
     ) -> None:
         if synchronous not in _SYNCHRONOUS:
             raise ValueError(f"synchronous={synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
-        self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)
+        # A link is followed once and for all: the files beside the database have its real name.
+        self.path = str(path) if str(path) == ":memory:" else os.path.realpath(path)
         if ballast < 0:
             raise ValueError(f"ballast={ballast} is not a number of bytes; 0 keeps none")
         self._place = schema.Place(self.path, vfs, synchronous)
@@ -88,7 +94,7 @@ class SqliteStore:
             refuse_inherited(self.path)
             await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
         self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
-        self._writes = Cleaning(self._hold, self._clock)
+        self._writes = Moving(self._hold, self._clock)
         self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
         self._writer = Writer(self._place, self._writes, self._held, self._trouble, self._ballast, on_change)
         self._writer.start()
@@ -200,7 +206,7 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.get(connection, session_id, self._writes.present)
 
-    async def find(self, query: Filter) -> list[SessionRow]:
+    async def find(self, query: Filter) -> Found:
         with self._reading() as connection:
             return reads.find(connection, query, self._writes.present)
 
@@ -226,8 +232,8 @@ class SqliteStore:
 
     # driving
 
-    async def claim(self, session_id: str, steal: bool = False) -> SessionRow:
-        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal))
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal, fence))
         self._held.add(row.key)
         return row
 
@@ -243,7 +249,7 @@ class SqliteStore:
         return flags
 
     async def revise(self, commit: Commit) -> None:
-        await self._do(lambda connection: self._writes.revise(connection, commit))
+        await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:
@@ -267,14 +273,14 @@ class SqliteStore:
 
     # from outside
 
-    async def pause(self, query: Filter, pause: Pause) -> list[SessionRow]:
+    async def pause(self, query: Filter, pause: Pause) -> Found:
         return await self._do(lambda connection: self._writes.pause(connection, query, pause), urgent=True)
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
         return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))
 
-    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> list[SessionRow]:
-        def verb(connection: apsw.Connection) -> list[SessionRow]:
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        def verb(connection: apsw.Connection) -> Found:
             return self._writes.cancel(connection, session_id, by, reason, at)
 
         return await self._do(verb, urgent=True)
@@ -297,10 +303,10 @@ class SqliteStore:
     # the end of data
 
     async def remove(
-        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False
+        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
     ) -> list[Removal]:
         def verb(connection: apsw.Connection) -> list[Removal]:
-            return self._writes.remove(connection, session_id, by, reason, at, expired)
+            return self._writes.remove(connection, session_id, by, reason, at, expired, ended_for)
 
         return await self._do(verb, urgent=True)
 
@@ -311,9 +317,9 @@ class SqliteStore:
     async def strip(self, key: int, limit: int) -> Tombstone | None:
         return await self._do(lambda connection: self._writes.strip(connection, key, limit), urgent=True)
 
-    async def expired(self, now: int, after: int, limit: int) -> list[tuple[int, str]]:
+    async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
         with self._reading() as connection:
-            return cleaning.expired(connection, now, after, limit)
+            return cleaning.expired(connection, now, after, limit, ended_for)
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
         with self._reading() as connection:
@@ -327,6 +333,11 @@ class SqliteStore:
             return await self._do(lambda connection: self._writes.sweep(connection, after, limit), urgent=True)
         with self._reading() as connection:
             return cleaning.swept(cleaning.unnamed(connection, after, limit), limit)
+
+    async def weight(self, session_id: str) -> int:
+        with self._snapshot() as connection:
+            tree = reads.find(connection, Filter(session_id=session_id, tree=True), self._writes.present)
+            return cleaning.weight(connection, tree)
 
     async def space(self) -> Space:
         with self._snapshot() as connection:
@@ -361,6 +372,19 @@ class SqliteStore:
             return await asyncio.to_thread(checking.check_file, self._place)
         with self._reading() as connection:
             return checking.check(connection)
+
+    async def about(self) -> About:
+        with self._snapshot() as connection:
+            return about(connection, self._place, self._ballast, self._writes.present)
+
+    # moving
+
+    async def whole(self, session_id: str) -> list[Whole]:
+        with self._snapshot() as connection:
+            return moving.whole(connection, session_id, self._writes.present)
+
+    async def restore(self, sessions: Sequence[Whole]) -> bool:
+        return await self._do(lambda connection: self._writes.restore(connection, sessions))
 
     # how they all work
 

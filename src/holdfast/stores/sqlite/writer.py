@@ -340,6 +340,8 @@ class Writer:
         if self._next_look is not None:
             self._next_look.cancel()
         if self._thread is not None:
+            if self._pending or self._in_flight:  # nothing more to do, but after all that
+                await asyncio.wait([self._submit(Work(urgent=True))])
             self._queue.put(None)
             await self._ended
         self.inline.close()
@@ -466,14 +468,19 @@ class Writer:
                 self.lost[work.commit.key] = work.commit.fence
 
     def _run_permitted(self, batch: Iterable[Work]) -> None:
+        freeing = Work(verb=self._give_back, urgent=True)
         if self._trouble.is_there and not self._recovers():
             batch = [work for work in batch if work.urgent or self._refuse(work)]
+            if batch and self.lost:  # what is to be stopped or removed must not seem to be driven
+                batch = [freeing, *batch]
         left = [work for work in batch if work.commit is not None or work.verb is not None]
         while left:
             self._attempt(left)
             left = [work for work in left if work.urgent and isinstance(work.error, StoreReadOnly) and work.error.full]
             if left and not self._ballast.give():
-                return
+                break
+        if freeing.answer and freeing.error is None:
+            self.lost.clear()
 
     def _refuse(self, work: Work) -> bool:
         work.error = self._trouble.refusal()
@@ -502,10 +509,11 @@ class Writer:
         self._trouble.is_over()
         return True
 
-    def _give_back(self, connection: apsw.Connection) -> None:
+    def _give_back(self, connection: apsw.Connection) -> bool:
         """The first thing to be written again. What was refused a commit is not driven any more, so it is let go."""
         number = self._writes.number
         connection.executemany(QUERIES["give_back"], [(key, fence, number) for key, fence in self.lost.items()])
+        return True
 
     def _tune_threaded(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(self._wait_for_lock)

@@ -20,6 +20,7 @@ from msgspec.structs import astuple, replace
 from holdfast.clock import Clock, to_datetime
 from holdfast.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded, UnknownSession
 from holdfast.model import Commit, Filter, Flags, NewSession, Pause, SessionRow, first_digest, seal_signal
+from holdfast.store import Found
 from holdfast.stores.sqlite import reads, redacting, sums
 from holdfast.stores.sqlite.hold import Hold
 from holdfast.stores.sqlite.sql import QUERIES
@@ -178,7 +179,7 @@ class Writes:
             session_id=session_id,
         )
 
-    def claim(self, connection: apsw.Connection, session_id: str, steal: bool) -> SessionRow:
+    def claim(self, connection: apsw.Connection, session_id: str, steal: bool, fence: int | None) -> SessionRow:
         row = self._known(connection, session_id)
         if row.ended in ("completed", "cancelled"):
             raise SessionEnded(
@@ -188,6 +189,8 @@ class Writes:
             )
         if row.live and not steal:
             raise self._driven(connection, row)
+        if fence is not None and row.fence != fence:
+            raise _moved_on(row)
         crashed = row.holder is not None and not row.live
         self._take(connection, row, crashed)
         return self._again(connection, row)
@@ -221,11 +224,9 @@ class Writes:
         if row.live:
             raise self._driven(connection, row)
         if (row.seq, row.fence) != (commit.base_seq, commit.fence):
-            raise HoldLost(
-                f"session {row.session_id} has moved on to record {row.seq} (fence {row.fence}) since it was looked at;"
-                " nothing was written; look again",
-                session_id=row.session_id,
-            )
+            raise _moved_on(row)
+        if commit.cancel_children:
+            self._cancel_below(connection, row, commit.closed_by, commit.cancel_children, commit.updated_at)
         if row.ended == "cancelled":
             connection.execute(QUERIES["withdraw_cancel"], (row.key,))
             self._seal_given(connection, row.key)
@@ -257,7 +258,11 @@ class Writes:
         self._keep(connection, key, new.blobs, new.names)
         row = reads.get_by_key(connection, key, self.present)
         pause = new.pause or self._pause_of(connection, new.parent)
-        return row if pause is None else self._request_pause(connection, row, pause)
+        if pause is not None:
+            row = self._request_pause(connection, row, pause)
+        if new.parent is not None and reads.get_by_key(connection, new.parent, self.present).cancel_requested:
+            row = self._request_cancel(connection, row, None, "its parent was cancelled", new.created_at)
+        return row
 
     def _check_names(self, connection: apsw.Connection, new: NewSession) -> None:
         """What another session has stored may have been swept since it was looked at."""
@@ -276,20 +281,34 @@ class Writes:
 
     # from outside
 
-    def pause(self, connection: apsw.Connection, query: Filter, pause: Pause) -> list[SessionRow]:
-        if query.session_id is not None:
+    def pause(self, connection: apsw.Connection, query: Filter, pause: Pause) -> Found:
+        looked = reads.look(connection, query, self.present)
+        if not looked and query.session_id is not None:
             self._known(connection, query.session_id)
-        rows = reads.find(connection, query, self.present)
-        return [row if _over(row) else self._request_pause(connection, row, pause) for row in rows]
+        rows, damaged = [], []
+        for key, facts in looked:
+            if isinstance(facts, DamagedRecord):
+                damaged.append(facts)
+                self._stop(connection, key, pause)
+            else:
+                rows.append(facts if _over(facts) else self._request_pause(connection, facts, pause))
+        return Found(rows, damaged)
+
+    def _stop(self, connection: apsw.Connection, key: int, pause: Pause) -> None:
+        """Pause a session whose facts cannot be read. No signal: the end of their chain is one of those facts."""
+        stopped = _try(connection, "stop", pause.mode, key)
+        if stopped and not connection.execute(QUERIES["operator_pauses"], (key,)).get:
+            connection.execute(QUERIES["open_pause"], _opening(key, replace(pause, id=str(uuid.uuid4()))))
 
     def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
         asked = bool(connection.execute(QUERIES["operator_pauses"], (row.key,)).get)
         raised = pause.mode == "abort" and row.pause_mode == "finish"
-        if asked and not raised:
+        freezes = pause.freeze and connection.execute(QUERIES["frozen_since"], (row.key,)).get is None
+        if asked and not raised and not freezes:
             return row
-        if asked:
+        if raised and asked:
             connection.execute(QUERIES["raise_pauses"], (row.key,))
-        else:
+        if freezes or not asked:
             record = replace(pause, id=str(uuid.uuid4()), kind="operator", step=row.step or "", closed_at=None)
             connection.execute(QUERIES["open_pause"], _opening(row.key, record))
         mode = "abort" if raised else row.pause_mode
@@ -323,13 +342,24 @@ class Writes:
         connection.execute(QUERIES["withdraw_pauses"], (at, by, sums.closed(at, by), row.key))
         connection.execute(QUERIES["withdraw_request"], (row.key,))
 
-    def cancel(
-        self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int
-    ) -> list[SessionRow]:
+    def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> Found:
         row = self._known(connection, session_id)
-        tree = reads.find(connection, Filter(session_id=session_id, tree=True, unended=True), self.present)
-        found = [each for each in tree if each.key != row.key]
-        return [self._request_cancel(connection, each, by, reason, at) for each in (row, *found)]
+        below = self._cancel_below(connection, row, by, reason, at)
+        return Found([self._request_cancel(connection, row, by, reason, at), *below], below.damaged)
+
+    def _cancel_below(
+        self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
+    ) -> Found:  # fmt: skip
+        """Request the end of all that descends from a session."""
+        tree = reads.look(connection, Filter(session_id=row.session_id, tree=True, unended=True), self.present)
+        rows, damaged = [], []
+        for key, facts in tree:
+            if isinstance(facts, DamagedRecord):
+                damaged.append(facts)
+                _try(connection, "request_cancel", key)
+            elif key != row.key:
+                rows.append(self._request_cancel(connection, facts, by, reason, at))
+        return Found(rows, damaged)
 
     def _request_cancel(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
@@ -402,6 +432,22 @@ class Writes:
 
     def _again(self, connection: apsw.Connection, row: SessionRow) -> SessionRow:
         return reads.get_by_key(connection, row.key, self.present)
+
+
+def _try(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:
+    """Ask something of a session whose facts cannot be read. Its sums stay as they are: it is still damaged."""
+    try:
+        return reads.every(connection, QUERIES[query], *bindings)
+    except apsw.ConstraintError:  # a value in its row is not even of the right type; nothing can drive it then
+        return []
+
+
+def _moved_on(row: SessionRow) -> HoldLost:
+    return HoldLost(
+        f"session {row.session_id} has moved on to record {row.seq} (fence {row.fence}) since it was looked at;"
+        " nothing was written; look again",
+        session_id=row.session_id,
+    )
 
 
 def _over(row: SessionRow) -> bool:

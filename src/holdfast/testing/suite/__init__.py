@@ -17,6 +17,7 @@ from holdfast.testing.suite.base import Suite
 from holdfast.testing.suite.commits import CommitTests
 from holdfast.testing.suite.ends import EndTests
 from holdfast.testing.suite.life import LifeTests, SharingTests
+from holdfast.testing.suite.moving import MovingTests
 from holdfast.testing.suite.outside import OutsideTests
 from holdfast.testing.suite.proof import ProofTests
 from holdfast.testing.suite.sessions import SessionTests
@@ -25,7 +26,7 @@ from holdfast.testing.suite.waiting import WaitingTests
 __all__ = ["SharedStoreSuite", "StoreSuite", "Suite"]
 
 
-class StoreSuite(SessionTests, CommitTests, OutsideTests, WaitingTests, ProofTests, EndTests, LifeTests):
+class StoreSuite(SessionTests, CommitTests, OutsideTests, WaitingTests, ProofTests, EndTests, MovingTests, LifeTests):
     """Every verb of the protocol, on one open store."""
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded
 from holdfast.model import Failure, Filter, Pause, Status
-from holdfast.testing.suite.base import Driver, Place, Suite, on_loop, operator, payloads, started, stored
+from holdfast.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, payloads, started, stored
 
 
 class CommitTests(Suite):
@@ -221,6 +221,28 @@ class CommitTests(Suite):
             with pytest.raises(HoldLost):
                 await store.revise(late.next(b"second", release=True))
             assert (await payloads(store, row.key))[-1] == b"first"
+
+    @on_loop
+    async def test_a_revision_can_ask_all_that_a_session_called_to_end(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            child = await created(store, "child", parent=driver.key, claim=False)
+            await created(store, "grandchild", parent=child.key, claim=False)
+            await driver.commit(release=True)
+            late = Driver(store, await stored(store))
+            await store.revise(Driver(store, await stored(store)).next(release=True))
+            with pytest.raises(HoldLost):
+                await store.revise(late.next(release=True, cancel_children="late"))
+            below = [await stored(store, "child"), await stored(store, "grandchild")]
+            assert [row.cancel_requested for row in below] == [False, False]
+            await store.revise(
+                Driver(store, await stored(store)).next(release=True, cancel_children="rewound", closed_by="ann")
+            )
+            below = [await stored(store, "child"), await stored(store, "grandchild")]
+            assert [row.cancel_requested for row in below] == [True, True]
+            assert not (await stored(store)).cancel_requested
+            [signal] = await store.signals(child.key, 0)
+            assert (signal.kind, signal.by, b"rewound" in signal.payload) == ("cancel", "ann", True)
 
     @on_loop
     async def test_what_is_redacted_is_gone_and_the_chain_still_holds(self, place: Place) -> None:

@@ -100,6 +100,30 @@ class EndTests(Suite):
             assert len(await store.remove("a", None, "expired", 1200, expired=True)) == 1
 
     @on_loop
+    async def test_what_is_at_its_end_can_be_given_a_term_if_it_has_none_of_its_own(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, keep_for in (("a", None), ("b", 9000), ("c", None)):
+                driver = await started(store, id, keep_for=keep_for)
+                await driver.commit(release=True, ended="completed" if id != "c" else None)
+            assert await store.expired(1500, 0, 10) == []
+            assert [id for _, id in await store.expired(1500, 0, 10, ended_for=400)] == ["a"]
+            assert await store.expired(1300, 0, 10, ended_for=400) == []
+            for id, at in (("a", 1300), ("b", 1500), ("c", 1500)):
+                assert await store.remove(id, None, "expired", at, expired=True, ended_for=400) == []
+            assert len(await store.remove("a", None, "expired", 1500, expired=True, ended_for=400)) == 1
+
+    @on_loop
+    async def test_a_session_weighs_what_only_it_and_its_children_need(self, place: Place) -> None:
+        async with place.store() as store:
+            shared, own = ((sha256(data).digest(), data) for data in (b"s" * 9000, b"o" * 5000))
+            root = await created(store, blobs=(shared, own), claim=False)
+            await created(store, "child", parent=root.key, names=(own[0],), claim=False)
+            await created(store, "s2", names=(shared[0],), claim=False)
+            assert 5000 < await store.weight("s1") < 6000
+            assert await store.weight("child") < 1000
+            assert await store.weight("nobody") == 0
+
+    @on_loop
     async def test_strip_is_for_sessions_that_are_being_removed(self, place: Place) -> None:
         async with place.store() as store:
             row = await parked(store)

@@ -123,6 +123,19 @@ class SharingTests(Suite):
                 await mine.claim("s1")
 
     @on_loop
+    async def test_a_claim_can_be_for_a_session_as_it_was_seen(self, place: Place) -> None:
+        async with place.store() as mine, place.store() as other:
+            await (await started(mine)).commit(release=True)
+            seen = await stored(other)
+            driver = Driver(mine, await mine.claim("s1", fence=seen.fence))
+            await driver.commit(release=True, ended="failed")
+            with pytest.raises(HoldLost):
+                await other.claim("s1", fence=seen.fence)
+            assert ((await stored(other)).status, (await stored(other)).fence) == (Status.FAILED, seen.fence + 1)
+            with pytest.raises(HoldLost):
+                await other.claim("s1", steal=True, fence=seen.fence)
+
+    @on_loop
     async def test_who_was_overtaken_writes_nothing(self, place: Place) -> None:
         async with place.store() as mine, place.store() as other:
             driver = await started(mine)

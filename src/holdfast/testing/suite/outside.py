@@ -200,6 +200,8 @@ class OutsideTests(Suite):
             assert rows[0].session_id == "root"
             assert sorted(row.session_id for row in rows) == ["child", "late", "root"]
             assert not (await stored(store, "other")).cancel_requested
+            later = await created(store, "later", parent=root.key)
+            assert later.cancel_requested  # nor does a new child of one that is to end go on
 
     @on_loop
     async def test_time_under_a_pause_that_freezes_is_added_up_until_it_is_taken_off(self, place: Place) -> None:
@@ -211,3 +213,14 @@ class OutsideTests(Suite):
             assert (await store.unpause("s1", "ann", 9000)).frozen == 700
             await driver.commit(thaw=True)
             assert (await stored(store)).frozen == 0
+
+    @on_loop
+    async def test_a_second_pause_freezes_if_the_first_did_not(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(Filter(), operator(at=1000, mode="abort"))
+            for at in (2000, 3000):
+                row = (await store.pause(Filter(), operator(at=at, freeze=True)))[0]
+                assert (row.open_pauses, row.pause_mode) == (2, "abort")
+            assert [(each.at, each.freeze) for each in await store.pauses(driver.key)] == [(1000, False), (2000, True)]
+            assert (await store.unpause("s1", "ann", 2500)).frozen == 500

@@ -1,0 +1,483 @@
+"""`run` and `resume`: drive a session here, show it, and say how it stands and how to go on.
+
+The exit code is the session's: 0 completed, 1 failed or cancelled, 3 if it needs somebody, 130 and 143 if this program
+was interrupted or terminated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from holdfast.cli.common import Cli, by_whom, common, needs_somebody, run_async
+from holdfast.cli.failing import CONFLICT, DONE, FAILED, INTERRUPTED, NOT_FOUND, TERMINATED, USAGE, Refused
+from holdfast.cli.inputs import Field, described, fields_of, gathered, given_as, options_for
+from holdfast.cli.output import ago, facts, money, span
+from holdfast.cli.project import find_project
+from holdfast.cli.values import typed
+from holdfast.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from holdfast.api import Engine
+    from holdfast.outcome import Outcome, SessionInfo
+    from holdfast.plan import Plan
+    from holdfast.session import Session
+    from holdfast.workflow import Workflow
+
+CANDIDATES = ("ready", "created"), ("failed",), ("paused",)
+"""What `resume` goes on with if nobody says which: what was interrupted before what failed before what was paused."""
+
+INTERRUPTED_ONES = [status for group in CANDIDATES for status in group]
+
+
+class Loaded(NamedTuple):
+    """What TARGET led to."""
+
+    target: str
+    workflow: Workflow[Any]
+    fields: dict[str, Field]
+
+
+class RunCommand(click.Command):
+    """A command whose options also are the fields of the workflow that its argument names."""
+
+    META = "holdfast.cli.running"
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *ctx.meta.get(f"{self.META}.options", ())]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        target = self._target(ctx, args)
+        if target is not None:
+            loaded = _loaded(target)
+            taken = [name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
+            ctx.meta[f"{self.META}.options"] = options_for(loaded.fields.values(), taken)
+            ctx.meta[self.META] = loaded, list(args)
+        return super().parse_args(ctx, args)
+
+    def _target(self, ctx: click.Context, args: list[str]) -> str | None:
+        """The first word that neither is an option nor the value of one."""
+        known = {name: param for param in super().get_params(ctx) for name in param.opts}
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                return next(words, None)
+            if not word.startswith("-"):
+                return word
+            name, mark, _ = word.partition("=")
+            option = known.get(name)
+            if option is None:
+                raise click.UsageError(f"{name} comes before TARGET: fields are given behind it", ctx)
+            if not mark and isinstance(option, click.Option) and not option.is_flag:
+                next(words, None)
+        return None
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[--FIELD VALUE]..."]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
+        own = [record for option in options if (record := option.get_help_record(ctx))]
+        if self.META in ctx.meta:
+            loaded: Loaded = ctx.meta[self.META][0]
+            written = {path.partition(".")[0] for step in loaded.workflow.steps for path in step.places}
+            groups: dict[str, list[tuple[str, str]]] = {}
+            for field in loaded.fields.values():
+                title = "steps write" if field.name in written and not field.required else "input"
+                groups.setdefault(title, []).append((field.usage, described(field)))
+            for title, what in (("input", "Fields"), ("steps write", "Fields that steps write, and that may be given")):
+                if title in groups:
+                    with formatter.section(f"{what} ({loaded.workflow.name})"):
+                        formatter.write_dl(groups[title])
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+
+
+def _loaded(target: str) -> Loaded:
+    from holdfast.cli.targets import load, resolve
+
+    project = find_project()
+    place = resolve(target, project)
+    workflow = load(place, project)
+    return Loaded(place, workflow, fields_of(workflow))
+
+
+@click.command(cls=RunCommand, options_metavar="[OPTIONS]", short_help="Start a session.")
+@click.argument("where", metavar="TARGET")
+@click.option("--field", "pairs", multiple=True, metavar="NAME=VALUE", help="A field, whatever its name is.")
+@click.option("--paused", is_flag=True, help="Store it, and let it stand still.")
+@click.option("--session-id", metavar="ID", help="Its id. One that exists goes on, if the input is the same.")
+@click.option("--owner", metavar="NAME", help="Whom it belongs to.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="To find it by; repeatable.")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Pause before it spends more.")
+@click.option("--at", metavar="STEP", help="Begin at a later step.")
+@click.option("--resume", "again", is_flag=True, help="Go on with an interrupted one of the same input.")
+@click.option("--force-restart", is_flag=True, help="Begin anew; do not ask about an interrupted one.")
+@click.option("--detach", is_flag=True, help="Return once it is stored; it runs in the background.")
+@click.option("--detached-as", metavar="ID", hidden=True)
+@by_whom
+@common(lines=True)
+def run(cli: Cli, **given: Any) -> int:
+    """Start a session and show it until it ends or needs somebody.
+
+    TARGET is file.py, file.py:name, package.module:name, or the name of a workflow in [tool.holdfast.workflows]. The
+    fields of its state are options behind it: holdfast run TARGET --help lists them.
+
+    Ctrl+C finishes the operation that runs and prints the command that goes on; twice aborts it.
+    """
+    loaded, args = click.get_current_context().meta[RunCommand.META]
+    cli.targets = (loaded.target,)
+    values = typed(loaded.workflow, gathered(given, given["pairs"], loaded.fields))
+    if given["again"] and given["force_restart"]:
+        raise click.UsageError("--resume goes on, --force-restart begins anew: give one of them")
+    options = {name: given[name] for name in ("session_id", "owner", "tags", "budget", "at", "paused", "by")}
+    if given["detached_as"]:
+        options["session_id"] = given["detached_as"]
+    elif options["session_id"] is None and not given["force_restart"]:
+        former = _former(cli, loaded.workflow, values, options["at"], given["again"], asks=not given["detach"])
+        if former is not None:
+            return _resumed(cli, loaded.workflow, former, by=options["by"], owner=options["owner"])
+    if given["detach"] and not given["detached_as"]:
+        from holdfast.cli.detaching import detach
+
+        return detach(cli, loaded.workflow.name, args, options["session_id"])
+    ride = Ride(cli, loaded.workflow)
+    return ride.driven(lambda engine: ride.start(engine, values, options))
+
+
+# an interrupted session with the same input
+
+
+def _former(
+    cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: str | None, again: bool, asks: bool
+) -> SessionInfo | None:
+    """The session to go on with instead of a fresh one, if there is one and somebody wants that."""
+    alike = run_async(_alike(cli, workflow, values, at)) if cli.place.exists else []
+    interrupted = [info for info in alike if info.status.value in INTERRUPTED_ONES]
+    if again:
+        complete = [info for info in alike if info.status.value == "completed"]
+        if not interrupted and not complete:
+            cli.out.note("No checkpoints found, starting from scratch")
+        return next(iter(interrupted or complete), None)
+    if not interrupted:
+        return None
+    last = interrupted[0]
+    more = f"; {len(interrupted) - 1} more like it: holdfast ls" if len(interrupted) > 1 else ""
+    what = f"session {last.session_id} of {workflow.name} has the same input: {_where(last)}{more}"
+    if asks and cli.out.for_people and cli.out.terminal and sys.stdin.isatty():
+        cli.out.line(f"{what[0].upper()}{what[1:]}.")
+        return last if click.confirm("Go on with it?", default=True) else None
+    cli.out.note(f"hint: {what}; to go on with it: {cli.command('resume', last.session_id, workflow.name)}")
+    return None
+
+
+async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: str | None) -> list[SessionInfo]:
+    async with cli.engine() as engine:
+        state, fields = given_as(workflow, values)
+        return await engine.same_input(workflow, state, at=at, **fields)
+
+
+def _where(info: SessionInfo) -> str:
+    """``failed at write, 5 min ago``."""
+    from holdfast.cli.words import place
+
+    at = f" at {place(info)}" if info.step else ""
+    return f"{info.status.value}{at}, {ago(info.updated_at)}"
+
+
+# resume
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option("--dry-run", is_flag=True, help="Show the plan and run nothing.")
+@click.option("--from", "start", metavar="STEP", help="Rewind first: redo this step and what follows.")
+@click.option("--until", metavar="STEP", help="Pause once this step has ended.")
+@click.option("--force", is_flag=True, help="Take it over from a process that holds it and does not move.")
+@click.option("--accept", is_flag=True, help="Take what the code has changed behind the session as it is.")
+@click.option("--wake", is_flag=True, help="End what it sleeps for now.")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="A new budget.")
+@click.option("--owner", metavar="NAME", help="Refuse if it belongs to somebody else.")
+@by_whom
+@common(lines=True, target=True)
+def resume(cli: Cli, session: str | None, dry_run: bool, start: str | None, **how: Any) -> int:
+    """Go on with an interrupted, paused or failed session, and show it until it ends or needs somebody.
+
+    SESSION is its id or the beginning of it. Without one it is the last interrupted session of this project; if there
+    are several, they are listed.
+    """
+    chosen = run_async(_chosen(cli, session, start, how["until"], dry_run))
+    if isinstance(chosen, int):
+        return chosen
+    info, workflow = chosen
+    return _resumed(cli, workflow, info, start, steal=how.pop("force"), **how)
+
+
+async def _chosen(
+    cli: Cli, session: str | None, start: str | None, until: str | None, dry_run: bool
+) -> tuple[SessionInfo, Workflow[Any]] | int:
+    """The session that is meant, with its code; or an exit code, if that was all."""
+    what = "nothing to resume" if session is None else f"session {session!r}"
+    async with cli.engine(what=what, code=True, quiet=True) as engine:
+        found = await candidates(cli, engine) if session is None else [await cli.session(engine, session)]
+        if len(found) > 1:
+            return listed(cli, found)
+        info = found[0]
+        cli.check_code(engine, info)
+        if dry_run or until is not None:
+            plan = await (engine.plan(info.session_id) if start is None else engine.plan_rewind(info.session_id, start))
+            if until is not None:
+                _check_until(plan, until)
+            if dry_run:
+                return _planned(cli, plan, start, until)
+        return info, engine.workflows[info.workflow]
+
+
+async def candidates(cli: Cli, engine: Engine) -> list[SessionInfo]:
+    """What was interrupted; without such what failed, or was paused. Those that nobody drives any more."""
+    every = [info for info in await engine.sessions() if info.parent_id is None]
+    if cli.targets:
+        every = [info for info in every if info.workflow in engine.workflows]
+    for group in CANDIDATES:
+        found = [info for info in every if info.status.value in group]
+        if found:
+            if len(found) == 1:
+                others = sum(info.status.value in INTERRUPTED_ONES for info in every) - 1
+                more = f"; {others} more stand still: holdfast ls" if others else ""
+                cli.out.note(f"The last one: {found[0].session_id} of {found[0].workflow}, {_where(found[0])}{more}")
+            return found
+    running = sum(info.status.value in ("running", "pausing", "sleeping", "waiting") for info in every)
+    more = f"; {running} run or wait: holdfast ls" if running else ""
+    raise Refused(f"nothing to resume: no session of this store was interrupted{more}", NOT_FOUND)
+
+
+def listed(cli: Cli, found: list[SessionInfo]) -> int:
+    from holdfast.cli import shapes
+    from holdfast.cli.words import short_ids
+
+    if not cli.out.for_people:
+        cli.out.document(shapes.candidates(found))
+        return USAGE
+    short = short_ids(info.session_id for info in found)
+    rows = [[short[info.session_id], info.workflow, cli.out.status(info.status.value), _where(info)] for info in found]
+    cli.out.table(["session", "workflow", "status", "where"], rows)
+    cli.out.note(f"{len(found)} sessions could go on; name one: holdfast resume {short[found[0].session_id]}")
+    return USAGE
+
+
+def _check_until(plan: Plan, until: str) -> None:
+    steps = {each.step: each for each in plan}
+    if until not in steps:
+        raise Refused(f"there is no step {until!r}{did_you_mean(until, steps)}", USAGE)
+    if steps[until].verdict in ("done", "left out"):
+        raise Refused(
+            f"{until} would not run any more ({steps[until].why}), so the session would not stop behind it;"
+            f" --from {until} redoes it",
+            USAGE,
+        )
+
+
+def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
+    if not cli.out.for_people:
+        cli.out.document(plan.to_json())
+        return DONE
+    rewound = f", rewound to before {start}" if start else ""
+    cli.out.line(f"Session {plan.session_id} is {cli.out.status(plan.status.value)}{rewound}. A resume would do this:")
+    for obstacle in plan.obstacles:
+        cli.out.line(f"  ! {obstacle}")
+    rows = [[f"  {each.verdict}", each.step, each.why] for each in plan]
+    cli.out.table(["  what", "step", "why"], rows)
+    if until is not None:
+        cli.out.line(f"It would pause behind {until}.")
+    cli.out.note("Nothing was run.")
+    return DONE
+
+
+def _resumed(
+    cli: Cli, workflow: Workflow[Any], info: SessionInfo, start: str | None = None, **how: Any
+) -> int:  # fmt: skip
+    ride = Ride(cli, workflow)
+    return ride.driven(lambda engine: ride.resume(engine, info.session_id, start, how))
+
+
+# driving
+
+
+class Ride:
+    """One session that is driven from here until it ends, needs somebody, or this program has to end."""
+
+    def __init__(self, cli: Cli, workflow: Workflow[Any]) -> None:
+        from holdfast.cli.live import View
+
+        self.cli = cli
+        self.out = cli.out
+        self.workflow = workflow
+        self.view = View(workflow.name, list(workflow.outline))
+        self.session_id: str | None = None
+        self.complete = False
+
+    def driven(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
+        """To the end, whichever it is; returns its exit code."""
+        try:
+            code: int = run_async(self._drive(begin))
+        except KeyboardInterrupt:
+            return self._left("Interrupted", INTERRUPTED)
+        except SystemExit as end:  # SIGTERM; or a step that ended the program
+            if end.code == TERMINATED:
+                return self._left("Terminated", TERMINATED)
+            return self._left(f"A step ended the program ({end.code})", FAILED)
+        return code
+
+    async def _drive(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
+        from holdfast.api import Engine
+        from holdfast.cli.live import follow, show_for
+
+        async with Engine(self.cli.place.url, workflows=[self.workflow]) as engine:
+            self.view.began = time.monotonic()
+            session = await begin(engine)
+            self.session_id = session.id
+            until = asyncio.ensure_future(session.outcome())
+            try:
+                outcome = await follow(engine, session.id, self.view, show_for(self.out), until)
+            finally:
+                until.cancel()
+            if engine.driver.ending:
+                return INTERRUPTED  # leaving the engine's block says how this program ends
+            return await self._told(engine, outcome)
+
+    async def start(self, engine: Engine, values: dict[str, Any], options: dict[str, Any]) -> Session[Any]:
+        """A new session, or the one that has the id."""
+        from holdfast.cli.live import catch_up
+        from holdfast.errors import AlreadyRunning, UnknownSession
+
+        try:
+            if options["session_id"] is not None:
+                self.complete = (await engine.info(options["session_id"])).status.value == "completed"
+                await catch_up(engine, options["session_id"], self.view)
+        except UnknownSession:
+            pass
+        try:
+            state, fields = given_as(self.workflow, values)
+            session = await engine.start(self.workflow, state, **options, **fields)
+        except AlreadyRunning as error:
+            raise self._elsewhere(options["session_id"], error) from error
+        if not self.out.terminal:
+            self.out.line(f"Session {session.id} of {self.workflow.name}")
+        return session
+
+    async def resume(self, engine: Engine, session_id: str, start: str | None, how: dict[str, Any]) -> Session[Any]:
+        """A stored session; from an earlier step on, if asked."""
+        from holdfast.cli.live import catch_up
+        from holdfast.errors import AlreadyRunning
+
+        if start is not None:
+            await engine.rewind(session_id, start, by=how["by"], reason="resume --from")
+        self.complete = (await engine.info(session_id)).status.value == "completed"
+        await catch_up(engine, session_id, self.view)
+        try:
+            session = await engine.resume(session_id, **how)
+            self.view.resuming = (await session.status()).value == "running"
+            return session
+        except AlreadyRunning as error:
+            raise self._elsewhere(session_id, error) from error
+
+    def _elsewhere(self, session_id: str, error: Any) -> Refused:
+        watch, pause = (self.cli.command(verb, session_id) for verb in ("watch", "pause"))
+        return Refused(
+            f"session {session_id} is driven by {error.holder}; follow it: {watch}; stop it: {pause};"
+            " or take it over with --force",
+            CONFLICT,
+        )
+
+    # how it stands
+
+    async def _told(self, engine: Engine, outcome: Outcome[Any]) -> int:
+        from holdfast.cli import shapes
+
+        info = self.view.info
+        assert info is not None
+        code = needs_somebody(info.status.value)
+        if not self.out.for_people:
+            document = shapes.outcome(outcome, info, self._command() if code != DONE else None)
+            (self.out.record if self.out.as_lines else self.out.document)(document)
+            return code
+        self._summary(outcome, info)
+        if info.status.value == "completed":
+            self._results(outcome)
+        elif info.status.value == "failed":
+            self._failure(info)
+        else:
+            await self._ways(engine, info)
+        return code
+
+    def _command(self) -> str:
+        assert self.session_id is not None
+        return self.cli.command("resume", self.session_id, self.workflow.name)
+
+    def _summary(self, outcome: Outcome[Any], info: SessionInfo) -> None:
+        from holdfast.cli.live import chart
+
+        if self.out.terminal:
+            for line in chart(self.out, self.view):
+                self.out.line(line)
+        name = f"Session {info.session_id} of {info.workflow}"
+        if self.complete:
+            self.out.line(f"{name} is already complete")
+            return
+        spent = f", {money(info.spent_usd)}" if info.spent_usd else ""
+        is_over = info.status.value in ("completed", "failed", "cancelled")
+        self.out.line(
+            f"{name} {'' if is_over else 'is '}{self.out.status(info.status.value)}"
+            f" after {span(self.view.elapsed)}{spent}"
+        )
+        if outcome.skipped_visits:
+            cost = f" and {money(outcome.saved_usd)}" if outcome.saved_usd else ""
+            visits = f"{outcome.skipped_visits} visit{'s' if outcome.skipped_visits > 1 else ''}"
+            self.out.line(f"Saved by resuming: {span(outcome.saved_time)}{cost} ({visits} done before)")
+
+    def _results(self, outcome: Outcome[Any]) -> None:
+        from holdfast.cli import shapes
+        from holdfast.cli.words import value
+
+        written = {path.partition(".")[0]: None for step in self.workflow.steps for path in step.places}
+        room = self.out.width - max(map(len, written), default=0) - 2 if self.out.terminal else None
+        state = shapes.state(outcome.state)
+        facts(self.out, {name: value(state[name], room) for name in written if name in state})
+
+    def _failure(self, info: SessionInfo) -> None:
+        failure = info.failure
+        if failure is not None:
+            if failure.traceback:
+                self.out.note(failure.traceback.rstrip())
+            tries = f" after {failure.attempts} attempts" if failure.attempts > 1 else ""
+            self.out.note(f"{failure.step} failed{tries}: {failure.type}: {failure.message}")
+        self.out.note(f"Resume: {self._command()}")
+
+    async def _ways(self, engine: Engine, info: SessionInfo) -> None:
+        from holdfast.cli.words import standing
+
+        for line in await standing(self.cli, engine, info):
+            self.out.note(line)
+        if info.status.value == "waiting":
+            self.out.note(f"Then:  {self._command()}")
+
+    def _left(self, why: str, code: int) -> int:
+        """This program has to end. What is done is kept; the last line is the command that goes on."""
+        from holdfast.cli import shapes
+
+        info = self.view.info
+        if self.session_id is None:
+            self.out.note(f"{why} before anything was stored")
+        elif self.out.for_people:
+            at = f" at {info.step}#{info.visit}" if info is not None and info.step else ""
+            self.out.note(f"{why}{at}; what is done is kept.")
+            self.out.note(f"Resume: {self._command()}")
+        elif info is not None:
+            document = shapes.stopped(info, self._command())
+            (self.out.record if self.out.as_lines else self.out.document)(document)
+        return code

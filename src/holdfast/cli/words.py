@@ -1,0 +1,263 @@
+"""How sessions are spoken of: short ids, what is notable, why one stands still, and the command that is the way out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.output import ago
+
+if TYPE_CHECKING:
+    from holdfast.api import Engine
+    from holdfast.cli.common import Cli
+    from holdfast.model import Pause
+    from holdfast.outcome import SessionInfo
+
+LEAST = 6
+"""How many characters of an id are shown at least: it should still be unique tomorrow."""
+
+_GENERATED = re.compile(r"[0-9a-hjkmnp-tv-z]{12}|.+\.[0-9a-f]{16}")
+
+
+def short_ids(ids: Iterable[str], least: int = LEAST) -> dict[str, str]:
+    """The beginnings that tell ids apart. Only those that nobody chose are cut: a name is shown whole.
+
+    In the id of a child both parts are cut; `Engine.find` knows them so. A beginning that a session shares with its
+    children alone means the session.
+
+    >>> short_ids(["k3f9abcd1234", "k3f9abxx1234", "k3f9abcd1234.8348ead81984f650", "student-7"])
+    {'k3f9abcd1234': 'k3f9abc', 'k3f9abcd1234.8348ead81984f650': 'k3f9abc.8348', 'k3f9abxx1234': 'k3f9abx', \
+'student-7': 'student-7'}
+    """
+    listed = sorted(set(ids))
+    found: dict[str, str] = {}
+    for index, each in enumerate(listed):
+        above, dot, _ = each.rpartition(".")
+        before = listed[index - 1] if index else ""
+        after = next((other for other in islice(listed, index + 1, None) if not other.startswith(f"{each}.")), "")
+        needed = max(_shared(each, before), _shared(each, after)) + 1
+        if not _GENERATED.fullmatch(each):
+            found[each] = each
+        elif dot:
+            found[each] = found.get(above, above) + each[len(above) : max(needed, len(above) + 5)]
+        else:
+            found[each] = each[: max(needed, least)]
+    return found
+
+
+def _shared(one: str, other: str) -> int:
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def one_line(text: str) -> str:
+    """A text in one line that cannot move a terminal's cursor.
+
+    >>> one_line("a\\n  b\\x1b[2J")
+    'a b\\\\x1b[2J'
+    """
+    return printable(" ".join(text.split()))
+
+
+def printable(line: str) -> str:
+    """A line with what a terminal might obey made visible."""
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
+
+
+def value(content: Any, most: int | None = None) -> str:
+    """A stored value in one line, cut where there is no more room.
+
+    >>> value(["a", 1]), value("x" * 40, 12)
+    ('["a", 1]', '"xxxx… (40 characters)')
+    """
+    text = one_line(json.dumps(content, ensure_ascii=False))
+    if most is None or len(text) <= most:
+        return text
+    tail = f"… ({size(content)})"
+    return text[: max(most - len(tail), 5)] + tail
+
+
+def size(content: Any) -> str:
+    """How much there is of a value.
+
+    >>> size("abc"), size([1]), size({"a": 1, "b": 2})
+    ('3 characters', '1 item', '2 entries')
+    """
+    match content:
+        case str():
+            return counted(len(content), "character")
+        case list():
+            return counted(len(content), "item")
+        case dict():
+            return counted(len(content), "entry", "entries")
+    return counted(len(str(content)), "digit")
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "step"), counted(1200, "step")
+    ('1 step', '1,200 steps')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def clock(moment: datetime, now: datetime | None = None) -> str:
+    """A time of day where a person is, with the date if that is another day."""
+    local, today = moment.astimezone(), (now or datetime.now().astimezone()).astimezone()
+    if local.date() == today.date():
+        return f"{local:%H:%M:%S}"
+    return f"{local:%Y-%m-%d %H:%M:%S}" if abs(today - local) > timedelta(days=180) else f"{local:%d %b %H:%M}"
+
+
+def place(info: SessionInfo) -> str:
+    """Where a session stands: ``write#2``, or just the step on its first visit."""
+    if info.step is None:
+        return ""
+    return info.step if info.visit == 1 else f"{info.step}#{info.visit}"
+
+
+def note(info: SessionInfo, pauses: Iterable[Pause] = ()) -> str:
+    """What is notable about a session, in a few words."""
+    asked = "asked to cancel" if info.cancel_requested else ""
+    match info.status.value:
+        case "running":
+            done = f"{info.progress[0]}/{info.progress[1]}" if info.progress else ""
+            return ", ".join(filter(None, (done, asked)))
+        case "pausing":
+            return f"still finishing {info.step}#{info.visit}"
+        case "paused":
+            return "; ".join(reason(pause) for pause in pauses)
+        case "waiting":
+            return waits(info)
+        case "sleeping" if info.wakes_at:
+            return f"until {clock(info.wakes_at)} ({ago(info.wakes_at)})"
+        case "failed" if info.failure:
+            return one_line(f"{info.failure.type}: {info.failure.message}")
+        case "ready":
+            return "nobody drives it"
+    return ""
+
+
+def waits(info: SessionInfo) -> str:
+    """What a session waits for.
+
+    A timer beside it ends the wait too.
+    """
+    kinds = " or ".join(f"a {kind}" for kind in info.waiting)
+    until = f", at most until {clock(info.wakes_at)}" if info.wakes_at else ""
+    return f"for {kinds}{until}"
+
+
+def reason(pause: Pause) -> str:
+    """Why a session stands still."""
+    if pause.kind == "operator":
+        who = pause.by or "somebody"
+        return one_line(f"{who}: {pause.reason}" if pause.reason else f"asked by {who}")
+    return one_line(f"{pause.kind}: {pause.reason}")
+
+
+async def standing(cli: Cli, engine: Engine, info: SessionInfo) -> list[str]:
+    """Why a session stands still, and the way out: the exact command. Empty if nothing is to be done."""
+    return [*await reasons(engine, info), *await way_lines(cli, engine, info)]
+
+
+async def way_lines(cli: Cli, engine: Engine, info: SessionInfo) -> list[str]:
+    """What can be done now, one a line."""
+    found = await ways(cli, engine, info)
+    width = max((len(what) for what, _ in found), default=0)
+    return [f"{what.ljust(width)}  {command}" for what, command in found]
+
+
+async def reasons(engine: Engine, info: SessionInfo) -> list[str]:
+    """Why a session stands as it does, one a line."""
+    told = {
+        "created": "It was never driven.",
+        "ready": "It could go on, and nobody drives it.",
+        "cancelled": "It was cancelled.",
+    }.get(info.status.value)
+    lines = [told] if told else []
+    match info.status.value:
+        case "running" | "pausing":
+            lines = [f"It is driven by {info.holder}."]
+            if info.status.value == "pausing":
+                lines.append(f"It is still finishing {info.step}#{info.visit} and stands still then.")
+                lines += [_why(pause) for pause in await engine.pauses(info.session_id)]
+        case "paused":
+            lines = [_why(pause) for pause in await engine.pauses(info.session_id)]
+        case "failed" if info.failure is not None:
+            tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
+            said = one_line(f"{info.failure.type}: {info.failure.message}")
+            lines = [f"It failed in {info.failure.step}#{info.visit}{tries}: {said}"]
+        case "waiting":
+            lines = [f"It waits {waits(info)}."]
+            lines += [_child(child) for child in (await _open_children(engine, info))[:5]]
+        case "sleeping" if info.wakes_at:
+            lines = [f"It sleeps until {clock(info.wakes_at)} ({ago(info.wakes_at)}); a worker wakes it then."]
+    return lines
+
+
+def _why(pause: Pause) -> str:
+    who = f" by {pause.by}" if pause.by else ""
+    if pause.kind == "operator":
+        return one_line(f"It was paused{who}" + (f": {pause.reason}" if pause.reason else "."))
+    at = f" at {pause.step}" if pause.step else ""
+    return one_line(f"It paused itself{at} ({pause.kind}): {pause.reason}")
+
+
+def _child(child: SessionInfo) -> str:
+    return f"  {child.session_id} is {child.status.value} {note(child)}".rstrip()
+
+
+async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]:
+    called = await engine.children(info.session_id)
+    return [each for each in called if each.status.value not in ("completed", "cancelled")]
+
+
+async def ways(cli: Cli, engine: Engine, info: SessionInfo) -> list[tuple[str, str]]:
+    """What can be done now: words and the exact command."""
+    name, workflow = info.session_id, info.workflow
+    resume = cli.command("resume", name, workflow)
+    match info.status.value:
+        case "created" | "ready" | "failed":
+            return [("Go on:", resume)]
+        case "running":
+            return [("Watch it:", cli.command("watch", name)), ("Stop it:", cli.command("pause", name))]
+        case "pausing":
+            return [("Let it go on:", resume)]
+        case "paused":
+            return _out_of(cli, info, {pause.kind for pause in await engine.pauses(name)})
+        case "waiting" if "message" in info.waiting:
+            return [("Answer:", f"{cli.command('send', name)} MESSAGE")]
+        case "waiting":
+            some = (await _open_children(engine, info))[:5]
+            return [("Look at the child:", cli.command("show", each.session_id)) for each in some]
+        case "sleeping":
+            return [("Wake it now:", f"{resume} --wake"), ("Drive what is due:", "holdfast worker")]
+        case "cancelled":
+            return [("Begin anew from it:", cli.command("fork", name, workflow))]
+    return []
+
+
+def _out_of(cli: Cli, info: SessionInfo, kinds: set[str]) -> list[tuple[str, str]]:
+    name, workflow = info.session_id, info.workflow
+    resume = cli.command("resume", name, workflow)
+    found = []
+    if "budget" in kinds:
+        resume += " --budget USD"
+    if kinds & {"guard", "missing"}:
+        found.append(("Change the state:", cli.command("edit", name, workflow)))
+    if "definition" in kinds:
+        found.append(("See what no longer fits:", cli.command("plan", name, workflow)))
+        found.append(("Take the code as it is:", f"{resume} --accept"))
+    return [*found, ("Go on:", resume)]

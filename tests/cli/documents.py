@@ -1,0 +1,50 @@
+"""What commands print with --json and --jsonl, held against the schema that is kept with them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+import holdfast.cli
+
+SCHEMA: dict[str, Any] = json.loads((Path(holdfast.cli.__file__).parent / "schema.json").read_text("utf-8"))
+
+
+def check(command: str, printed: str, form: str = "json") -> None:
+    """Fail unless everything that a command printed is in a shape that the schema allows, and all of it is there."""
+    lines = printed.splitlines() if form == "jsonl" else [printed]
+    for line in lines:
+        validator(command, form).validate(json.loads(line))
+
+
+@cache
+def validator(command: str, form: str) -> Draft202012Validator:
+    """Stricter than the schema says: a name that is not in it is not documented."""
+    found = SCHEMA["commands"].get(command, {}).get(form)
+    assert found, f"src/holdfast/cli/schema.json has no {form} of {command}; put it there"
+    strict = _closed({"$defs": SCHEMA["$defs"], **found})
+    Draft202012Validator.check_schema(strict)
+    return Draft202012Validator(strict)
+
+
+def _closed(schema: Any, extended: bool = False) -> Any:
+    """Allow no other names, except where somebody adds some: in parts of ``allOf`` and in what is referred to."""
+    if isinstance(schema, list):
+        return [_closed(each, extended) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {}
+    for key, value in schema.items():
+        if key in ("$defs", "properties"):
+            found[key] = {name: _closed(each, key == "$defs") for name, each in value.items()}
+        else:
+            found[key] = _closed(value, key == "allOf")
+    if found.get("$ref") == "#/$defs/value":
+        return {}
+    if not extended and schema.keys() & {"$ref", "allOf", "properties"}:
+        found["unevaluatedProperties"] = False
+    return found

@@ -1,0 +1,150 @@
+"""Commands as real processes, with and without a terminal.
+
+`run` waits for the end; `Process` is for those that are to be watched, typed to or killed on the way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.cli.app import COMMANDS
+from tests.cli import documents
+
+PATIENCE = 30.0
+
+
+class Done(NamedTuple):
+    """How a process ended. On a terminal all of its output is in ``stdout``."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run(
+    *args: str | Path,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    tty: bool = False,
+    size: tuple[int, int] = (80, 24),
+    typed: str = "",
+) -> Done:
+    """``holdfast ARGS`` to its end. ``tty``: on a terminal of ``size`` columns and lines; ``typed`` is its input."""
+    if tty:
+        with Process(*args, cwd=cwd, env=env, tty=True, size=size) as process:
+            process.type(typed)
+            return process.wait()
+    done = subprocess.run(
+        _command(args), cwd=cwd, env=_environment(env), input=typed, capture_output=True, text=True, timeout=PATIENCE
+    )
+    _check_documents([str(each) for each in args], done.stdout)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _check_documents(args: list[str], stdout: str) -> None:
+    """Whatever a command prints with --json or --jsonl is in its documented shape."""
+    if stdout and args[0] in COMMANDS:
+        for form in {"json", "jsonl"} & {each.removeprefix("--") for each in args}:
+            documents.check(args[0], stdout, "field" if args[0] == "show" and "--field" in args else form)
+
+
+class Process:
+    """``holdfast ARGS`` while it runs. Leaving the block kills what still does."""
+
+    def __init__(
+        self,
+        *args: str | Path,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        tty: bool = False,
+        size: tuple[int, int] = (80, 24),
+    ) -> None:
+        self.seen = ""
+        if tty:
+            self.out, far = os.openpty()
+            fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+            environment = _environment(env) | {"TERM": "xterm-256color"}
+            self.child = subprocess.Popen(
+                _command(args), cwd=cwd, env=environment, stdin=far, stdout=far, stderr=far,
+                preexec_fn=lambda: os.login_tty(0),
+            )  # fmt: skip
+            self.keys = self.out
+        else:
+            self.out, far = os.pipe()
+            self.child = subprocess.Popen(
+                _command(args), cwd=cwd, env=_environment(env), stdin=subprocess.PIPE, stdout=far, stderr=far
+            )
+            assert self.child.stdin is not None
+            self.keys = self.child.stdin.fileno()
+        os.close(far)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait(PATIENCE)
+        if self.child.stdin is not None:
+            self.child.stdin.close()
+        os.close(self.out)
+
+    def type(self, text: str) -> None:
+        """What a person types; ``\\x03`` on a terminal is Ctrl+C."""
+        os.write(self.keys, text.encode())
+
+    def signal(self, number: signal.Signals) -> None:
+        self.child.send_signal(number)
+
+    def until(self, text: str) -> str:
+        """Read until this was said (colours do not matter); returns all that was said so far."""
+        end = time.monotonic() + PATIENCE
+        while text not in plain(self.seen):
+            if not self._read(end):
+                raise AssertionError(f"{text!r} was never said; what was:\n{plain(self.seen)}")
+        return plain(self.seen)
+
+    def wait(self) -> Done:
+        """To the end: its code and all that was said on both ways out."""
+        end = time.monotonic() + PATIENCE
+        while self._read(end):
+            pass
+        return Done(self.child.wait(PATIENCE), self.seen, "")
+
+    def _read(self, end: float) -> bool:
+        ready, _, _ = select.select([self.out], [], [], max(end - time.monotonic(), 0))
+        if not ready:
+            raise AssertionError(f"nothing more was said within {PATIENCE} s; what was:\n{plain(self.seen)}")
+        try:
+            got = os.read(self.out, 65536)
+        except OSError:  # how Linux says that the last one closed its side of a terminal
+            got = b""
+        self.seen += got.decode(errors="replace")
+        return bool(got)
+
+
+def plain(text: str) -> str:
+    """Without colours and movements of the cursor, and with plain line ends."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n")
+
+
+def _command(args: tuple[str | Path, ...]) -> list[str]:
+    return [sys.executable, "-m", "holdfast", *map(str, args)]
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    """The caller's, without what would lead a command to another store or to other colours."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "NO_COLOR", "COLUMNS"))}
+    return kept | {"PYTHONUNBUFFERED": "1"} | dict(more or {})

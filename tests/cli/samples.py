@@ -1,0 +1,97 @@
+"""Projects with sessions in them, made in this process, for commands that look at them from others."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+from pydantic import BaseModel
+
+from holdfast import Context, Engine, Workflow, step
+
+STORE = ".holdfast/holdfast.db"
+
+CODE = '''
+from pydantic import BaseModel
+
+from holdfast import Context, Workflow, step
+
+
+class Letter(BaseModel):
+    name: str
+    text: str = ""
+    reply: str = ""
+
+
+@step(writes="text")
+async def write(name: str) -> str:
+    return f"Dear {name}"
+
+
+@step(writes="reply")
+async def post(text: str, ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+letter = Workflow("letter", state=Letter, steps=[write, post])
+'''
+
+
+class Letter(BaseModel):
+    name: str
+    text: str = ""
+    reply: str = ""
+
+
+@step(writes="text")
+async def write(name: str) -> str:
+    return f"Dear {name}"
+
+
+@step(writes="reply")
+async def post(text: str, ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+letter = Workflow("letter", state=Letter, steps=[write, post])
+"""The same as in ``CODE``."""
+
+
+def project(folder: Path, code: str = CODE) -> Path:
+    """A folder with that workflow in ``letter.py``, named in pyproject.toml."""
+    (folder / "letter.py").write_text(textwrap.dedent(code))
+    (folder / "pyproject.toml").write_text('[tool.holdfast.workflows]\nletter = "letter.py:letter"\n')
+    return folder
+
+
+def within(store: Path, act: Callable[[Engine], Awaitable[Any]], *workflows: Workflow[Any]) -> Any:
+    """Open a store here, do something, and close it."""
+
+    async def main() -> Any:
+        async with Engine(store, workflows=workflows or [letter]) as engine:
+            return await act(engine)
+
+    return asyncio.run(main())
+
+
+def letters(folder: Path, **names: str) -> Path:
+    """A store with a session for each: by its id, to whom the letter goes. All of them wait for a reply."""
+
+    async def start(engine: Engine) -> None:
+        for session_id, name in names.items():
+            await (await engine.start(letter, session_id=session_id, name=name)).outcome()
+
+    store = folder / STORE
+    within(store, start)
+    return store
+
+
+def execute(store: Path, statement: str, *values: object) -> None:
+    """Change a database that nobody has open."""
+    connection = apsw.Connection(str(store))
+    connection.execute(statement, values)
+    connection.close()

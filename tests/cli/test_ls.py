@@ -1,0 +1,196 @@
+"""`ls` and `status`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import namedtuple
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine
+from holdfast.cli.listing import CHILDREN, _cut, _tree
+from holdfast.cli.words import short_ids
+from tests.cli import documents
+from tests.cli.kit import plain, run
+from tests.cli.samples import STORE, execute, letter, letters, within
+from tests.cli.zoo import fill, here
+
+Zoo = tuple[Path, dict[str, str]]
+Named = namedtuple("Named", "session_id parent_id")
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    folder = tmp_path_factory.mktemp("zoo")
+    return folder, fill(folder, "octopus", "fail", "wait", "guard", "call", "sleep", student="lunch")
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_ls_in_a_pipe_lists_whole_ids_the_last_that_moved_first(zoo: Zoo) -> None:
+    folder, ids = zoo
+    done = run("ls", cwd=folder)
+    assert done.code == 0
+    assert done.stderr == ""
+    head, *listed = rows(done.stdout)
+    assert head == ["SESSION", "WORKFLOW", "STATUS", "STEP", "MOVED", "SPENT", "OWNER", "NOTE"]
+    assert [row[0] for row in listed if row[0] != "└"] == [
+        "student", *(ids[topic] for topic in ("sleep", "call", "guard", "wait", "fail", "octopus")),
+    ]  # fmt: skip
+    [child] = [row for row in listed if row[0] == "└"]
+    assert child[1].startswith(f"{ids['call']}.")
+    assert listed[listed.index(child) - 1][0] == ids["call"]
+    said = {row[0]: " ".join(row) for row in listed}
+    assert "bob: lunch" in said["student"]
+    assert "for a child" in said[ids["call"]]
+    assert "guard: too dull" in said[ids["guard"]]
+    assert r"ValueError: no tone for it \x1b[2J" in said[ids["fail"]], "it must not reach the terminal as it is"
+    assert "(in 2 h 59 min)" in said[ids["sleep"]]
+    assert "$0.03" in said[ids["octopus"]]
+
+
+def test_ls_on_a_terminal_cuts_ids_and_lines_to_what_fits(zoo: Zoo) -> None:
+    folder, ids = zoo
+    done = run("ls", cwd=folder, tty=True)
+    assert done.code == 0
+    lines = plain(done.stdout).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "\x1b[31mfailed" in done.stdout
+    beginnings = [line.split()[0] for line in lines[1:] if "└" not in line]
+    assert [each for each in beginnings if each != "student"] == [
+        ids[topic][:6] for topic in ("sleep", "call", "guard", "wait", "fail", "octopus")
+    ]
+    [child] = [line.split()[1] for line in lines if "└" in line]
+    shown = here(folder, "show", child, "--json")
+    assert json.loads(shown.stdout)["parent_id"] == ids["call"], "what is shown can be typed"
+    without = run("ls", cwd=folder, tty=True, env={"NO_COLOR": "1"}, size=(140, 24))
+    assert "\x1b" not in without.stdout
+    assert "until" in without.stdout
+    assert "(in 2 h 59 min)" in without.stdout, "there is room for it now"
+
+
+def test_ls_filters_sorts_and_cuts(zoo: Zoo) -> None:
+    folder, ids = zoo
+
+    def listed(*args: str) -> list[str]:
+        done = here(folder, "ls", "--json", *args)
+        assert (done.code, done.stderr) == (0, "")
+        documents.check("ls", done.stdout)
+        found = json.loads(done.stdout)
+        assert found["damaged"] == []
+        return [each["session_id"] for each in found["sessions"]]
+
+    assert listed("--status", "failed", "--status", "paused") == ["student", ids["guard"], ids["fail"]]
+    assert listed("--owner", "ann") == [ids["wait"]]
+    assert set(listed("--tag", "zoo", "--no-children")) == set(ids.values())
+    assert listed("--sort", "created", "--reverse", "--limit", "2") == [ids["octopus"], ids["fail"]]
+    lines = here(folder, "ls", "--jsonl", "--limit", "3").stdout
+    documents.check("ls", lines, "jsonl")
+    assert len(lines.splitlines()) == 4, "three sessions, and the child of one of them"
+
+
+def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
+    folder, _ = zoo
+    mistyped = here(folder, "ls", "--workflow", "breif")
+    assert (mistyped.code, mistyped.stdout) == (0, "")
+    assert "did you mean 'brief'?" in mistyped.stderr
+    assert "No session matches; there are 8 sessions in all" in here(folder, "ls", "--status", "ready").stderr
+    assert here(folder, "ls", "--status", "redy").code == 2
+    nothing = run("ls", "--json", cwd=tmp_path)
+    assert (nothing.code, json.loads(nothing.stdout)) == (0, {"sessions": [], "total": 0, "damaged": []})
+    hinted = run("status", cwd=tmp_path)
+    assert (hinted.code, hinted.stdout) == (0, "")
+    assert "`holdfast run` starts" in hinted.stderr
+    assert list(tmp_path.iterdir()) == [], "looking creates nothing"
+    missing = run("ls", "--store", "other.db", cwd=tmp_path)
+    assert (missing.code, missing.stdout) == (4, "")
+    assert missing.stderr == f"holdfast: ls: there is no store at {tmp_path / 'other.db'}; look at --store and" + (
+        " HOLDFAST_STORE\n"
+    )
+
+
+def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    store = letters(tmp_path, ada="Ada", bob="Bob")
+    execute(store, "UPDATE sessions SET visit = visit + 1 WHERE session_id = 'ada'")
+    done = run("ls", cwd=tmp_path)
+    assert done.code == 0
+    assert [row[0] for row in rows(done.stdout)] == ["SESSION", "bob"]
+    assert "! session 'ada': the facts in its row" in done.stderr
+    printed = here(tmp_path, "status", "--json").stdout
+    documents.check("status", printed)
+    assert [each["session_id"] for each in json.loads(printed)["damaged"]] == ["ada"]
+
+
+def test_status_tells_who_waits_for_whom_and_until_when(zoo: Zoo) -> None:
+    folder, ids = zoo
+    done = run("status", cwd=folder)
+    assert (done.code, done.stderr) == (0, "")
+    first, *lines = done.stdout.splitlines()
+    assert first.startswith("3 waiting, 1 sleeping, 2 paused, 1 failed, 1 completed")
+    [parent] = [line for line in lines if line.startswith(f"  {ids['call']} ")]
+    assert f"for a child · {ids['call']}." in parent
+    [asleep] = [line for line in lines if ids["sleep"] in line]
+    assert "until" in asleep
+    assert any("student" in line and "bob: lunch" in line for line in lines)
+    printed = here(folder, "status", "--json", "--limit", "1").stdout
+    documents.check("status", printed)
+    found = json.loads(printed)
+    assert found["counts"] == {"waiting": 3, "sleeping": 1, "paused": 2, "failed": 1, "completed": 1}
+    assert [each["status"] for each in found["sessions"]] == ["waiting", "sleeping", "paused", "failed"]
+    assert found["trouble"] is None
+
+
+def test_thousands_of_sessions_are_listed_quickly(tmp_path: Path) -> None:
+    async def start(engine: Engine) -> float:
+        for number in range(2000):
+            await engine.start(letter, name=str(number), paused=True)
+        began = time.process_time()
+        assert len(await engine.sessions()) == 2000
+        return time.process_time() - began
+
+    assert within(tmp_path / STORE, start) < 0.4, "some 20 µs each; 70 before msgspec was shown a struct"
+    done = run("ls", cwd=tmp_path)
+    assert len(done.stdout.splitlines()) == 21
+    assert "20 of 2,000 sessions; --all lists them all" in done.stderr
+
+
+# in this process
+
+
+def test_short_ids_are_unique_and_long_enough() -> None:
+    ids = [f"{number:012x}".replace("l", "x") for number in range(500)]
+    short = short_ids(ids)
+    assert all(sum(other.startswith(beginning) for other in ids) == 1 for beginning in short.values())
+    assert short_ids(["aaaaaaaaaaaa"]) == {"aaaaaaaaaaaa": "aaaaaa"}
+    assert short_ids(["my-run", "my-run.0123456789abcdef"])["my-run.0123456789abcdef"] == "my-run.0123"
+    siblings = short_ids(["my-run", "my-run.0123456789abcdef", "my-run.01234f6789abcdef"])
+    assert list(siblings.values()) == ["my-run", "my-run.012345", "my-run.01234f"]
+
+
+def names(tree: list[tuple[int, Any]]) -> list[str]:
+    return ["  " * depth + each.session_id for depth, each in tree]
+
+
+def test_children_stand_below_who_called_them() -> None:
+    infos: list[Any] = [Named("c", "a"), Named("b", None), Named("d", "c"), Named("a", None), Named("x", "gone")]
+    assert names(_tree(infos)) == ["b", "a", "  c", "    d", "x"]
+
+
+def test_a_limit_counts_sessions_and_cuts_long_rows_of_children() -> None:
+    many: list[Any] = [Named("a", None), *(Named(f"a{n}", "a") for n in range(50)), Named("b", None), Named("c", None)]
+    assert names(_cut(_tree(many), 2)) == ["a", *(f"  a{n}" for n in range(CHILDREN)), "b"]
+
+
+def test_notes_do_not_depend_on_the_day() -> None:
+    from holdfast.cli.words import clock
+
+    noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    assert clock(noon, noon) == f"{noon.astimezone():%H:%M:%S}"
+    assert clock(datetime(2024, 4, 1, 12, tzinfo=UTC), noon).startswith("01 Apr")
+    assert clock(datetime(2023, 4, 1, 12, tzinfo=UTC), noon).startswith("2023-04-01")

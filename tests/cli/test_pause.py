@@ -1,0 +1,299 @@
+"""`pause`, `cancel` and `send`, as processes beside one that drives the sessions. None of them needs any code."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast import Engine, Session, Status
+from holdfast.cli.app import app
+from tests.cli import desk
+from tests.cli.kit import Done, Process, plain, run
+from tests.support.loop import on_loop
+from tests.support.pipeline import Gate
+
+DESK = Path(desk.__file__)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a store and nothing that says where code is."""
+    (tmp_path / ".holdfast").mkdir()
+    yield tmp_path
+    desk.held.clear()
+
+
+@asynccontextmanager
+async def opened(place: Path) -> AsyncIterator[Engine]:
+    url = f"sqlite:///{place}/.holdfast/holdfast.db"
+    async with Engine(url, workflows=[desk.brief, desk.chat], signals=False) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def writing(place: Path) -> AsyncIterator[tuple[Session[Any], Gate]]:
+    """A session that this process drives, in the middle of `write`."""
+    gate = desk.held["write"] = Gate()
+    async with opened(place) as engine:
+        session = await engine.start(desk.brief, topic="otters", session_id="brief-1")
+        await gate.reached.wait()
+        yield session, gate
+
+
+async def asked(session: Session[Any]) -> None:
+    """Until somebody asked for a pause."""
+    while not (await session.info()).pause_requested:
+        await asyncio.sleep(0.02)
+
+
+async def beside(*args: str | Path, cwd: Path, **how: Any) -> Done:
+    return await asyncio.to_thread(run, *args, cwd=cwd, **how)
+
+
+def call(*args: str) -> Result:
+    """In this process: for what ends before anything is opened."""
+    return CliRunner().invoke(app, list(args))
+
+
+# pause
+
+
+@pytest.mark.covers("S1.48")
+@on_loop
+async def test_a_running_session_is_paused_by_a_command_that_knows_no_code(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        done = await beside("pause", "brief", "--reason", "lunch", cwd=place)
+        assert done.code == 0
+        assert done.stdout.startswith("brief-1  brief  pausing    still finishing write (process ")
+        assert done.stderr == "Go on:  holdfast resume brief-1 --target TARGET\n"
+        gate.opened.set()
+        outcome = await session.outcome()
+        assert (outcome.status, (await session.info()).step) == (Status.PAUSED, "review")
+        (pause,) = outcome.pauses
+        assert (pause.reason, pause.by, pause.mode, pause.freeze) == ("lunch", getpass.getuser(), "finish", False)
+
+
+@on_loop
+async def test_wait_waits_until_the_step_is_finished(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        waiting = asyncio.create_task(beside("pause", "brief-1", "--wait", "--by", "ann", "--freeze", cwd=place))
+        await asked(session)
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        gate.opened.set()
+        done = await waiting
+        assert done.code == 0
+        assert done.stdout.splitlines()[1] == "brief-1  brief  paused     at review"
+        (pause,) = await session.pauses()
+        assert (pause.by, pause.freeze) == ("ann", True)
+
+
+@on_loop
+async def test_abort_does_not_wait_for_the_step_and_json_says_how_it_ended(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        done = await beside("pause", "brief-1", "--abort", "--wait", "--json", cwd=place)
+        assert done.code == 0
+        (found,) = json.loads(done.stdout)["sessions"]
+        assert (found["session_id"], found["status"], found["step"]) == ("brief-1", "paused", "write")
+        assert not gate.opened.is_set()
+
+
+@on_loop
+async def test_who_waits_is_told_that_somebody_took_the_pause_back(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        waiting = asyncio.create_task(beside("pause", "brief-1", "--wait", cwd=place))
+        await asked(session)
+        await asyncio.sleep(0.3)
+        await session.resume()
+        done = await waiting
+        assert done.code == 5
+        assert "Somebody took the pause back: brief-1" in done.stderr
+        gate.opened.set()
+
+
+@on_loop
+async def test_who_is_tired_of_waiting_leaves_the_pause_behind(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        with Process("pause", "brief-1", "--wait", cwd=place, tty=True) as process:
+            await asyncio.to_thread(process.until, "still finishing")
+            process.type("\x03")
+            done = await asyncio.to_thread(process.wait)
+        assert (done.code, "The pause stays asked for." in done.stdout) == (130, True)
+        assert (await session.info()).pause_requested
+        gate.opened.set()
+        assert (await session.outcome()).status is Status.PAUSED
+
+
+@on_loop
+async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
+    async with opened(place) as engine:
+        for name, tag in (("a", "night"), ("b", "day"), ("c", "night")):
+            await engine.start(desk.chat, session_id=name, tags=tag, owner="ann")
+        await engine.start(desk.brief, topic="otters", session_id="done", tags="old")
+        await (await engine.session("done")).outcome()
+        done = await beside("pause", "--workflow", "chat", "--tag", "night", "--json", cwd=place)
+        assert done.code == 0
+        assert sorted(each["session_id"] for each in json.loads(done.stdout)["sessions"]) == ["a", "c"]
+        statuses = {info.session_id: info.status.value for info in await engine.sessions()}
+        assert statuses == {"a": "paused", "b": "waiting", "c": "paused", "done": "completed"}
+
+        done = await beside("pause", "--owner", "anne", cwd=place)
+        assert (done.code, done.stderr) == (4, "holdfast: no session has owner 'anne'; did you mean 'ann'?\n")
+        done = await beside("pause", "--tag", "old", cwd=place)
+        assert (done.code, done.stdout) == (0, "Nothing to pause: 1 match, and has ended.\n")
+
+        done = await beside("pause", "--all", cwd=place, tty=True)
+        assert done.code == 0
+        assert "\x1b[33mpaused\x1b[0m" in done.stdout
+        assert [line.split() for line in plain(done.stdout).splitlines()[:3]] == [
+            [name, "chat", "paused", "at", "listen"] for name in "cba"
+        ]
+
+
+@on_loop
+async def test_a_session_that_has_ended_stays_as_it_is_and_says_so(place: Path) -> None:
+    async with opened(place) as engine:
+        session = await engine.start(desk.brief, topic="otters", session_id="done")
+        await session.outcome()
+        done = await beside("pause", "done", cwd=place)
+        assert done == (0, "done  brief  completed  has ended\n", "")
+
+
+@on_loop
+async def test_a_damaged_session_does_not_keep_the_others_from_being_stopped(place: Path) -> None:
+    async with opened(place) as engine:
+        for name in ("a", "b"):
+            session = await engine.start(desk.chat, session_id=name)
+            await session.outcome()
+    connection = apsw.Connection(str(place / ".holdfast/holdfast.db"))
+    connection.execute("UPDATE sessions SET tags = 'no json' WHERE session_id = 'a'")
+    assert connection.changes() == 1
+    connection.close()
+    done = await beside("pause", "--all", cwd=place)
+    assert done.code == 5
+    assert "b  chat  paused     at listen" in done.stdout
+    assert "a  was asked to pause, and is damaged" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "args",
+    [(), ("one", "--all"), ("one", "--tag", "x"), ("--all", "--workflow", "x"), ("--reason", "x" * 10_001, "one")],
+    ids=["nothing", "one and all", "one and a filter", "all and a filter", "a long reason"],
+)
+def test_what_to_pause_has_to_be_clear(args: tuple[str, ...], place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    assert call("pause", *args).exit_code == 2
+
+
+def test_without_a_store_all_is_nothing_and_an_id_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = call("pause", "--all")
+    assert (found.exit_code, "nothing to pause" in found.stdout) == (0, True)
+    assert json.loads(call("pause", "--all", "--json").stdout) == {"sessions": [], "total": 0, "damaged": []}
+    for args in (("pause", "x"), ("cancel", "x"), ("send", "x", "hi"), ("pause", "--all", "--store", "gone.db")):
+        assert call(*args).exit_code == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+# cancel
+
+
+@on_loop
+async def test_cancel_ends_what_nobody_drives_at_once_and_the_rest_at_its_next_safe_point(place: Path) -> None:
+    gate = desk.held["write"] = Gate()
+    async with opened(place) as engine:
+        session = await engine.start(desk.brief, topic="otters", session_id="brief-1")
+        await gate.reached.wait()
+        await (await engine.start(desk.chat, session_id="talk")).outcome()
+        done = await beside("cancel", "talk", "nobody", cwd=place)
+        assert (done.code, (await engine.info("talk")).status) == (4, Status.WAITING)
+
+        waiting = asyncio.create_task(beside("cancel", "brief-1", "talk", "--wait", "--reason", "no use", cwd=place))
+        while not (await session.info()).cancel_requested:
+            await asyncio.sleep(0.02)
+        gate.opened.set()
+        done = await waiting
+        assert done.code == 0
+        first, second, third = done.stdout.splitlines()
+        assert first.startswith("brief-1  brief  running    ends after write (process ")
+        assert second == "talk     chat   cancelled  has ended, at listen"
+        assert third == "brief-1  brief  cancelled  has ended, at review"
+        events = [event async for event in session.events() if event.event_type == "cancel.requested"]
+        assert events and "no use" in str(events)
+
+
+@on_loop
+async def test_cancelling_twice_is_no_error(place: Path) -> None:
+    async with opened(place) as engine:
+        await (await engine.start(desk.chat, session_id="talk")).outcome()
+        await engine.cancel("talk")
+        done = await beside("cancel", "talk", "--json", cwd=place)
+        assert (done.code, json.loads(done.stdout)["sessions"][0]["status"]) == (0, "cancelled")
+
+
+# send
+
+
+@on_loop
+async def test_messages_reach_a_session_as_text_as_json_and_from_the_standard_input(place: Path) -> None:
+    async with opened(place) as engine:
+        session = await engine.start(desk.chat, session_id="talk")
+        await session.outcome()
+        for number, (args, typed) in enumerate([(("5",), ""), (("-",), "two\nlines\n"), (("--data", "-"), '{"a": 6}')]):
+            done = await beside("send", "talk", *args, cwd=place, typed=typed)
+            assert done.code == 0
+            while len((await session.state()).said) <= number:
+                await asyncio.sleep(0.02)
+        assert (await session.state()).said == ["5", "two\nlines", {"a": 6}]
+
+
+@on_loop
+async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Path) -> None:
+    async with opened(place) as engine:
+        await (await engine.start(desk.chat, session_id="talk")).outcome()
+    done = await beside("send", "talk", "bye", cwd=place)
+    assert done.stdout == "talk  ready: the message is kept until somebody drives the session on\n"
+    assert done.stderr == "Go on:  holdfast resume talk --target TARGET, or a worker\n"
+    async with opened(place) as engine:
+        assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
+    done = await beside("send", "talk", "again", cwd=place)
+    assert (done.code, "takes no more messages" in done.stderr) == (5, True)
+
+
+@on_loop
+async def test_with_a_workflow_a_session_is_started_and_every_turn_is_run_here(place: Path) -> None:
+    target = f"{DESK}:chat"
+    done = await beside("send", "talk", "hi", "--workflow", target, "--field", "name=ann", "--json", cwd=place)
+    found = json.loads(done.stdout)
+    assert (done.code, found["status"], found["state"]) == (3, "waiting", {"name": "ann", "said": ["hi"]})
+    done = await beside("send", "talk", "bye", "--workflow", target, cwd=place)
+    assert (done.code, '"bye"]' in done.stdout) == (0, True)
+    done = await beside("send", "talk", "x", "--workflow", f"{DESK}:brief", cwd=place)
+    assert (done.code, "is one of workflow 'chat', not of 'brief'" in done.stderr) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((), "give a TEXT, or --data JSON"),
+        (("hi", "--data", "5"), "give a TEXT, or --data JSON"),
+        (("--data", "{"), "--data is no JSON"),
+        (("hi", "--field", "name=ann"), "say of which --workflow"),
+    ],
+    ids=["nothing", "both", "no json", "fields of what"],
+)
+def test_what_is_sent_has_to_be_clear(
+    args: tuple[str, ...], says: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    found = call("send", "talk", *args)
+    assert (found.exit_code, says in found.stderr) == (2, True)

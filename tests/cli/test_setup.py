@@ -1,0 +1,165 @@
+"""`init`, `demo` and `completion`; and what it costs to start a command at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import plain, run
+from tests.cli.samples import letters, project
+
+# init
+
+
+def test_init_makes_a_project_whose_example_runs(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"')
+    done = run("init", "--json", cwd=tmp_path)
+    told = json.loads(done.stdout)
+    assert (done.code, told["kept"]) == (0, [])
+    assert told["made"] == [".holdfast/", "brief.py", "[tool.holdfast.workflows] in pyproject.toml"]
+    settings = tomllib.loads((tmp_path / "pyproject.toml").read_text())
+    assert settings == {
+        "project": {"name": "mine"},
+        "tool": {"holdfast": {"workflows": {"brief": "brief.py:brief"}}},
+    }
+    assert (tmp_path / ".holdfast" / ".gitignore").read_text() == "*\n"
+    assert told["next"] == "holdfast run brief --topic octopus"
+    ran = run(*told["next"].split()[1:], "--json", cwd=tmp_path)
+    assert (ran.code, json.loads(ran.stdout)["status"]) == (0, "completed"), ran
+    assert "octopus, habitat" in json.loads(ran.stdout)["state"]["draft"]
+
+
+def test_init_overwrites_nothing_and_a_second_time_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "brief.py").write_text("mine")
+    (tmp_path / "pyproject.toml").write_text("")
+    first = run("init", cwd=tmp_path, tty=True)
+    assert first.code == 0
+    assert "made  .holdfast/" in plain(first.stdout)
+    assert "kept  brief.py: it is there" in plain(first.stdout)
+    assert ((tmp_path / "brief.py").read_text(), (tmp_path / "pyproject.toml").read_text()) == ("mine", "")
+    second = run("init", cwd=tmp_path)
+    assert (second.code, second.stdout.count("kept")) == (0, 3)
+
+
+def test_init_leaves_a_broken_pyproject_alone(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project")
+    done = run("init", cwd=tmp_path)
+    assert done.code == 2
+    assert "pyproject.toml cannot be read" in done.stderr
+    assert (tmp_path / "pyproject.toml").read_text() == "[project"
+
+
+# demo
+
+
+def test_the_demo_is_a_command(tmp_path: Path) -> None:
+    done = run("demo", "--fast", "--store", "demo", cwd=tmp_path)
+    assert done.code == 0, done
+    assert "kill -9" in done.stdout or "SIGKILL" in done.stdout
+    assert (tmp_path / "demo" / "holdfast.db").exists()
+
+
+# completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script_and_where_to_put_it(tmp_path: Path, shell: str) -> None:
+    done = run("completion", cwd=tmp_path, env={"SHELL": f"/usr/bin/{shell}"})
+    assert (done.code, done.stderr) == (0, "")
+    assert "_HOLDFAST_COMPLETE" in done.stdout
+    assert f"holdfast completion {shell}" in done.stdout.splitlines()[-1]
+
+
+def test_completion_completes_commands_and_options(tmp_path: Path) -> None:
+    def completed(words: str) -> set[str]:
+        asked = {
+            "_PYTHON__M_HOLDFAST_COMPLETE": "bash_complete",
+            "COMP_WORDS": f"holdfast {words}",
+            "COMP_CWORD": str(len(words.split())),
+        }
+        return {line.partition(",")[2] for line in run(cwd=tmp_path, env=asked).stdout.splitlines()}
+
+    assert completed("ver") == {"verify"}
+    assert "--keep-for" in completed("gc --k")
+    assert run("completion", cwd=tmp_path, env={"SHELL": "/bin/csh"}).code == 2
+
+
+# what it costs
+
+
+def test_help_takes_less_than_200_ms_of_cpu(tmp_path: Path) -> None:
+    def cpu() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    spent = []
+    for _ in range(3):
+        before = cpu()
+        subprocess.run([sys.executable, "-m", "holdfast", "--help"], env=bare, stdout=subprocess.DEVNULL, check=True)
+        spent.append(cpu() - before)
+    assert min(spent) < 0.2, spent
+
+
+# Every command in a process of its own, forked from one that has imported nothing but the table of commands.
+MODULES = """
+import json, os, sys
+from holdfast.cli.app import app
+
+def modules(args):
+    out, into = os.pipe()
+    if os.fork() == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            code = app(args, standalone_mode=False)
+        except BaseException as error:
+            code = repr(error)
+        os.write(into, json.dumps([code, sorted(sys.modules)]).encode())
+        os._exit(0)
+    os.close(into)
+    with open(out, "rb") as found:
+        return json.loads(found.read())
+
+print(json.dumps([modules(args) for args in json.loads(sys.argv[1])]))
+"""
+HEAVY = {"pydantic", "apsw", "msgspec", "rich", "asyncio.events", "holdfast.api", "holdfast.model"}
+STRANGE = {"rich", "pytest", "hypothesis", "holdfast.testing", "holdfast.demo", "opentelemetry", "jsonschema"}
+
+
+def imported(cwd: Path, *calls: list[str]) -> list[tuple[object, set[str]]]:
+    """How each call ended, and what was imported by then."""
+    done = subprocess.run(
+        [sys.executable, "-c", MODULES, json.dumps(calls)], cwd=cwd, capture_output=True, text=True, check=True
+    )
+    return [(code, set(found)) for code, found in json.loads(done.stdout)]
+
+
+def test_help_of_any_command_imports_neither_the_engine_nor_what_draws(tmp_path: Path) -> None:
+    from holdfast.cli.app import COMMANDS
+
+    calls = [["--help"], ["--version"], ["init"], ["completion", "bash"], *([name, "--help"] for name in COMMANDS)]
+    found = imported(tmp_path, *calls)
+    wrong = {" ".join(call): loaded & HEAVY for call, (_, loaded) in zip(calls, found, strict=True) if loaded & HEAVY}
+    assert not {call: names for call, names in wrong.items() if "asyncio.events" not in names or len(names) > 1}, wrong
+    assert "click" in found[0][1]
+
+
+def test_a_command_that_draws_nothing_imports_nothing_that_draws(tmp_path: Path) -> None:
+    letters(project(tmp_path), ada="Ada")
+    calls = [
+        ["ls"], ["ls", "--json"], ["status"], ["show", "ada"], ["events", "ada"], ["checkpoints", "ada"],
+        ["plan", "ada"], ["verify"], ["doctor"], ["gc"], ["export", "ada"], ["pause", "ada"], ["diff", "ada", "write"],
+    ]  # fmt: skip
+    for call, (code, loaded) in zip(calls, imported(tmp_path, *calls), strict=True):
+        assert code in (None, 0), (call, code)
+        assert "apsw" in loaded, call
+        assert not loaded & STRANGE, call
+        if call[0] not in ("plan", "doctor"):
+            assert "letter" not in loaded, f"{call} needs no code, and imported it"

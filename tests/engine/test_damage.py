@@ -1,0 +1,235 @@
+"""One damaged session hides no other, can be stopped and can be removed; what is wrong with it is said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Context, Engine, Status, Workflow, step
+from holdfast.errors import AlreadyRunning, DamagedRecord, UnknownSession, VerbRefused
+from holdfast.testing import ManualClock
+from tests.support.loop import on_loop
+
+
+class Work(BaseModel):
+    n: int = 0
+
+
+@step(writes="n")
+async def doze(ctx: Context) -> int:
+    await ctx.sleep(60)
+    return 1
+
+
+@step(writes="n")
+async def toil(n: int, ctx: Context) -> int:
+    while True:
+        await ctx.safe_point()
+        await asyncio.sleep(0.005)
+
+
+@step(writes="n")
+async def delegate(ctx: Context) -> int:
+    return (await ctx.call(sleepy)).n
+
+
+sleepy = Workflow("sleepy", state=Work, steps=[doze])
+busy = Workflow("busy", state=Work, steps=[toil])
+boss = Workflow("boss", state=Work, steps=[delegate])
+
+ROW = "UPDATE sessions SET owner = 'eve' WHERE session_id = '{}'"
+TYPE = "UPDATE sessions SET visit = 'x' WHERE session_id = '{}'"
+STAND = "UPDATE sessions SET step = 'nowhere' WHERE session_id = '{}'"
+
+
+def damaged(path: Path, statement: str) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA writable_schema = ON")  # a broken disk does not ask for types either
+    connection.execute("UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', ')') WHERE name = 'sessions'")
+    connection.close()
+    connection = apsw.Connection(str(path))
+    connection.execute(statement)
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET sql = sql || ' STRICT' WHERE name = 'sessions'")
+    connection.close()
+
+
+def made(path: Path, clock: ManualClock | None = None) -> Engine:
+    return Engine(path, workflows=[sleepy, busy, boss], **({} if clock is None else {"clock": clock}))
+
+
+async def parked(path: Path, *session_ids: str) -> None:
+    async with made(path, ManualClock()) as engine:
+        for session_id in session_ids:
+            await engine.start(sleepy, session_id=session_id)
+            await engine.driver.runs[session_id].finished()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.mark.parametrize("damage", [ROW, STAND, TYPE], ids=["given", "moved", "type"])
+@on_loop
+async def test_everything_is_stopped_in_spite_of_a_damaged_session(path: Path, damage: str) -> None:
+    await parked(path, "d1", "d2", "d3")
+    damaged(path, damage.format("d2"))
+    async with made(path, ManualClock()) as engine:
+        found = await engine.pause(everything=True, by="ann", reason="stop")
+        assert sorted(info.session_id for info in found) == ["d1", "d3"]
+        assert {info.status for info in found} == {Status.PAUSED}
+        assert [error.fields["session_id"] for error in found.damaged] == ["d2"]
+    [(asked,)] = apsw.Connection(str(path)).execute("SELECT pause_requested FROM sessions WHERE session_id = 'd2'")
+    assert asked == (damage != TYPE)  # SQLite itself does not write a row with such a value: nobody can drive it
+
+
+@on_loop
+async def test_a_damaged_session_that_runs_is_stopped_too_and_says_who_asked(path: Path) -> None:
+    async with made(path) as engine:
+        await engine.start(busy, session_id="d1")
+        damaged(path, ROW.format("d1"))
+        found = await engine.pause(everything=True, by="ann", reason="stop")
+        assert found == []
+        assert len(found.damaged) == 1
+        await engine.driver.runs["d1"].finished()
+        last = (await engine.store.records(1, 1))[-1]
+        assert b"paused by ann: stop" in last.payload
+
+
+@on_loop
+async def test_a_damaged_session_that_is_named_is_stopped_before_its_damage_is_raised(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with made(path) as engine:
+        await engine.start(busy, session_id="d1")
+        damaged(path, ROW.format("d1"))
+        with caplog.at_level(logging.ERROR, "holdfast"), pytest.raises(DamagedRecord, match="'d1'"):
+            await engine.pause("d1", by="ann")
+        assert "was asked to pause, and is damaged" in caplog.text
+        await engine.driver.runs["d1"].finished()
+        with pytest.raises(DamagedRecord):
+            await engine.resume("d1")
+        with pytest.raises(UnknownSession):
+            await engine.pause("d2")
+
+
+@on_loop
+async def test_lists_of_sessions_name_the_damaged_ones_apart(path: Path) -> None:
+    await parked(path, "d1", "d2")
+    damaged(path, ROW.format("d1"))
+    async with made(path, ManualClock()) as engine:
+        for found in (await engine.sessions(), await engine.sessions(status="sleeping", limit=5)):
+            assert [info.session_id for info in found] == ["d2"]
+            assert [error.fields["session_id"] for error in found.damaged] == ["d1"]
+        misfits = await engine.misfits()
+        assert misfits == []
+        assert len(misfits.damaged) == 1
+        with pytest.raises(DamagedRecord):
+            await engine.info("d1")
+
+
+@on_loop
+async def test_a_tree_is_cancelled_and_resumed_in_spite_of_a_damaged_child(path: Path) -> None:
+    clock = ManualClock()
+    async with made(path, clock) as engine:
+        for session_id in ("p1", "p2"):
+            await engine.start(boss, session_id=session_id)
+        while len(await engine.sessions(status="sleeping")) < 2:
+            await asyncio.sleep(0.001)
+        [child] = await engine.children("p1")
+        damaged(path, ROW.format(child.session_id))
+        assert await engine.cancel("p1") is Status.CANCELLED
+        assert len((await engine.children("p1")).damaged) == 1
+        [child] = await engine.children("p2")
+        damaged(path, ROW.format(child.session_id))
+        await engine.pause("p2")
+        await engine.resume("p2")
+        outcome = await engine.outcome("p2")
+        assert outcome.failure is not None
+        assert outcome.failure.type == "DamagedRecord"
+
+
+@on_loop
+async def test_a_damaged_session_can_be_removed_by_hand_and_never_expires(path: Path) -> None:
+    await parked(path, "d1", "d2")
+    files = Path(f"{path}.files")
+    for session_id in ("d1", "d2"):
+        (files / session_id).mkdir(parents=True)
+    damaged(path, ROW.format("d1"))
+    damaged(path, "UPDATE sessions SET keep_for = 0")
+    async with made(path, ManualClock()) as engine:
+        assert sorted((await engine.gc(apply=True, now=datetime(2100, 1, 1, tzinfo=UTC))).kept) == ["d1", "d2"]
+        stone = await engine.remove("d1", by="ann", reason="damaged")
+        assert (stone.session_id, stone.status, stone.by) == ("d1", "damaged", "ann")
+        assert sorted(each.name for each in files.iterdir()) == ["d2"]
+        with pytest.raises(UnknownSession):
+            await engine.info("d1")
+        await engine.remove("d2")
+        report = await engine.verify()
+        assert report.ok, report.problems
+        assert report.tombstones == 2
+
+
+@on_loop
+async def test_a_damaged_session_that_is_driven_or_belongs_to_another_is_not_removed(path: Path) -> None:
+    async with made(path, ManualClock()) as engine:
+        await engine.start(busy, session_id="d1")
+        damaged(path, ROW.format("d1"))
+        with pytest.raises(AlreadyRunning, match="'d1' is driven by process"):
+            await engine.remove("d1")
+        await engine.start(boss, session_id="p1")
+        while not (children := await engine.children("p1")):
+            await asyncio.sleep(0.001)
+        [child] = children
+        while (await engine.info(child.session_id)).status is not Status.SLEEPING:
+            await asyncio.sleep(0.001)
+        damaged(path, ROW.format(child.session_id))
+        with pytest.raises(VerbRefused, match="was called by session 'p1'"):
+            await engine.remove(child.session_id)
+        while (await engine.info("p1")).holder is not None:
+            await asyncio.sleep(0.001)
+        stone = await engine.remove("p1")
+        assert stone.session_id == "p1"
+        assert {each.status for each in await engine.tombstones()} == {"damaged", "waiting"}
+
+
+@on_loop
+async def test_a_session_whose_very_id_is_damaged_takes_no_other_one_s_files_along(path: Path) -> None:
+    async with made(path, ManualClock()) as engine:
+        await engine.start(boss, session_id="p1")
+        while not (children := await engine.children("p1")):
+            await asyncio.sleep(0.001)
+    data = path.read_bytes()
+    in_row = re.search(re.escape(children[0].session_id.encode()) + rb"[^a-z]{0,9}sleepy", data, re.DOTALL)
+    assert in_row is not None
+    path.write_bytes(data[: in_row.start()] + b"q" + data[in_row.start() + 1 :])  # the index has the id as it was
+    other = Path(f"{path}.files") / f"q{children[0].session_id[1:]}"
+    other.mkdir(parents=True)
+    async with made(path, ManualClock()) as engine:
+        assert [error.fields["session_id"] for error in (await engine.sessions()).damaged] == [other.name]
+        with pytest.raises(DamagedRecord):
+            await engine.remove("p1")
+    assert other.exists()
+
+
+@on_loop
+async def test_a_damaged_log_does_not_keep_other_sessions_from_waking(path: Path) -> None:
+    clock = ManualClock()
+    async with made(path, clock) as engine:
+        for session_id in ("d1", "d2"):
+            await engine.start(sleepy, session_id=session_id)
+            await engine.driver.runs[session_id].finished()
+    damaged(path, "UPDATE log SET payload = x'7b7d' WHERE session = 1 AND seq = 1")
+    clock.advance(61)
+    async with made(path, clock) as engine:
+        assert (await engine.outcome("d2")).status is Status.COMPLETED
+        with pytest.raises(DamagedRecord, match="record 1 "):
+            await engine.state("d1")

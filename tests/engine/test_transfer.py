@@ -1,0 +1,233 @@
+"""A session as one file: what is in it comes back, and what is not right is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import BlockingContext, Context, Engine, Status, Workflow, bundle, step
+from holdfast.errors import DamagedRecord, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
+from tests.support.loop import on_loop
+
+
+class Talk(BaseModel):
+    heard: list[str] = []
+    big: str = ""
+
+
+class Part(BaseModel):
+    number: int = 0
+    said: str = ""
+
+
+@step(writes="said")
+async def wait(number: int, ctx: Context) -> str:
+    ctx.spend(usd=0.25, tokens=3)
+    return await ctx.receive(str)
+
+
+part = Workflow("part", state=Part, steps=[wait])
+
+
+@step(writes="big")
+def grow(ctx: BlockingContext) -> str:
+    ctx.emit("grown", "it grew", by=9)
+    return "large " * 5000
+
+
+@step(writes="heard")
+async def listen(ctx: Context) -> list[str]:
+    return [await ctx.receive(str), await ctx.receive(str)]
+
+
+talk = Workflow("talk", state=Talk, steps=[grow, listen], events=["grown"])
+
+
+@step(writes="heard")
+async def call(ctx: Context) -> list[str]:
+    return [(await ctx.call(part, number=n)).said for n in (1, 2)]
+
+
+calls = Workflow("calls", state=Talk, steps=[call])
+ALL = [talk, part, calls]
+
+
+async def written(path: Path) -> bundle.Bundle:
+    """A session that was paused, has received one of three messages and has a large value."""
+    async with Engine(":memory:", workflows=ALL) as engine:
+        session = await engine.start(talk, session_id="s", owner="ann", tags=["a", "b"], budget=5)
+        await session.outcome()
+        await session.send("one", by="ben")
+        await session.outcome()
+        await session.pause("lunch", by="ann")
+        await session.send("two", by="ben")
+        await session.send("three", by="ben")
+        return await engine.export_session("s", path)
+
+
+@on_loop
+async def test_everything_that_is_known_of_a_session_comes_back(tmp_path: Path) -> None:
+    before = await written(tmp_path / "s.jsonl")
+    async with Engine(":memory:", workflows=ALL) as engine:
+        info = await engine.import_session(tmp_path / "s.jsonl")
+        assert (info.status, info.owner, info.tags, info.budget_usd) == (Status.PAUSED, "ann", ("a", "b"), 5)
+        after = await bundle.collect(engine.store, "s")
+        assert after == before
+        assert len(before.blobs) >= 1
+        assert before.mail == [3, 4]
+        assert [pause.reason for pause in await engine.pauses("s")] == ["lunch"]
+        assert (await engine.verify()).ok
+        assert (await engine.exported("s")) == (tmp_path / "s.jsonl").read_bytes()
+
+
+@on_loop
+async def test_an_imported_session_goes_on_where_it_was_and_receives_what_came_before(tmp_path: Path) -> None:
+    await written(tmp_path / "s.jsonl")
+    async with Engine(":memory:", workflows=ALL) as engine:
+        await engine.import_session(tmp_path / "s.jsonl")
+        outcome = await (await engine.resume("s")).outcome()
+        assert (outcome.status, outcome.state.heard) == (Status.COMPLETED, ["one", "two"])
+        assert len(outcome.state.big) == 30_000
+        events = [event.event_type async for event in engine.events("s")]
+        assert events.count("grown") == 1
+        assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None:
+    path = tmp_path / "tree.jsonl"
+    async with Engine(":memory:", workflows=ALL) as engine:
+        session = await engine.start(calls, session_id="root")
+        await session.outcome()
+        [first] = await session.children()
+        await engine.message(first.session_id, "from the first")
+        await session.outcome()
+        found = await engine.export_session("root", path)
+        assert [each.workflow for each in found.sessions] == ["calls", "part", "part"]
+        second = next(each for each in await session.children() if each.session_id != first.session_id)
+        await engine.export_session(second.session_id, tmp_path / "alone.jsonl")
+    async with Engine(":memory:", workflows=ALL) as engine:
+        await engine.import_session(path)
+        assert [each.parent_id for each in await engine.children("root")] == ["root", "root"]
+        assert (await engine.verify()).ok  # also what was spent below is what is counted above
+        await engine.message(second.session_id, "from the second")
+        assert (await engine.outcome("root")).state.heard == ["from the first", "from the second"]
+        with pytest.raises(VerbRefused, match="whose ids are made of its own"):
+            await engine.import_session(path, session_id="other")
+        with pytest.raises(InputConflict):
+            await engine.import_session(tmp_path / "alone.jsonl")
+    async with Engine(":memory:", workflows=ALL) as engine:
+        assert (await engine.import_session(tmp_path / "alone.jsonl")).parent_id is None
+        with pytest.raises(InputConflict):  # one of the tree is taken, so none of it is stored
+            await engine.import_session(path)
+        assert len(await engine.sessions()) == 1
+
+
+@on_loop
+async def test_under_another_id_it_is_another_session(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    await written(path)
+    async with Engine(":memory:", workflows=ALL) as engine:
+        await engine.import_session(path)
+        with pytest.raises(InputConflict):
+            await engine.import_session(path, session_id="s")
+        assert (await engine.import_session(path, session_id="copy")).session_id == "copy"
+        assert (await (await engine.resume("copy")).outcome()).state.heard == ["one", "two"]
+        assert (await engine.info("s")).status is Status.PAUSED
+        assert (await engine.verify()).ok
+        with pytest.raises(InvalidSessionId):
+            await engine.import_session(path, session_id="no spaces")
+
+
+@on_loop
+async def test_a_pause_that_was_set_by_hand_is_kept(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "a.db", workflows=ALL) as engine:
+        await (await engine.start(talk, session_id="s")).outcome()
+        await engine.store._writer.do(  # type: ignore[attr-defined]  # what a person does in a database tool
+            lambda connection: connection.execute("UPDATE workflow_states SET pause_requested = 1")
+        )
+        await engine.export_session("s", tmp_path / "s.jsonl")
+    async with Engine(":memory:", workflows=ALL) as engine:
+        assert (await engine.import_session(tmp_path / "s.jsonl")).status is Status.PAUSED
+        [pause] = await engine.pauses("s")
+        assert "set in the database" in pause.reason
+
+
+@on_loop
+async def test_what_was_redacted_stays_so_also_under_another_id(tmp_path: Path) -> None:
+    async with Engine(":memory:", workflows=ALL) as engine:
+        await (await engine.start(talk, session_id="s")).outcome()
+        await engine.redact("s", field="big")
+        await engine.export_session("s", tmp_path / "s.jsonl")
+    assert "large large" not in (tmp_path / "s.jsonl").read_text()
+    async with Engine(":memory:", workflows=ALL) as engine:
+        await engine.import_session(tmp_path / "s.jsonl", session_id="copy")
+        report = await engine.verify("copy")
+        assert report.ok, report.problems
+        assert report.redacted >= 1
+
+
+@on_loop
+async def test_who_is_not_there_cannot_be_written_and_no_file_is_left(tmp_path: Path) -> None:
+    async with Engine(":memory:", workflows=ALL) as engine:
+        with pytest.raises(UnknownSession):
+            await engine.export_session("nobody", tmp_path / "s.jsonl")
+        await (await engine.start(talk, session_id="s")).outcome()
+        with pytest.raises(FileNotFoundError):
+            await engine.export_session("s", tmp_path / "missing" / "s.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+@on_loop
+async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    found = await written(path)
+    lines = path.read_text().splitlines()
+    messages = {
+        "is cut off or was changed": "\n".join(lines[:-2] + lines[-1:]),
+        "that is no JSON object": "hello\n",
+        "has the format 9": sealed(['{"holdfast":"session","format":9}', *lines[1:-1]]),
+        "is no session of Holdfast": sealed(['{"something":"else"}', *lines[1:-1]]),
+        "nothing is known by the name 'surprise'": sealed([*lines[:-1], '{"surprise":1}']),
+        "does not match its digest": sealed([line.replace('"by":"ben"', '"by":"eve"') for line in lines[:-1]]),
+        "lacks the large value": sealed([line for line in lines[:-1] if not line.startswith('{"blob"')]),
+        "nothing is known by the name 'session'": sealed([*lines[:2], *lines[1:-1]]),
+    }
+    async with Engine(":memory:", workflows=ALL) as engine:
+        for message, text in messages.items():
+            path.write_text(text)
+            with pytest.raises(DamagedRecord, match=message):
+                await engine.import_session(path)
+        path.write_text(sealed([line.replace(',"unread":true', "") for line in lines[:-1]]))
+        with pytest.raises(VerbRefused, match="does not say which"):
+            await engine.import_session(path)
+        assert await engine.sessions() == []
+    assert found.records
+
+
+def sealed(lines: list[str]) -> str:
+    """A file whose last line fits the others."""
+    from hashlib import sha256
+
+    body = "".join(f"{line}\n" for line in lines)
+    end = {"end": {"lines": len(lines), "sha256": sha256(body.encode()).hexdigest()}}
+    return body + json.dumps(end) + "\n"
+
+
+@on_loop
+async def test_the_health_of_a_store_says_who_has_it_open(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "a.db", workflows=ALL) as first, Engine(tmp_path / "a.db") as second:
+        await (await first.start(talk, session_id="s")).outcome()
+        found = await second.health()
+        assert (found.sessions, found.trouble, found.gone) == ({Status.WAITING: 1}, None, ())
+        [other] = found.engines
+        assert other.number == first.store.number
+        assert (found.store.kind, found.store.schema, found.store.ballast) == ("sqlite", 1, 2**20)
+        assert found.store.size > 4096
+        assert found.store.disk_free is not None
+    async with Engine(":memory:") as alone:
+        found = await alone.health()
+        assert (found.engines, found.store.disk_free, found.store.ballast_size) == ((), None, 0)

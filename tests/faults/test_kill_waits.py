@@ -1,0 +1,56 @@
+"""`kill -9` at every durable point of a session that sleeps, receives, has children, is edited and goes back."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.faults.journeys import killed_on_the_way, undisturbed
+from tests.faults.lab import Lab
+from tests.support.journey import REDONE
+
+
+@pytest.mark.covers("S1.23", "S1.53", "S3.85")
+@pytest.mark.parametrize("where", ["before", "inside", "after", "op"])
+def test_a_journey_that_is_killed_anywhere_ends_like_an_undisturbed_one(lab: Lab, where: str) -> None:
+    reference = undisturbed(lab)
+    points = [point for point in reference.points if point.startswith(where)]
+    assert len(points) >= 10
+    assert [text for point in points for text in killed_on_the_way(lab, reference, point)] == []
+    assert lab.kills >= len(points) * 0.8  # two children run side by side, so not every run passes every point
+
+
+def test_the_journey_does_all_that_it_is_made_for(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    assert {label for label, count in reference.labels.items() if count > 1} == set(REDONE)
+    assert reference.labels.keys() == reference.seen.remembered
+    verbs = {point.split()[1] for point in reference.points if point.startswith(("before", "after"))}
+    assert verbs == {"create", "commit", "claim", "revise", "send", "unpause"}
+    assert [row.workflow for row in reference.seen.rows] == ["journey", "leg", "leg"]
+
+
+@pytest.mark.covers("S3.85")
+def test_a_journey_that_is_killed_several_times_ends_like_an_undisturbed_one(lab: Lab) -> None:
+    reference = undisturbed(lab)
+    draw = random.Random(3)
+    trials = [draw.choices(reference.points, k=3) for _ in range(10)]
+    assert [text for points in trials for text in killed_on_the_way(lab, reference, *points)] == []
+    assert lab.kills >= len(trials) * 1.5  # a later point may lie behind what is left to do
+
+
+@pytest.mark.parametrize(
+    ("twin", "point", "symptom"),
+    [
+        ("takes messages in two commits", "split mail", "ended with"),
+        ("rewinds in two commits", "split rewind", "another result"),
+        ("runs operations again", "after commit 3", "kept and run again"),
+    ],
+)
+def test_the_harness_catches_an_engine_that_loses_what_it_waited_for(
+    lab: Lab, twin: str, point: str, symptom: str
+) -> None:
+    reference = undisturbed(lab)
+    caught = killed_on_the_way(lab, reference, point, twin=twin)
+    assert lab.kills == 1
+    assert any(symptom in text for text in caught), caught
