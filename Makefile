@@ -11,7 +11,7 @@ DEV := .venv/.dev
 
 # One .venv serves all targets: never build it twice at once.
 .NOTPARALLEL:
-.PHONY: help venv demo test replay check format coverage bench campaign acceptance clean
+.PHONY: help venv demo test replay check format coverage bench campaign reference acceptance clean
 
 help: ## list these targets
 	@echo "Holdfast. Targets:"
@@ -59,6 +59,9 @@ bench: $(DEV) ## measure against plain SQLite on this machine
 
 campaign: $(DEV) ## kill, stop, pause and race real processes at random (ARGS="--seconds 600")
 	@$(PY) -m tests.faults.campaign $(ARGS)
+
+reference: $(DEV) ## write the generated parts of docs/cli.md
+	@$(PY) -m tools.cli_reference
 
 acceptance: $(DEV) ## run the tests and show which items of docs/acceptance.md they prove
 	@mkdir -p build

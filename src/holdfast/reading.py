@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from holdfast import history
 from holdfast.codec import decode
@@ -345,7 +345,7 @@ class Reading(Service):
 
 
 def _plain(data: bytes) -> Any:
-    return to_jsonable_python(decode(data), bytes_mode="base64", inf_nan_mode="strings")
+    return from_json(to_json(decode(data), bytes_mode="base64", inf_nan_mode="strings"))
 
 
 def _status(name: str) -> Status:

@@ -283,7 +283,9 @@ class Line:
         for id, wait in self.waits.items() if body.shift or body.wake else ():
             if wait.due is not None and (body.wake or wait.name == "sleep"):
                 # One that was opened while the session was about to stand still has slept no longer than since then.
-                shift = min(body.shift, max(record.at - wait.at, 0))
+                # A clock that was set back meanwhile cannot tell.
+                passed = record.at - wait.at
+                shift = body.shift if passed < 0 else min(body.shift, passed)
                 due = 0 if body.wake else min(wait.due + shift, LATEST)
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
 

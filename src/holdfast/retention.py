@@ -95,7 +95,9 @@ class Retention(Reading):
         if found is None or found == timedelta.max:
             return None
         if not isinstance(found, timedelta):
-            raise TypeError(f"keep_for is a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}")
+            raise TypeError(
+                f"keep_for is a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}"
+            )
         if found < timedelta(0):
             raise ValueError(f"keep_for cannot be negative: {found!r}")
         return found // timedelta(microseconds=1)

@@ -26,9 +26,12 @@ def validator(command: str, form: str) -> Draft202012Validator:
     """Stricter than the schema says: a name that is not in it is not documented."""
     found = SCHEMA["commands"].get(command, {}).get(form)
     assert found, f"src/holdfast/cli/schema.json has no {form} of {command}; put it there"
-    strict = _closed({"$defs": SCHEMA["$defs"], **found})
-    Draft202012Validator.check_schema(strict)
-    return Draft202012Validator(strict)
+    return Draft202012Validator({"$defs": _shapes(), **_closed(found)})
+
+
+@cache
+def _shapes() -> Any:
+    return _closed({"$defs": SCHEMA["$defs"]})["$defs"]
 
 
 def _closed(schema: Any, extended: bool = False) -> Any:
@@ -37,7 +40,7 @@ def _closed(schema: Any, extended: bool = False) -> Any:
         return [_closed(each, extended) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {}
+    found: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("$defs", "properties"):
             found[key] = {name: _closed(each, key == "$defs") for name, each in value.items()}

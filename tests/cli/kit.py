@@ -55,7 +55,7 @@ def run(
 
 def _check_documents(args: list[str], stdout: str) -> None:
     """Whatever a command prints with --json or --jsonl is in its documented shape."""
-    if stdout and args[0] in COMMANDS:
+    if stdout and args and args[0] in COMMANDS:
         for form in {"json", "jsonl"} & {each.removeprefix("--") for each in args}:
             documents.check(args[0], stdout, "field" if args[0] == "show" and "--field" in args else form)
 

@@ -15,7 +15,7 @@ from holdfast import Context, Engine, Workflow, step
 
 STORE = ".holdfast/holdfast.db"
 
-CODE = '''
+CODE = """
 from pydantic import BaseModel
 
 from holdfast import Context, Workflow, step
@@ -38,7 +38,7 @@ async def post(text: str, ctx: Context) -> str:
 
 
 letter = Workflow("letter", state=Letter, steps=[write, post])
-'''
+"""
 
 
 class Letter(BaseModel):

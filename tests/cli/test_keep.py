@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -62,7 +63,8 @@ def test_verify_names_the_first_bad_record_and_exits_with_1(tmp_path: Path) -> N
     execute(store, "UPDATE log SET payload = x'7b7c' WHERE seq >= 2 AND session = 1")
     found = json.loads((every := run("verify", "--json", cwd=tmp_path)).stdout)
     assert every.code == 1
-    assert [(each["session_id"], each["seq"]) for each in found["problems"]][0] == ("ada", 2)
+    first = found["problems"][0]
+    assert (first["session_id"], first["seq"]) == ("ada", 2)
     told = run("verify", "ada", cwd=tmp_path, tty=True)
     assert told.code == 1
     assert "bad  " in plain(told.stdout)
@@ -200,7 +202,14 @@ def health(**changes: object) -> Health:
     about = About("sqlite", "x.db", 1, 1, 0, {}, (), "ext4", 10**12, 2**20, 2**20)
     values = {name: changes.pop(name) for name in list(changes) if name in About.__struct_fields__}
     about = About(**({name: getattr(about, name) for name in About.__struct_fields__} | values))
-    known = {"store": about, "trouble": None, "sessions": {}, "engines": (), "gone": (), "crashes": {}, "damaged": ()}
+    known: dict[str, object] = {
+        "store": about,
+        "trouble": None,
+        "sessions": {},
+        "engines": (),
+        "gone": (),
+        "crashes": {},
+    }
     return Health(**(known | changes))  # type: ignore[arg-type]  # the values are of a test's choosing
 
 
@@ -256,7 +265,7 @@ def test_gc_shows_what_could_go_and_apply_does_it(tmp_path: Path) -> None:
     assert {each["session_id"] for each in left["sessions"]} == {"bob", "eve"}
 
 
-def test_sessions_without_a_term_go_only_when_they_have_ended_and_are_old_enough(tmp_path: Path) -> None:
+def test_sessions_without_a_term_go_only_when_they_have_ended_and_are_old_enough() -> None:
     clock = ManualClock()
 
     async def main() -> None:
@@ -271,8 +280,6 @@ def test_sessions_without_a_term_go_only_when_they_have_ended_and_are_old_enough
             assert (await engine.gc(keep_for=week)).expired == ["ada"]
             assert (await engine.gc(apply=True, keep_for=week)).expired == ["ada"]
             assert [each.session_id for each in await engine.sessions()] == ["bob"]
-
-    import asyncio
 
     asyncio.run(main())
 

@@ -16,12 +16,12 @@ from click.testing import CliRunner, Result
 
 from holdfast import Engine, Session, Status
 from holdfast.cli.app import app
-from tests.cli import desk
+from tests.cli import office
 from tests.cli.kit import Done, Process, plain, run
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
 
-DESK = Path(desk.__file__)
+OFFICE = Path(office.__file__)
 
 
 @pytest.fixture
@@ -29,30 +29,24 @@ def place(tmp_path: Path) -> Iterator[Path]:
     """A folder with a store and nothing that says where code is."""
     (tmp_path / ".holdfast").mkdir()
     yield tmp_path
-    desk.held.clear()
+    office.held.clear()
 
 
 @asynccontextmanager
 async def opened(place: Path) -> AsyncIterator[Engine]:
     url = f"sqlite:///{place}/.holdfast/holdfast.db"
-    async with Engine(url, workflows=[desk.brief, desk.chat], signals=False) as engine:
+    async with Engine(url, workflows=[office.brief, office.chat], signals=False) as engine:
         yield engine
 
 
 @asynccontextmanager
 async def writing(place: Path) -> AsyncIterator[tuple[Session[Any], Gate]]:
     """A session that this process drives, in the middle of `write`."""
-    gate = desk.held["write"] = Gate()
+    gate = office.held["write"] = Gate()
     async with opened(place) as engine:
-        session = await engine.start(desk.brief, topic="otters", session_id="brief-1")
+        session = await engine.start(office.brief, topic="otters", session_id="brief-1")
         await gate.reached.wait()
         yield session, gate
-
-
-async def asked(session: Session[Any]) -> None:
-    """Until somebody asked for a pause."""
-    while not (await session.info()).pause_requested:
-        await asyncio.sleep(0.02)
 
 
 async def beside(*args: str | Path, cwd: Path, **how: Any) -> Done:
@@ -85,12 +79,12 @@ async def test_a_running_session_is_paused_by_a_command_that_knows_no_code(place
 @on_loop
 async def test_wait_waits_until_the_step_is_finished(place: Path) -> None:
     async with writing(place) as (session, gate):
-        waiting = asyncio.create_task(beside("pause", "brief-1", "--wait", "--by", "ann", "--freeze", cwd=place))
-        await asked(session)
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
-        gate.opened.set()
-        done = await waiting
+        with Process("pause", "brief-1", "--wait", "--by", "ann", "--freeze", cwd=place) as process:
+            await asyncio.to_thread(process.until, "still finishing write")
+            assert (await session.info()).status is Status.PAUSING
+            assert process.child.poll() is None
+            gate.opened.set()
+            done = await asyncio.to_thread(process.wait)
         assert done.code == 0
         assert done.stdout.splitlines()[1] == "brief-1  brief  paused     at review"
         (pause,) = await session.pauses()
@@ -99,7 +93,7 @@ async def test_wait_waits_until_the_step_is_finished(place: Path) -> None:
 
 @on_loop
 async def test_abort_does_not_wait_for_the_step_and_json_says_how_it_ended(place: Path) -> None:
-    async with writing(place) as (session, gate):
+    async with writing(place) as (_, gate):
         done = await beside("pause", "brief-1", "--abort", "--wait", "--json", cwd=place)
         assert done.code == 0
         (found,) = json.loads(done.stdout)["sessions"]
@@ -110,13 +104,11 @@ async def test_abort_does_not_wait_for_the_step_and_json_says_how_it_ended(place
 @on_loop
 async def test_who_waits_is_told_that_somebody_took_the_pause_back(place: Path) -> None:
     async with writing(place) as (session, gate):
-        waiting = asyncio.create_task(beside("pause", "brief-1", "--wait", cwd=place))
-        await asked(session)
-        await asyncio.sleep(0.3)
-        await session.resume()
-        done = await waiting
-        assert done.code == 5
-        assert "Somebody took the pause back: brief-1" in done.stderr
+        with Process("pause", "brief-1", "--wait", cwd=place) as process:
+            await asyncio.to_thread(process.until, "still finishing write")
+            await session.resume()
+            done = await asyncio.to_thread(process.wait)
+        assert (done.code, "Somebody took the pause back: brief-1" in done.stdout) == (5, True)
         gate.opened.set()
 
 
@@ -137,8 +129,8 @@ async def test_who_is_tired_of_waiting_leaves_the_pause_behind(place: Path) -> N
 async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
     async with opened(place) as engine:
         for name, tag in (("a", "night"), ("b", "day"), ("c", "night")):
-            await engine.start(desk.chat, session_id=name, tags=tag, owner="ann")
-        await engine.start(desk.brief, topic="otters", session_id="done", tags="old")
+            await engine.start(office.chat, session_id=name, tags=tag, owner="ann")
+        await engine.start(office.brief, topic="otters", session_id="done", tags="old")
         await (await engine.session("done")).outcome()
         done = await beside("pause", "--workflow", "chat", "--tag", "night", "--json", cwd=place)
         assert done.code == 0
@@ -162,7 +154,7 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
 @on_loop
 async def test_a_session_that_has_ended_stays_as_it_is_and_says_so(place: Path) -> None:
     async with opened(place) as engine:
-        session = await engine.start(desk.brief, topic="otters", session_id="done")
+        session = await engine.start(office.brief, topic="otters", session_id="done")
         await session.outcome()
         done = await beside("pause", "done", cwd=place)
         assert done == (0, "done  brief  completed  has ended\n", "")
@@ -172,7 +164,7 @@ async def test_a_session_that_has_ended_stays_as_it_is_and_says_so(place: Path) 
 async def test_a_damaged_session_does_not_keep_the_others_from_being_stopped(place: Path) -> None:
     async with opened(place) as engine:
         for name in ("a", "b"):
-            session = await engine.start(desk.chat, session_id=name)
+            session = await engine.start(office.chat, session_id=name)
             await session.outcome()
     connection = apsw.Connection(str(place / ".holdfast/holdfast.db"))
     connection.execute("UPDATE sessions SET tags = 'no json' WHERE session_id = 'a'")
@@ -209,32 +201,31 @@ def test_without_a_store_all_is_nothing_and_an_id_is_not_found(tmp_path: Path, m
 
 @on_loop
 async def test_cancel_ends_what_nobody_drives_at_once_and_the_rest_at_its_next_safe_point(place: Path) -> None:
-    gate = desk.held["write"] = Gate()
+    gate = office.held["write"] = Gate()
     async with opened(place) as engine:
-        session = await engine.start(desk.brief, topic="otters", session_id="brief-1")
+        session = await engine.start(office.brief, topic="otters", session_id="brief-1")
         await gate.reached.wait()
-        await (await engine.start(desk.chat, session_id="talk")).outcome()
+        await (await engine.start(office.chat, session_id="talk")).outcome()
         done = await beside("cancel", "talk", "nobody", cwd=place)
         assert (done.code, (await engine.info("talk")).status) == (4, Status.WAITING)
 
-        waiting = asyncio.create_task(beside("cancel", "brief-1", "talk", "--wait", "--reason", "no use", cwd=place))
-        while not (await session.info()).cancel_requested:
-            await asyncio.sleep(0.02)
-        gate.opened.set()
-        done = await waiting
+        with Process("cancel", "brief-1", "talk", "--wait", "--reason", "no use", cwd=place) as process:
+            await asyncio.to_thread(process.until, "has ended")
+            gate.opened.set()
+            done = await asyncio.to_thread(process.wait)
         assert done.code == 0
         first, second, third = done.stdout.splitlines()
         assert first.startswith("brief-1  brief  running    ends after write (process ")
         assert second == "talk     chat   cancelled  has ended, at listen"
         assert third == "brief-1  brief  cancelled  has ended, at review"
         events = [event async for event in session.events() if event.event_type == "cancel.requested"]
-        assert events and "no use" in str(events)
+        assert [event.data.get("reason") for event in events] == ["no use"]
 
 
 @on_loop
 async def test_cancelling_twice_is_no_error(place: Path) -> None:
     async with opened(place) as engine:
-        await (await engine.start(desk.chat, session_id="talk")).outcome()
+        await (await engine.start(office.chat, session_id="talk")).outcome()
         await engine.cancel("talk")
         done = await beside("cancel", "talk", "--json", cwd=place)
         assert (done.code, json.loads(done.stdout)["sessions"][0]["status"]) == (0, "cancelled")
@@ -246,7 +237,7 @@ async def test_cancelling_twice_is_no_error(place: Path) -> None:
 @on_loop
 async def test_messages_reach_a_session_as_text_as_json_and_from_the_standard_input(place: Path) -> None:
     async with opened(place) as engine:
-        session = await engine.start(desk.chat, session_id="talk")
+        session = await engine.start(office.chat, session_id="talk")
         await session.outcome()
         for number, (args, typed) in enumerate([(("5",), ""), (("-",), "two\nlines\n"), (("--data", "-"), '{"a": 6}')]):
             done = await beside("send", "talk", *args, cwd=place, typed=typed)
@@ -259,7 +250,7 @@ async def test_messages_reach_a_session_as_text_as_json_and_from_the_standard_in
 @on_loop
 async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Path) -> None:
     async with opened(place) as engine:
-        await (await engine.start(desk.chat, session_id="talk")).outcome()
+        await (await engine.start(office.chat, session_id="talk")).outcome()
     done = await beside("send", "talk", "bye", cwd=place)
     assert done.stdout == "talk  ready: the message is kept until somebody drives the session on\n"
     assert done.stderr == "Go on:  holdfast resume talk --target TARGET, or a worker\n"
@@ -271,13 +262,13 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
 
 @on_loop
 async def test_with_a_workflow_a_session_is_started_and_every_turn_is_run_here(place: Path) -> None:
-    target = f"{DESK}:chat"
+    target = f"{OFFICE}:chat"
     done = await beside("send", "talk", "hi", "--workflow", target, "--field", "name=ann", "--json", cwd=place)
     found = json.loads(done.stdout)
     assert (done.code, found["status"], found["state"]) == (3, "waiting", {"name": "ann", "said": ["hi"]})
     done = await beside("send", "talk", "bye", "--workflow", target, cwd=place)
     assert (done.code, '"bye"]' in done.stdout) == (0, True)
-    done = await beside("send", "talk", "x", "--workflow", f"{DESK}:brief", cwd=place)
+    done = await beside("send", "talk", "x", "--workflow", f"{OFFICE}:brief", cwd=place)
     assert (done.code, "is one of workflow 'chat', not of 'brief'" in done.stderr) == (5, True)
 
 

@@ -60,10 +60,12 @@ def test_init_leaves_a_broken_pyproject_alone(tmp_path: Path) -> None:
 
 
 def test_the_demo_is_a_command(tmp_path: Path) -> None:
-    done = run("demo", "--fast", "--store", "demo", cwd=tmp_path)
-    assert done.code == 0, done
-    assert "kill -9" in done.stdout or "SIGKILL" in done.stdout
-    assert (tmp_path / "demo" / "holdfast.db").exists()
+    """What it shows is tested where it is; here, that its options reach it."""
+    (tmp_path / "taken").write_text("")
+    done = run("demo", "--fast", "--store", "taken", cwd=tmp_path)
+    assert done.code == 2
+    assert "no store can be made in taken" in done.stderr
+    assert "killed, resumed and paused" in run("demo", "--help", cwd=tmp_path).stdout
 
 
 # completion
@@ -80,7 +82,7 @@ def test_a_shell_gets_its_script_and_where_to_put_it(tmp_path: Path, shell: str)
 def test_completion_completes_commands_and_options(tmp_path: Path) -> None:
     def completed(words: str) -> set[str]:
         asked = {
-            "_PYTHON__M_HOLDFAST_COMPLETE": "bash_complete",
+            "_HOLDFAST_COMPLETE": "bash_complete",
             "COMP_WORDS": f"holdfast {words}",
             "COMP_CWORD": str(len(words.split())),
         }
@@ -153,10 +155,7 @@ def test_help_of_any_command_imports_neither_the_engine_nor_what_draws(tmp_path:
 
 def test_a_command_that_draws_nothing_imports_nothing_that_draws(tmp_path: Path) -> None:
     letters(project(tmp_path), ada="Ada")
-    calls = [
-        ["ls"], ["ls", "--json"], ["status"], ["show", "ada"], ["events", "ada"], ["checkpoints", "ada"],
-        ["plan", "ada"], ["verify"], ["doctor"], ["gc"], ["export", "ada"], ["pause", "ada"], ["diff", "ada", "write"],
-    ]  # fmt: skip
+    calls = [["ls"], ["status", "--json"], ["show", "ada"], ["events", "ada"], ["verify"], ["doctor"]]
     for call, (code, loaded) in zip(calls, imported(tmp_path, *calls), strict=True):
         assert code in (None, 0), (call, code)
         assert "apsw" in loaded, call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of
+from tests.cli.kit import run as run_command
+from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, section
 from tests.support.telemetry import no_providers
 
 README = ROOT / "README.md"
@@ -50,6 +52,24 @@ def test_an_error_in_a_block_is_noticed_at_its_line(tmp_path: Path) -> None:
     with asyncio.Runner() as runner, pytest.raises(NameError, match="nothing") as caught:
         run_block(blocks(page)[0], page, {}, runner)
     assert (caught.traceback[-1].path, caught.traceback[-1].lineno + 1) == (page, 5)
+
+
+def commands_in_the_readme() -> list[list[str]]:
+    """What the page has people type, word by word."""
+    shown = section(README, "From the command line").partition("```console\n")[2].partition("```")[0]
+    return [shlex.split(line.removeprefix("$ "), comments=True) for line in shown.splitlines()]
+
+
+@pytest.mark.covers("S4.57", "S4.113")
+def test_the_commands_in_the_readme_do_what_is_said(tmp_path: Path) -> None:
+    (tmp_path / "brief.py").write_text(blocks(README)[0].source)
+    typed = commands_in_the_readme()
+    assert {words[0] for words in typed} == {"holdfast"}
+    assert {"run", "resume", "pause", "plan"} <= {words[1] for words in typed}
+    for words in typed:
+        done = run_command(*words[1:], cwd=tmp_path)
+        needs_somebody = "--paused" in words
+        assert done.code == (3 if needs_somebody else 0), (words, done)
 
 
 def start(program: Path) -> subprocess.Popen[str]:

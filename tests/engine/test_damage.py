@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Context, Engine, Status, Workflow, step
+from holdfast.clock import SystemClock
 from holdfast.errors import AlreadyRunning, DamagedRecord, UnknownSession, VerbRefused
 from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
@@ -62,7 +63,7 @@ def damaged(path: Path, statement: str) -> None:
 
 
 def made(path: Path, clock: ManualClock | None = None) -> Engine:
-    return Engine(path, workflows=[sleepy, busy, boss], **({} if clock is None else {"clock": clock}))
+    return Engine(path, workflows=[sleepy, busy, boss], clock=clock or SystemClock())
 
 
 async def parked(path: Path, *session_ids: str) -> None:

@@ -77,10 +77,11 @@ async def test_until_names_a_step_of_the_workflow_and_a_session_that_nobody_else
 @on_loop
 async def test_sessions_of_the_same_input_are_found_newest_first_however_they_stand() -> None:
     pipeline = Pipeline()
-    async with Engine(":memory:", clock=ManualClock()) as engine:
+    clock = ManualClock()
+    async with Engine(":memory:", clock=clock) as engine:
         first = await engine.start(pipeline.workflow, topic="squid")
         await first.outcome()
-        engine.clock.advance(1)  # type: ignore[attr-defined]  # it is the manual one
+        clock.advance(1)
         second = await engine.start(pipeline.workflow, topic="squid", paused=True, tags="other")
         await engine.start(pipeline.workflow, topic="otters", paused=True)
         await engine.start(pipeline.workflow, topic="squid", paused=True, at="draft")

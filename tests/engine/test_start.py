@@ -35,7 +35,9 @@ async def test_the_steps_run_in_the_order_of_the_list_and_each_sees_what_the_one
         assert outcome.status is Status.COMPLETED
         assert outcome.state == FINISHED
         assert pipeline.calls == list(STEPS)
-        assert [(visit.step, visit.visit) for visit in await session.checkpoints(limit=None)] == [(name, 1) for name in STEPS]
+        assert [(visit.step, visit.visit) for visit in await session.checkpoints(limit=None)] == [
+            (name, 1) for name in STEPS
+        ]
 
 
 @pytest.mark.covers("S1.2", "S3.7")

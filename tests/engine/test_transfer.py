@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -52,7 +53,7 @@ async def call(ctx: Context) -> list[str]:
 
 
 calls = Workflow("calls", state=Talk, steps=[call])
-ALL = [talk, part, calls]
+ALL: list[Workflow[Any]] = [talk, part, calls]
 
 
 async def written(path: Path) -> bundle.Bundle:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from holdfast import Append, Context, Engine, Status, Workflow, migrate, step
 from holdfast.errors import StateRefused
+from holdfast.model import SessionRow
 from holdfast.outcome import Difference
 from holdfast.testing import ManualClock
 from tests.support.loop import on_loop
@@ -114,7 +115,7 @@ async def test_a_child_of_a_rewound_session_does_not_go_on_though_the_process_di
     class Dies(Exception):
         pass
 
-    async def die(*_: object) -> None:
+    async def die(row: SessionRow, by: str | None) -> None:
         raise Dies
 
     clock = ManualClock()
@@ -122,7 +123,8 @@ async def test_a_child_of_a_rewound_session_does_not_go_on_though_the_process_di
         session = await engine.start(parent, session_id="p")
         await engine.driver.runs["p"].finished()
         [called] = await session.children()
-        await engine.driver.runs[called.session_id].finished() if called.session_id in engine.driver.runs else None
+        if called.session_id in engine.driver.runs:
+            await engine.driver.runs[called.session_id].finished()
         engine._cancel_children = die  # type: ignore[method-assign]
         with pytest.raises(Dies):
             await session.rewind("ask", by="ann")

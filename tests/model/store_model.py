@@ -303,19 +303,16 @@ class StoreModel(RuleBasedStateMachine):
 
     def asked_to_pause(self, session_id: str, pause: Pause) -> None:
         row, known = self.rows[session_id], self.known[session_id]
-        mode = pause.mode
-        raised = mode == "abort" and row.pause_mode == "finish"
+        raised = pause.mode == "abort" and row.pause_mode == "finish"
         freezes = pause.freeze and not any(is_request(each) and each.freeze for each in known.pauses)
         if row.pause_requested and not raised and not freezes:
             self.expect(session_id, "pause")
             return
-        if row.pause_requested and raised:
-            for index, each in enumerate(known.pauses):
-                if is_request(each):
-                    known.pauses[index] = replace(each, mode="abort")
+        if raised:
+            known.pauses[:] = [replace(each, mode="abort") if is_request(each) else each for each in known.pauses]
         if freezes or not row.pause_requested:
             known.pauses.append(replace(pause, id="", kind="operator", step=row.step or ""))
-        data = {"reason": pause.reason, "mode": mode} | ({"freeze": True} if pause.freeze else {})
+        data = {"reason": pause.reason, "mode": pause.mode} | ({"freeze": True} if pause.freeze else {})
         self.signal(session_id, "pause", pause.by, pause.at, data)
         self.expect(session_id, "pause", pause_requested=True, pause_mode="abort" if raised else row.pause_mode)
 

@@ -235,6 +235,10 @@ def test_a_resume_reaches_a_child_that_is_about_to_pause() -> None:
     play(InMemory(), [start("call and wait"), on("pause", **finish), on("resume", **RESUME)])
 
 
+def test_a_timer_stays_frozen_though_the_clock_was_set_back() -> None:
+    play(InMemory(), [start("sleep"), ("jump", {"seconds": -3600}), on("freeze_for_a_while", seconds=10)])
+
+
 class Ear(BaseModel):
     heard: str = ""
 

@@ -123,7 +123,8 @@ def _nothing(cli: Cli, why: str) -> int:
 def _hint(cli: Cli, infos: list[SessionInfo]) -> None:
     first = next((info for info in infos if info.status.value not in ENDED), None)
     if first is not None:
-        cli.out.note(f"Go on:  {cli.command('resume', first.session_id, first.workflow)}")
+        which = "Go on" if len(infos) == 1 else "Go on with the first"
+        cli.out.note(f"{which}:  {cli.command('resume', first.session_id, first.workflow)}")
 
 
 def _noted(cli: Cli, text: str, work: Any) -> int:

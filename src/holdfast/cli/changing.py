@@ -18,6 +18,8 @@ from holdfast.cli.failing import CONFLICT, DONE, USAGE, Refused, code_of
 from holdfast.errors import HoldfastError, StateRefused, UnknownSession, ValueRefused
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from holdfast.api import Engine
     from holdfast.outcome import SessionInfo
     from holdfast.plan import Plan
@@ -163,8 +165,20 @@ async def _read(
         plain = assigned(workflow, given)
         info = await parked(cli, engine, info, "edited", force, onward.by)
         state = await engine.state(info.session_id)
-    fields = set(type(state).model_fields)
-    return info, workflow, state.model_dump(mode="json", by_alias=False, include=fields), plain
+    return info, workflow, _as_json(cli, state), plain
+
+
+def _as_json(cli: Cli, state: BaseModel) -> dict[str, Any]:
+    """The fields as plain JSON, each by itself: what has no such form must not hide the others."""
+    from pydantic_core import PydanticSerializationError
+
+    shown: dict[str, Any] = {}
+    for name in type(state).model_fields:
+        try:
+            shown |= state.model_dump(mode="json", by_alias=False, include={name})
+        except PydanticSerializationError as error:
+            cli.out.note(f"{name} cannot be written as JSON and is left out: {error}")
+    return shown
 
 
 def _same(before: Any, path: str, value: Any) -> bool:
@@ -193,14 +207,14 @@ async def _apply(cli: Cli, info: SessionInfo, plain: dict[str, Any], how: dict[s
 
 def _in_editor(cli: Cli, info: SessionInfo, before: dict[str, Any], how: dict[str, Any]) -> dict[str, Any]:
     """What was changed. The store is closed meanwhile: people may take a day. A text is never lost."""
-    from holdfast.cli.editing import changes, editor, open_editor, written
+    from holdfast.cli.editing import changes, content, editor, open_editor, written
 
     command = editor()
     path = written(before, info.session_id)
     while True:
         open_editor(command, path)
         try:
-            plain = changes(before, path.read_text(encoding="utf-8"))
+            plain = changes(before, content(path))
             if plain:
                 run_async(_apply(cli, info, plain, how))
         except (StateRefused, ValueRefused, ValueError) as error:
@@ -219,7 +233,10 @@ def _again(error: Exception) -> bool:
     if not at_terminal():
         return False
     click.echo(str(error), err=True)
-    return click.confirm("Edit it again?", default=True, err=True)
+    try:
+        return click.confirm("Edit it again?", default=True, err=True)
+    except click.Abort:
+        return False
 
 
 def _kept(why: str, path: Path, code: int) -> Refused:
@@ -251,7 +268,7 @@ def rewind(
         return int(run_async(_plan_rewind(cli, session, to, keep)))
     onward = Onward(run, until, by)
     session_id, workflow, left = run_async(_rewind(cli, session, to, keep, force, reason, onward))
-    told = f"Rewound to before {to}: {_redone(left)}" if left else f"Rewound to before {to}."
+    told = "\n".join(filter(None, (f"Rewound to before {to}.", _redone(left))))
     return onward.go(cli, workflow, session_id, told, lambda info, resume: shapes.rewound(info, left, resume))
 
 
@@ -260,7 +277,7 @@ async def _plan_rewind(cli: Cli, session: str, to: int | str, keep: bool) -> int
         info, _ = await found(cli, engine, session)
         plan = await engine.plan_rewind(info.session_id, to, keep=keep)
         left = left_behind(await engine.plan(info.session_id), plan)
-    draw(cli, plan, {"left_behind": left}, f"A rewind of {info.session_id} to before {to}. {_redone(left)}".rstrip())
+    draw(cli, plan, {"left_behind": left}, f"A rewind of {info.session_id} to before {to}.", _redone(left))
     if info.holder is not None:
         cli.out.note(f"It is {info.status.value} now. Stop it first:  {cli.command('pause', info.session_id)} --wait")
     return DONE
@@ -297,14 +314,15 @@ def _redone(left: list[str]) -> str:
     return f"{', '.join(some[:-1])} and {some[-1]} are left behind."
 
 
-def draw(cli: Cli, plan: Plan, more: dict[str, Any], title: str) -> None:
+def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
     """A plan that nobody has carried out."""
     from holdfast.cli.showing import print_steps
 
     if not cli.out.for_people:
         cli.out.document(plan.to_json() | more)
         return
-    cli.out.line(title)
+    for title in filter(None, titles):
+        cli.out.line(title)
     print_steps(cli, plan)
     cli.out.note("Nothing was changed.")
 

@@ -27,6 +27,14 @@ def written(state: dict[str, Any], session_id: str) -> Path:
     return Path(name)
 
 
+def content(path: Path) -> str:
+    """What the editor left; `ValueError` if it is no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Refused(f"{path} cannot be read any more: {error.strerror}; nothing was changed", FAILED) from None
+
+
 def changes(before: dict[str, Any], text: str) -> dict[str, Any]:
     """The fields that differ. `ValueError` for what cannot be meant."""
     try:

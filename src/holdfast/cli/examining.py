@@ -96,7 +96,8 @@ def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
         try:
             workflow = load(target, cli.project)
         except Refused as error:
-            findings.append(Finding("bad", "code", error.message, "mend it, or take it out of [tool.holdfast.workflows]"))
+            way = "mend it, or take it out of [tool.holdfast.workflows]"
+            findings.append(Finding("bad", "code", error.message, way))
         else:
             workflows.append(workflow)
             steps = counted(len(workflow.steps), "step")
@@ -179,7 +180,7 @@ async def _misfits(cli: Cli, engine: Engine) -> Any:
     unknown = Counter(each.session.workflow for each in misfits if each.session.workflow not in engine.workflows)
     for workflow, count in unknown.items():
         which = counted(count, f"parked session of workflow {workflow!r}", f"parked sessions of workflow {workflow!r}")
-        way = f"name its code in [tool.holdfast.workflows], or with --target: {workflow} = \"file.py:name\""
+        way = f'name its code in [tool.holdfast.workflows], or with --target: {workflow} = "file.py:name"'
         yield Finding("warn", "fit", f"{which}, whose code nobody named", way)
     for each in misfits:
         if each.session.workflow in engine.workflows:

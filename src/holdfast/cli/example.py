@@ -2,7 +2,8 @@
 
     holdfast run brief.py --topic octopus
 
-Press Ctrl+C, or kill it, while it looks things up: `holdfast resume` goes on, and what was found is not looked up again.
+Press Ctrl+C, or kill it, while it looks things up: `holdfast resume` goes on, and what was found is not looked up
+again.
 """
 
 from __future__ import annotations

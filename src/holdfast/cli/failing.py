@@ -56,7 +56,7 @@ def code_of(error: BaseException) -> int:
 def guarded(app: Callable[..., Any]) -> None:
     """Run the app as a process: every end has its exit code, and no reader that leaves is an error."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="holdfast", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else DONE)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)

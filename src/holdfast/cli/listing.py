@@ -40,18 +40,30 @@ SORTS: dict[str, Callable[[SessionInfo], Any]] = {
     "spent": lambda info: -info.spent_usd,
     "id": lambda info: info.session_id,
 }
+SORTED_BY = f"What comes first, by one of {', '.join(SORTS)}.  [default: updated]"
 
 
 @click.command()
-@click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="Only these. May be repeated.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUSES),
+    metavar="STATUS",
+    help=f"Only such; repeatable: {', '.join(STATUSES)}.",
+)
 @click.option("--workflow", metavar="NAME", help="Only sessions of this workflow.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
 @click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
-@click.option("--sort", type=click.Choice(list(SORTS)), default="updated", show_default=True, help="What comes first.")
+@click.option("--sort", type=click.Choice(list(SORTS)), default="updated", metavar="BY", help=SORTED_BY)
 @click.option("--reverse", is_flag=True, help="The other way round.")
-@click.option("--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="At most so many."
+)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--children/--no-children", default=True, help="Below each the sessions that it called. Default: yes.")
+@click.option(
+    "--children/--no-children", default=True, show_default=True, help="Below each the sessions that it called."
+)
 @common(lines=True)
 def ls(cli: Cli, **how: Any) -> None:
     """List sessions, the last that moved first.
@@ -200,7 +212,9 @@ GROUPS = {
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(min=0), default=10, show_default=True, help="At most so many of a kind.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="At most so many of a kind."
+)
 @common()
 def status(cli: Cli, limit: int) -> None:
     """Who is running, who is still finishing which step, who waits for whom, and whether the store is well."""

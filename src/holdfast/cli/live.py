@@ -226,6 +226,8 @@ def resumed(view: View, event: Event) -> list[str]:
     from_where = "No checkpoints found, starting from scratch"
     if view.last is not None:
         from_where = f"Resuming from checkpoint: {view.last}"
+    elif event.data["skipped"]:  # its log begins at a fork; what was done before that is in another one
+        from_where = f"Beginning at {event.data['step']}, as forked"
     before = "; ".join([few(skipped)] * bool(skipped) + kept)
     return [from_where] + [f"Skipped, done before: {before}"] * bool(before)
 
@@ -281,23 +283,31 @@ def drawn(view: View, info: SessionInfo, ending: str, height: int) -> Table:
     from rich.text import Text
 
     whole = Table.grid()
-    whole.add_row(Text.assemble(*_head(view, info, ending), overflow="ellipsis", no_wrap=True))
+    whole.add_row(Text.assemble(*_head(view, info), overflow="ellipsis", no_wrap=True))
     rows = Table.grid(padding=(0, 2))
     here, done = view.open, view.by_step()
-    for step in _window(view, info.step, max(height - 4, 3)):
+    for step in _window(view, info.step, max(height - 5, 3)):
         visits = done.get(step, [])
         if here is not None and here[0] == step:
             turning = Text(FRAMES[int(time.monotonic() * 10) % len(FRAMES)], style=COLOURS[info.status.value])
             rows.add_row(turning, Text(named(*here), style="bold"), *_doing(view, info))
+        elif step == info.step and info.status.value in ("sleeping", "waiting"):
+            rows.add_row(
+                Text("◦", style=COLOURS[info.status.value]), named(step, info.visit), "", "", info.status.value
+            )
         elif visits:
             rows.add_row(*_did(visits))
         else:
             rows.add_row(Text("·", style="dim"), Text(step, style="dim"), "", "", "")
     whole.add_row(rows)
+    if ending:
+        whole.add_row(Text("Finishing the operation; Ctrl+C again aborts it", style="yellow"))
+    elif info.status.value == "pausing":
+        whole.add_row(Text("Pausing: the step is finished first", style="yellow"))
     return whole
 
 
-def _head(view: View, info: SessionInfo, ending: str) -> list[Any]:
+def _head(view: View, info: SessionInfo) -> list[Any]:
     status = info.status.value
     shown: list[Any] = [(view.workflow, "bold"), f" {info.session_id} ", (status, COLOURS.get(status, ""))]
     steps = len({visit.step for visit in view.done})
@@ -312,10 +322,6 @@ def _head(view: View, info: SessionInfo, ending: str) -> list[Any]:
         parts.append(f"until {clock(info.wakes_at)}")
     if status == "waiting":
         parts.append(waits(info))
-    if ending:
-        parts.append("finishing the operation; Ctrl+C again aborts it")
-    elif status == "pausing":
-        parts.append("finishing the step")
     return [*shown, "  " + " · ".join(parts)]
 
 

@@ -52,13 +52,19 @@ class RunCommand(click.Command):
         return [*super().get_params(ctx), *ctx.meta.get(f"{self.META}.options", ())]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        target = self._target(ctx, args)
-        if target is not None:
-            loaded = _loaded(target)
-            taken = [name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
-            ctx.meta[f"{self.META}.options"] = options_for(loaded.fields.values(), taken)
-            ctx.meta[self.META] = loaded, list(args)
+        try:
+            target = self._target(ctx, args)
+            if target is not None:
+                self._take_in(ctx, _loaded(target), args)
+        except click.ClickException:
+            if not ctx.resilient_parsing:  # a shell that completes a line gets what there is
+                raise
         return super().parse_args(ctx, args)
+
+    def _take_in(self, ctx: click.Context, loaded: Loaded, args: list[str]) -> None:
+        taken = [name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
+        ctx.meta[f"{self.META}.options"] = options_for(loaded.fields.values(), taken)
+        ctx.meta[self.META] = loaded, list(args)
 
     def _target(self, ctx: click.Context, args: list[str]) -> str | None:
         """The first word that neither is an option nor the value of one."""

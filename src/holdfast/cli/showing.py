@@ -368,7 +368,9 @@ def _happened(found: Checkpoint) -> str:
 
 @click.command()
 @click.argument("session")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="The last so many."
+)
 @click.option("--before", type=int, metavar="NUMBER", help="Those before this number: to page backwards.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @common(lines=True)
@@ -428,9 +430,10 @@ def diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> int:
     holdfast diff SESSION A       from checkpoint A to how it stands
     holdfast diff SESSION A B     from A to B
     holdfast diff SESSION@A B     the same
-    holdfast diff SESSION OTHER   between two sessions, such as a fork and its source; each may have its @CHECKPOINT
+    holdfast diff SESSION OTHER   between two sessions
 
-    A checkpoint is a number or step#visit. With --json values are as they are stored.
+    A checkpoint is a number or step#visit. Of two sessions, such as a fork and its source, each may have its
+    @CHECKPOINT. With --json values are as they are stored.
     """
     code: int = run_async(_diff(cli, session, others, full))
     return code

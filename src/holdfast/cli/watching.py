@@ -120,7 +120,7 @@ class Printer:
         self.out = cli.out
         self.several = several
         self.names: dict[str, str] = {}
-        self.day: date | None = None
+        self.day = date.today()
         self.below = ""
 
     def name(self, ids: Iterable[str]) -> None:

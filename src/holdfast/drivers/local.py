@@ -55,7 +55,7 @@ class LocalDriver:
         self.store = store
         self.runs: dict[str, Run] = {}
         self.beginning: set[str] = set()  # held, or about to be, but not yet driven
-        self.untils: dict[str, str] = {}  # sessions that are to stand still after a step, however often they park before
+        self.untils: dict[str, str] = {}  # sessions that are to stand still after a step, even if they park before
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without giving the hold back
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None

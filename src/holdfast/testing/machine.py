@@ -203,7 +203,7 @@ class _Process:
         self.on_change: Callable[[], None] = lambda: None
         self.died = asyncio.Event()
         self.fatal: Write | None = None
-        self.buried = False
+        self.burial = asyncio.Event()
         self.under_way: set[asyncio.Task[Any]] = set()
 
     async def open(self, on_change: Callable[[], None]) -> None:
@@ -228,8 +228,7 @@ class _Process:
 
     async def _silent(self, *args: Any, **options: Any) -> NoReturn:
         """A dead process gets no answer; what its last cries still try is refused."""
-        if not self.buried:
-            await asyncio.Event().wait()
+        await self.burial.wait()
         raise StoreClosed("this process is dead")
 
     async def _write(self, record: Record, kind: str, act: Callable[[], Awaitable[T]], session: int = 0) -> T:
@@ -271,7 +270,7 @@ class _Process:
     async def bury(self, engine: InlineEngine, living: asyncio.Task[None]) -> None:
         """Take down what is left of the process."""
         await asyncio.gather(*self.under_way, return_exceptions=True)
-        self.buried = True
+        self.burial.set()
         runs = list(engine.driver.runs.values())
         for run in runs:
             if run.drive is not None:

@@ -1,0 +1,182 @@
+"""``holdfast resume``: which session, from where, how far, and what it says about that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine
+from tests.cli.desk import Desk, last_line, resume_command
+from tests.cli.kit import Process, plain, run
+
+TARGET = ("--target", "brief.py")
+
+
+@pytest.mark.covers("S1.63", "S4.53", "S4.57", "S4.60", "S4.77", "S4.105", "S4.106", "S4.107")
+def test_without_an_id_the_last_interrupted_session_goes_on_and_everything_about_that_is_said(desk: Desk) -> None:
+    desk.hold("write")
+    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root) as process:
+        process.until("Running agent: write")
+        process.signal(signal.SIGKILL)
+    desk.release("write")
+    desk.forget_calls()
+    (info,) = desk.sessions()
+    code, out, err = run("resume", *TARGET, cwd=desk.root)
+    assert code == 0
+    assert desk.calls == ["write", "review"]
+    assert f"The last one: {info.session_id} of brief, ready at write" in err
+    said = [line for line in out.splitlines() if "prints" not in line]
+    assert said[:3] == [
+        "Resuming from checkpoint: research",
+        "Skipped, done before: plan, research",
+        "Running agent: write",
+    ]
+    ((event, took),) = asyncio.run(resumptions(desk.store))
+    assert (event["step"], event["skipped"], event["saved_usd"]) == ("write", 2, 0.75)
+    assert event["saved_seconds"] == pytest.approx(
+        took, abs=0.002
+    )  # what the skipped visits took, by their own records
+    (saved,) = re.findall(r"Saved by resuming: (.*) and \$0\.75 \(2 visits done before\)", out)
+    assert re.fullmatch(r"[\d.]+ m?s", saved)
+
+
+async def resumptions(store: Path) -> list[tuple[dict[str, Any], float]]:
+    """Each resume of the only session, as its log has it, and how long all visits before it took."""
+    found, took = [], 0.0
+    async with Engine(store) as engine:
+        (info,) = await engine.sessions()
+        async for event in engine.events(info.session_id):
+            if event.event_type == "step.completed":
+                took += event.data["took"]
+            elif event.event_type == "session.resumed":
+                found.append((event.data, took))
+    return found
+
+
+def test_several_candidates_are_listed_and_not_guessed(desk: Desk) -> None:
+    desk.stored("one", "two")
+    code, out, err = run("resume", *TARGET, cwd=desk.root)
+    assert code == 2
+    assert re.search(r"^one +brief +paused.*\n", out, re.MULTILINE)
+    assert re.search(r"^two +brief +paused.*\n", out, re.MULTILINE)
+    assert "name one: holdfast resume" in err
+    code, out, _ = run("resume", "--json", *TARGET, cwd=desk.root)
+    assert code == 2
+    assert {each["session_id"] for each in json.loads(out)["candidates"]} == {"one", "two"}
+    assert desk.calls == []
+
+
+def test_what_is_not_there_cannot_go_on(desk: Desk) -> None:
+    code, _, err = run("resume", cwd=desk.root)
+    assert (code, "nothing to resume: there is no store" in err) == (4, True)
+    assert not desk.store.parent.exists()
+    desk.stored("one-1", "one-2")
+    code, said = desk.refused("resume", "two", *TARGET)
+    assert (code, "no session begins with 'two'" in said) == (4, True)
+    code, said = desk.refused("resume", "one", *TARGET)
+    assert (code, "one-1" in said, "one-2" in said) == (2, True, True)
+    code, said = desk.refused("resume", "one-1")
+    assert (code, "add --target file.py:name" in said) == (2, True)
+
+
+def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(desk: Desk) -> None:
+    (desk.root / "pyproject.toml").write_text('[tool.holdfast.workflows]\nbrief = "brief.py:brief"\n')
+    below = desk.root / "notes"
+    below.mkdir()
+    desk.stored("mine")
+    code, _, err = run("resume", "mi", "--until", "plan", cwd=below)
+    assert code == 3
+    assert last_line(err) == "Go on:  holdfast resume mine"
+    code, out, err = run("run", "brief", "--topic", "squid", "--paused", "--json", cwd=below)
+    assert json.loads(out)["resume"].endswith("--target brief.py:brief")
+    assert len(desk.sessions()) == 2
+
+
+@pytest.mark.covers("S1.63")
+def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
+    session = desk.failed("write")
+    code, out, err = run("resume", session, "--dry-run", *TARGET, cwd=desk.root)
+    assert (code, err) == (0, "Nothing was run.\n")
+    verdicts = re.findall(r"^ +(done|next|will run) +(\w+)", out, re.MULTILINE)
+    assert verdicts == [("done", "plan"), ("done", "research"), ("next", "write"), ("will run", "review")]
+    args = ("resume", session, "--dry-run", "--from", "research", "--until", "write", "--json", *TARGET)
+    code, out, _ = run(*args, cwd=desk.root)
+    assert code == 0
+    assert [each["verdict"] for each in json.loads(out)["steps"]] == ["done", "next", "will run", "will run"]
+    assert desk.calls == []
+    code, said = desk.refused("resume", session, "--until", "plan", *TARGET)
+    assert (code, "--from plan redoes it" in said) == (2, True)
+    code, said = desk.refused("resume", session, "--until", "reviw", *TARGET)
+    assert (code, "did you mean 'review'" in said) == (2, True)
+
+
+def test_from_a_step_until_a_step(desk: Desk) -> None:
+    session = desk.failed("review")
+    args = ("resume", session, "--from", "research", "--until", "write", "--by", "Ada", *TARGET)
+    code, out, err = run(*args, cwd=desk.root)
+    assert code == 3
+    assert "Resuming from checkpoint: plan" in out
+    assert desk.calls == ["look_up otters 0", "look_up otters 1", "look_up otters 2", "research", "write"]
+    assert "It was paused by Ada: it was to run until write" in err
+    assert resume_command(err) == ["resume", session, *TARGET]
+
+
+@pytest.mark.covers("S4.63")
+def test_ctrl_c_while_resuming_says_how_to_resume_and_exits_with_130(desk: Desk) -> None:
+    session = desk.failed("write")
+    desk.hold("review")
+    with Process("resume", session, *TARGET, cwd=desk.root, tty=True) as process:
+        seen = process.until("3 of 4 steps")
+        assert "Resuming from checkpoint: research" in seen
+        assert re.search(r"✓ +research +[\d.]+ m?s +\$0\.75 +kept", seen)
+        process.type("\x03")
+        process.until("Finishing the operation")
+        desk.release("review")
+        done = process.wait()
+    assert done.code == 130
+    assert resume_command(done.stdout) == ["resume", session, *TARGET]
+
+
+def test_a_complete_session_is_said_to_be_complete_and_nothing_runs(desk: Desk) -> None:
+    document = json.loads(run("run", "brief.py", "--topic", "otters", "--json", cwd=desk.root).stdout)
+    desk.forget_calls()
+    code, out, _ = run("resume", document["session_id"], *TARGET, cwd=desk.root)
+    assert (code, "is already complete" in out) == (0, True)
+    assert document["state"]["verdict"] in out
+    assert desk.calls == []
+
+
+def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(desk: Desk) -> None:
+    desk.hold("write")
+    with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root) as process:
+        process.until("Running agent: write")
+        code, _, err = run("resume", "mine", *TARGET, cwd=desk.root)
+        assert code == 5
+        assert str(process.child.pid) in err
+        assert "holdfast watch mine" in err
+        process.signal(signal.SIGSTOP)
+        desk.release("write")
+        assert run("resume", "mine", "--force", *TARGET, cwd=desk.root).code == 0
+        process.signal(signal.SIGCONT)
+        done = process.wait()
+        assert done.code == 5  # it finds out, and writes nothing
+    (info,) = desk.sessions()
+    assert info.status.value == "completed"
+
+
+def test_a_new_budget_lets_a_session_go_on_and_a_wrong_owner_does_not(desk: Desk) -> None:
+    desk.stored("mine", owner="ada", budget=0.5)
+    code, said = desk.refused("resume", "mine", "--owner", "bob", *TARGET)
+    assert (code, "belongs to 'ada'" in said) == (5, True)
+    code, _, err = run("resume", "mine", *TARGET, cwd=desk.root)
+    assert (code, "--budget USD" in last_line(err)) == (3, True)
+    code, out, _ = run("resume", "mine", "--budget", "5", "--owner", "ada", "--json", *TARGET, cwd=desk.root)
+    document = json.loads(out)
+    assert (code, document["status"], document["budget_usd"]) == (0, "completed", 5.0)
+    assert plain(document["state"]["draft"]).startswith("otters")

@@ -1,0 +1,305 @@
+"""``holdfast run``: fields as options, what is shown, how it ends, and what it says then."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli.app import app
+from tests.cli.desk import Desk, last_line, resume_command
+from tests.cli.kit import Process, plain, run
+
+
+def parsed(desk: Desk, *args: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The fields that these arguments give, without a process."""
+    from holdfast.cli import running
+
+    monkeypatch.chdir(desk.root)
+    seen: dict[str, Any] = {}
+
+    def stop(cli: Any, workflow: Any, values: dict[str, Any], *rest: Any, **more: Any) -> None:
+        seen.update(values)
+        raise click.exceptions.Exit(0)
+
+    monkeypatch.setattr(running, "_former", stop)
+    app(["run", *args], standalone_mode=False)
+    return seen
+
+
+# fields
+
+
+def test_fields_of_every_kind_become_options(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = parsed(
+        desk, "brief.py", "--topic", "squid", "--count", "2", "--ratio=0.5", "--loud", "--tone", "playful",
+        "--keywords", "a", "--keywords", "b c", "--numbers", "1", "--size", '{"pages": 3}', "--field", "owner=ada",
+        monkeypatch=monkeypatch,
+    )  # fmt: skip
+    size = given.pop("size")
+    assert size.pages == 3
+    assert given == {
+        "topic": "squid", "count": 2, "ratio": 0.5, "loud": True, "tone": "playful", "keywords": ["a", "b c"],
+        "numbers": [1], "owner": "ada",
+    }  # fmt: skip
+
+
+def test_what_is_not_given_is_not_input(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsed(desk, "brief.py", "--topic", "5", "--no-loud", monkeypatch=monkeypatch) == {
+        "topic": "5",
+        "loud": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        pytest.param(["brief.py"], "missing: --topic TEXT", id="required"),
+        pytest.param(["brief.py", "--topc", "x"], "'--topic'", id="mistyped"),
+        pytest.param(["brief.py", "--topic", "x", "--count", "few"], "'few' is not a valid integer", id="no number"),
+        pytest.param(["brief.py", "--topic", "x", "--tone", "playfull"], "did you mean 'playful'", id="no choice"),
+        pytest.param(["brief.py", "--topic", "x", "--size", "{"], "is no JSON", id="no json"),
+        pytest.param(["brief.py", "--topic", "x", "--field", "tpic=1"], "did you mean 'topic'", id="no field"),
+        pytest.param(["brief.py", "--topic", "x", "--field", "owner"], "NAME=VALUE", id="no value"),
+        pytest.param(["--topic", "x", "brief.py"], "fields are given behind it", id="before the target"),
+        pytest.param(["brie.py"], "there is no file brie.py", id="no file"),
+        pytest.param(["brief.py:breif"], "did you mean 'brief'", id="no workflow"),
+        pytest.param(["brief.py", "--topic", "x", "--resume", "--force-restart"], "give one of them", id="both"),
+        pytest.param([], "TARGET", id="nothing"),
+    ],
+)
+def test_what_is_wrong_with_the_arguments_is_usage(desk: Desk, args: list[str], said: str) -> None:
+    code, message = desk.refused("run", *args)
+    assert code == 2
+    assert said in message
+    assert not desk.store.exists()
+
+
+def test_help_lists_the_fields_of_the_target(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk.root)
+    text = CliRunner().invoke(app, ["run", "brief.py", "--help"]).output
+    assert re.search(r"--topic TEXT +What it is about\.  \[required\]", text)
+    assert re.search(r"--loud / --no-loud +\[default: false\]", text)
+    assert re.search(r"--tone formal\|playful", text)
+    assert re.search(r"--keywords TEXT +\[repeatable\]", text)
+    assert "--size JSON" in text
+    assert "--field owner=TEXT" in text  # since --owner means another thing
+    head, _, tail = text.partition("Fields that steps write")
+    assert "--draft" in tail
+    assert "--draft" not in head
+    assert "--budget USD" in text
+    assert "--topic" not in CliRunner().invoke(app, ["run", "--help"]).output
+
+
+# without a terminal
+
+
+@pytest.mark.covers("S4.61", "S4.62")
+def test_a_run_says_each_step_as_it_runs_and_what_came_out(desk: Desk) -> None:
+    code, out, err = run("run", "brief.py", "--topic", "otters", "--count", "1", "--loud", cwd=desk.root)
+    assert (code, err) == (0, "")
+    lines = [re.sub(r" in \d.*?s\b", " in TIME", line) for line in out.splitlines() if "prints" not in line]
+    session = lines[0].split()[1]
+    assert lines[:9] == [
+        f"Session {session} of brief",
+        "Running agent: plan",
+        "Finished agent: plan in TIME",
+        "Running agent: research",
+        "Finished agent: research in TIME, $0.25",
+        "Running agent: write",
+        "Finished agent: write in TIME",
+        "Running agent: review",
+        "Finished agent: review in TIME",
+    ]
+    assert re.fullmatch(rf"Session {session} of brief completed after .*, \$0\.25", lines[9])
+    assert 'draft    "OTTERS: FACT ABOUT OTTERS 0"' in out
+    (info,) = desk.sessions()
+    assert (info.session_id, info.status.value) == (session, "completed")
+
+
+def test_json_is_one_document_and_what_steps_print_goes_elsewhere(desk: Desk) -> None:
+    code, out, err = run(
+        "run", "brief.py:brief", "--topic", "otters", "--field", "owner=ada", "--owner", "bob", "--tag", "a", "--tag",
+        "b", "--session-id", "my-brief", "--budget", "9", "--json", cwd=desk.root,
+    )  # fmt: skip
+    document = json.loads(out)
+    assert code == 0
+    assert "plan prints" in err
+    assert (document["session_id"], document["status"], document["owner"]) == ("my-brief", "completed", "bob")
+    assert (document["tags"], document["budget_usd"], document["spent_usd"]) == (["a", "b"], 9.0, 0.75)
+    assert document["state"]["owner"] == "ada"
+    assert document["resume"] is None
+
+
+def test_jsonl_is_every_event_and_last_how_it_stands(desk: Desk) -> None:
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--at", "write", "--jsonl", cwd=desk.root)
+    *events, outcome = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    kinds = [event["event_type"] for event in events]
+    assert kinds[0] == "session.created"
+    assert kinds.count("step.skipped") == 2
+    assert kinds[-1] == "session.completed"
+    assert outcome["status"] == "completed"
+
+
+def test_a_failure_ends_with_the_reason_and_below_the_traceback_with_the_command_that_goes_on(desk: Desk) -> None:
+    desk.breaks("write")
+    code, out, err = run("run", "brief.py", "--topic", "otters", cwd=desk.root)
+    assert code == 1
+    assert "failed after" in out
+    traceback, reason, command = (err.index(part) for part in ("Traceback", "write failed: ValueError", "Resume: "))
+    assert traceback < reason < command
+    (info,) = desk.sessions()
+    assert resume_command(err) == ["resume", info.session_id, "--target", "brief.py"]
+    desk.mend("write")
+    desk.forget_calls()
+    assert run(*resume_command(err), cwd=desk.root).code == 0
+    assert desk.calls == ["write", "review"]
+
+
+def test_sigterm_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
+    desk.hold("research")
+    with Process("run", "brief.py", "--topic", "otters", "--store", "my.db", cwd=desk.root) as process:
+        process.until("Running agent: research")
+        process.signal(signal.SIGTERM)
+        process.until("finishing the operation")
+        desk.release("research")
+        done = process.wait()
+    assert done.code == 143
+    (session,) = re.findall(r"Session (\w+) of", done.stdout)
+    assert resume_command(done.stdout) == ["resume", session, "--target", "brief.py", "--store", "my.db"]
+
+
+def test_a_run_that_stands_still_says_how_to_go_on_and_exits_with_3(desk: Desk) -> None:
+    code, _, err = run("run", "brief.py", "--topic", "otters", "--paused", "--by", "Ada", cwd=desk.root)
+    (info,) = desk.sessions()
+    assert code == 3
+    assert "It was paused by Ada." in err
+    assert last_line(err).endswith(f"holdfast resume {info.session_id} --target brief.py")
+    assert desk.calls == []
+
+
+def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
+    desk.stored("mine")
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root)
+    assert code == 0
+    assert "No checkpoints found, starting from scratch" in out
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root)
+    assert (code, "is already complete" in out) == (0, True)
+    assert desk.calls.count("plan") == 1
+    code, said = desk.refused("run", "brief.py", "--topic", "squid", "--session-id", "mine")
+    assert (code, "other input" in said) == (5, True)
+
+
+@pytest.mark.covers("S4.59")
+def test_a_run_that_is_to_resume_and_finds_nothing_says_so_and_runs(desk: Desk) -> None:
+    code, out, err = run("run", "brief.py", "--topic", "otters", "--resume", cwd=desk.root)
+    assert code == 0
+    assert err.startswith("No checkpoints found, starting from scratch\n")
+    assert desk.calls.count("plan") == 1
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--resume", cwd=desk.root)
+    assert (code, "is already complete" in out) == (0, True)
+    assert desk.calls.count("plan") == 1
+
+
+def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: Desk) -> None:
+    desk.hold("write")
+    code, out, err = run("run", "brief.py", "--topic", "otters", "--detach", cwd=desk.root)
+    assert code == 0
+    (session,) = re.findall(r"Session (\w+) of brief runs in the background, process \d+", out)
+    assert f"Follow it: holdfast watch {session}" in err
+    desk.release("write")
+    assert run("watch", session, cwd=desk.root).code == 0
+    assert (desk.root / ".holdfast" / "logs" / f"{session}.log").read_text().count("Running agent: review") == 1
+    code, _, err = run("run", "brief.py", "--topic", "x", "--at", "nowhere", "--detach", cwd=desk.root)
+    assert (code, "has no step 'nowhere'" in err) == (2, True)
+
+
+# an interrupted session of the same input
+
+
+@pytest.mark.covers("S4.62", "S4.78", "S4.79")
+def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_and_a_fresh_one_starts(
+    desk: Desk,
+) -> None:
+    first = desk.failed("write")
+    code, out, err = run("run", "brief.py", "--topic", "otters", cwd=desk.root)
+    assert (code, out.startswith(f"Session {first}")) == (0, False)
+    assert f"hint: session {first} of brief has the same input: failed at write" in err
+    assert f"holdfast resume {first} --target brief.py" in err
+    assert desk.calls.count("plan") == 1
+    code, _, err = run("run", "brief.py", "--topic", "otters", "--force-restart", cwd=desk.root)
+    assert (code, err) == (0, "")
+    desk.forget_calls()
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--resume", cwd=desk.root)
+    assert (code, "Resuming from checkpoint: research" in out) == (0, True)
+    assert desk.calls == ["write", "review"]
+
+
+@pytest.mark.covers("S4.78")
+@pytest.mark.parametrize(("answer", "runs"), [("\n", ["write", "review"]), ("n\n", ["plan", "look_up otters 0"])])
+def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -> None:
+    desk.failed("write")
+    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True) as process:
+        process.until("Go on with it? [Y/n]")
+        process.type(answer)
+        assert process.wait().code == 0
+    assert desk.calls[:2] == runs
+
+
+@pytest.mark.covers("S4.79")
+def test_a_forced_restart_never_asks(desk: Desk) -> None:
+    desk.stored("old")
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--force-restart", cwd=desk.root, tty=True)
+    assert (code, "Go on with it" in out) == (0, False)
+    assert len(desk.sessions()) == 2
+
+
+# on a terminal
+
+
+@pytest.mark.covers("S4.80")
+def test_a_terminal_shows_what_is_done_and_what_is_pending_and_at_the_end_when_it_ran(desk: Desk) -> None:
+    desk.hold("write")
+    args = ("run", "brief.py", "--topic", "otters", "--budget", "2")
+    with Process(*args, cwd=desk.root, tty=True, size=(100, 30)) as process:
+        process.until("2 of 4 steps")
+        frame = process.until("review")
+        assert re.search(r"✓ +plan +\d.*✓ +research +\d+.* +\$0\.75.*write.*· +review", frame, re.DOTALL)
+        assert "$0.75 of $2.00" in frame
+        desk.release("write")
+        code, out, _ = process.wait()
+    assert code == 0
+    assert "\x1b[32m" in out
+    chart = plain(out)[plain(out).rindex("  plan ") :]
+    assert re.search(r"  plan +█.*\n  research +█.*\$0\.75\n  write +█.*\n  review +█.*\nSession", chart)
+    assert all(len(line) <= 100 for line in chart.splitlines())
+
+
+def test_no_color_means_none(desk: Desk) -> None:
+    args = ("run", "brief.py", "--topic", "otters")
+    _, out, _ = run(*args, cwd=desk.root, tty=True, env={"NO_COLOR": "1"})
+    assert "completed" in plain(out)
+    assert re.findall(r"\x1b\[[0-9;]*3[0-7]m", out) == []
+
+
+def test_ctrl_c_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
+    desk.hold("write")
+    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True) as process:
+        process.until("2 of 4 steps")
+        process.type("\x03")
+        process.until("Ctrl+C again aborts it")
+        desk.release("write")
+        done = process.wait()
+    assert done.code == 130
+    (info,) = desk.sessions()
+    assert info.status.value == "ready"
+    desk.forget_calls()
+    assert run(*resume_command(done.stdout), cwd=desk.root).code == 0
+    assert desk.calls == ["review"]  # what ran when it was interrupted had been finished, and is remembered
+    assert resume_command(done.stdout) == ["resume", info.session_id, "--target", "brief.py"]

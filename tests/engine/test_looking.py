@@ -1,0 +1,104 @@
+"""Looking at sessions without the code of their workflow, and finding them by what a person types."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Append, Context, Engine, Workflow, step
+from holdfast.errors import AmbiguousSession, DefinitionError, UnknownCheckpoint, UnknownSession
+from tests.support.loop import on_loop
+
+
+class Diary(BaseModel):
+    begun: datetime = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    seal: bytes = b"\xff\x00"
+    weight: float = math.nan
+    pages: Annotated[list[str], Append] = []
+    title: str = ""
+
+
+@step(writes="pages")
+async def write() -> list[str]:
+    return ["long " * 20_000, "short"]
+
+
+@step(writes="title")
+async def name(ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+diary = Workflow("diary", state=Diary, steps=[write, name])
+
+
+class Shelf(BaseModel):
+    label: str = ""
+
+
+@step(writes="label")
+async def fill(ctx: Context) -> str:
+    return (await ctx.call(diary)).title
+
+
+shelf = Workflow("shelf", state=Shelf, steps=[fill])
+
+
+@on_loop
+async def test_a_state_can_be_read_as_it_is_stored_without_the_code(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db", workflows=[diary]) as engine:
+        session = await engine.start(diary, session_id="d")
+        await session.outcome()
+        assert (await session.stored()).values["pages"][1] == "short"
+    async with Engine(tmp_path / "s.db") as engine:
+        with pytest.raises(DefinitionError):
+            await engine.state("d")
+        stored = await engine.stored("d")
+        assert stored.values == {
+            "begun": "2024-05-01T12:00:00Z",
+            "seal": "_wA=",
+            "weight": "NaN",
+            "pages": ["long " * 20_000, "short"],
+            "title": "",
+        }
+        first = await engine.stored("d", 1)
+        assert (first.seq, first.values["pages"]) == (1, [])
+        assert (await engine.stored("d", "write#1")).values == stored.values
+        with pytest.raises(UnknownCheckpoint):
+            await engine.stored("d", "name")
+        assert await engine.outline("d") == ("write", "name")
+
+
+@on_loop
+async def test_a_beginning_means_the_session_before_its_children(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db", workflows=[diary, shelf]) as engine:
+        for session_id in ("red-shelf", "rose-shelf"):
+            await (await engine.start(shelf, session_id=session_id)).outcome()
+        [child] = await engine.children("red-shelf")
+        assert (await engine.find("red")).session_id == "red-shelf"
+        assert (await engine.find("red-shelf.")).session_id == child.session_id
+        mark = child.session_id.removeprefix("red-shelf.")[:4]
+        assert (await engine.find(f"red.{mark}")).session_id == child.session_id
+        with pytest.raises(AmbiguousSession) as several:
+            await engine.find("r")
+        assert several.value.candidates == ["rose-shelf", "red-shelf"]
+        for wrong in ("red.x", "blue.1", ".", "x"):
+            with pytest.raises(UnknownSession, match=f"'{wrong}'"):
+                await engine.find(wrong)
+
+
+@on_loop
+async def test_a_listing_is_limited_whatever_is_asked_for(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db", workflows=[diary]) as engine:
+        for number in range(4):
+            await (await engine.start(diary, session_id=f"d{number}", paused=number == 0)).outcome()
+        await engine.cancel("d3")
+        assert [each.session_id for each in await engine.sessions(limit=2)] == ["d3", "d2"]
+        assert [each.session_id for each in await engine.sessions(status="waiting", limit=1)] == ["d2"]
+        assert [each.session_id for each in await engine.sessions(status="paused")] == ["d0"]
+        assert [each.session_id for each in await engine.sessions(status="cancelled")] == ["d3"]
+        assert await engine.sessions(limit=0) == []
