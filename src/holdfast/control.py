@@ -234,20 +234,15 @@ class Control(Travel, Retention, Transfer):
             return session
         if before is Status.CANCELLED:
             raise VerbRefused(
-                f"session {row.session_id!r} was cancelled and cannot be resumed; start a new one",
+                f"session {row.session_id!r} was cancelled and cannot be resumed; rewind it to a step, fork it, or"
+                " start a new one",
                 session_id=row.session_id, status=before.value,
             )  # fmt: skip
         driven = row.live and not steal and not self.driver.strands(row)
         if driven and before is Status.RUNNING:
-            holder = self.store.describe_holder(row.holder)
-            if row.holder == self.store.number:
-                holder = f"this engine ({holder})"
-            raise AlreadyRunning(
-                f"session {row.session_id!r} is driven by {holder}; wait for it with await (await"
-                f" engine.session({row.session_id!r})).outcome(), pause it, or take it over with"
-                f" engine.resume({row.session_id!r}, steal=True)",
-                session_id=row.session_id, holder=holder,
-            )  # fmt: skip
+            if self._woke_here(session):
+                return session
+            raise self._driven(row)
         workflow = self._workflow_of(row)
         self._stand_after(workflow, row, until, driven)
         records = await self.store.records(row.key, row.key_frame)
@@ -259,10 +254,33 @@ class Control(Travel, Retention, Transfer):
         waits = row.status in (Status.WAITING, Status.SLEEPING)
         if waits and not (wake or accept or row.frozen or _waits_for_child(row)):
             return session
-        session._run = await self._take_over(
-            workflow, row, records, steal, resumed=True, by=by, wake=wake, accept=accept
-        )
+        try:
+            session._run = await self._take_over(
+                workflow, row, records, steal, resumed=True, by=by, wake=wake, accept=accept
+            )
+        except AlreadyRunning:
+            if not self._woke_here(session):
+                raise
         return session
+
+    def _woke_here(self, session: Session[Any]) -> bool:
+        """Whether this engine has picked the session up by itself, which is as good as having been asked to."""
+        drive = self.driver.drive(session.id)
+        if drive is None or not drive.taken_up or drive.resumed:
+            return False
+        session._run = self.driver.runs[session.id]
+        return True
+
+    def _driven(self, row: SessionRow) -> AlreadyRunning:
+        holder = self.store.describe_holder(row.holder)
+        if row.holder == self.store.number:
+            holder = f"this engine ({holder})"
+        return AlreadyRunning(
+            f"session {row.session_id!r} is driven by {holder}; wait for it with await (await"
+            f" engine.session({row.session_id!r})).outcome(), pause it, or take it over with"
+            f" engine.resume({row.session_id!r}, steal=True)",
+            session_id=row.session_id, holder=holder,
+        )  # fmt: skip
 
     def _stand_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
         """From now on, or no longer: a session is to stand still once a step of it has ended."""

@@ -143,7 +143,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     """The stored facts about one session.
 
     ``live`` and ``due`` are the store's word: whether the holder is alive, and whether what the session waits for has
-    come. ``waiting`` names what kinds of things those are, ``wakes_at`` is 0 if one of them is there.
+    come. ``waiting`` names what kinds of things those are, ``wakes_at`` is 0 if one of them is there,
+    whatever the clock says.
     """
 
     key: int

@@ -81,7 +81,7 @@ async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> 
         if due > LATEST:
             raise ValueError(f"{visit.step.name}: {operation.name} ends after the year 9999; there is no such moment")
         await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent, at=now))
-    while (wait := waits.get(operation.id)) is not None and wait.due is not None and wait.due > clock.now():
+    while (wait := waits.get(operation.id)) is not None and wait.due and wait.due > clock.now():
         await visit.wait(frame, Wait("timer", wait.due))
     await _conclude(visit, operation, _NOTHING, None, frame)
 

@@ -51,8 +51,7 @@ def test_verify_says_what_was_looked_at(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada", bob="Bob")
     done = run("verify", cwd=tmp_path)
     assert (done.code, done.stderr) == (0, "")
-    assert done.stdout.startswith("ok  2 sessions, ")
-    assert "nothing is damaged" in done.stdout
+    assert done.stdout == "ok   nothing is damaged\n     looked at: 2 sessions, 6 records\n"
     one = run("verify", "ad", "--json", cwd=tmp_path)
     found = json.loads(one.stdout)
     assert (one.code, found["ok"], found["session_id"], found["sessions"]) == (0, True, "ada", 1)
@@ -68,7 +67,7 @@ def test_verify_names_the_first_bad_record_and_exits_with_1(tmp_path: Path) -> N
     told = run("verify", "ada", cwd=tmp_path, tty=True)
     assert told.code == 1
     assert "bad  " in plain(told.stdout)
-    assert "record 2" in plain(told.stdout)
+    assert "record 2" in " ".join(plain(told.stdout).split())
     assert run("verify", "bob", cwd=tmp_path).code == 0
 
 

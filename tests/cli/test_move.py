@@ -29,7 +29,7 @@ def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tm
 
     taken = run("import", here / told["file"], cwd=project(there))
     assert (taken.code, taken.stdout) == (0, "ada is here: paused, workflow letter\n")
-    assert taken.stderr == "go on with: holdfast resume ada\n"
+    assert taken.stderr == "Go on:  holdfast resume ada\n"
 
     async def go_on(engine: Engine) -> tuple[str, bool]:
         outcome = await (await engine.resume("ada")).outcome()

@@ -532,6 +532,22 @@ async def test_parked_sessions_cost_no_task_and_no_thread() -> None:
             assert (await session.outcome()).status is Status.COMPLETED
 
 
+@on_loop
+async def test_who_starts_or_resumes_what_this_engine_has_just_woken_gets_it(tmp_path: Path) -> None:
+    naps, clock = Naps(), ManualClock()
+    async with Engine(tmp_path / "h.db", clock=clock) as engine:
+        await settled(await engine.start(naps.workflow, session_id="s"), Status.SLEEPING)
+    clock.advance(HOUR)
+    async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as engine:
+        first, second = await asyncio.gather(
+            engine.start(naps.workflow, session_id="s"), engine.resume("s"), return_exceptions=True
+        )
+        for session in (first, second):
+            assert isinstance(session, Session)
+            assert (await session.outcome()).status is Status.COMPLETED
+    assert naps.calls == ["top", "before", "top", "after"]
+
+
 def test_kill_minus_nine_while_it_sleeps_costs_nothing(tmp_path: Path) -> None:
     program = """
     from pydantic import BaseModel

@@ -31,6 +31,7 @@ from tests.support.mortal import MortalStore, crash, driven
 from tests.support.scripted import ACTS, NAP, WAITS, Course, Desk, Visited, World
 
 T = TypeVar("T")
+Statuses = dict[str, Status]
 
 IDS = ("ant", "bee", "cat", "dog", "eel")
 MOST = 3
@@ -198,9 +199,7 @@ class EngineMachine(RuleBasedStateMachine):
 
         return self.run(doing())
 
-    def judge(
-        self, verb: str, who: Iterable[str] | None, before: dict[str, Status], after: dict[str, Status]
-    ) -> None:  # fmt: skip
+    def judge(self, verb: str, who: Iterable[str] | None, before: Statuses, after: Statuses) -> None:
         for one, status in before.items():
             legal = LEGAL[verb].get(status, {status}) if who is None or one in who else {status}
             assert after[one] in legal, (verb, one, status, after[one])

@@ -159,7 +159,7 @@ class StoreModel(RuleBasedStateMachine):
 
     def row(self, session_id: str) -> SessionRow:
         row = self.rows[session_id]
-        due = row.wakes_at is not None and row.wakes_at <= self.clock.now()
+        due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
         return replace(row, live=row.holder in self.alive(), due=due)
 
     def status(self, session_id: str) -> Status:
@@ -384,7 +384,7 @@ class StoreModel(RuleBasedStateMachine):
         # One that failed has nothing that it waits for; a pause keeps what has come.
         assert {row.session_id for row in await store.due(now, WORKFLOWS, 100)} == due
         assert await store.due(now, ["another"], 100) == []
-        awake = [row.wakes_at for row in rows if row.wakes_at is not None and not row.pause_requested]
+        awake = [row.wakes_at for row in rows if row.wakes_at and not row.pause_requested]
         assert await store.next_wake(now, WORKFLOWS) == min((at for at in awake if at > now), default=None)
 
     def newest_first(self, session_ids: Iterable[str]) -> list[str]:

@@ -248,9 +248,6 @@ async def hear(ctx: Context) -> str:
     return await ctx.receive(str)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="what is due at once is due since 1970, which a clock before that has yet to see"
-)
 @on_loop
 async def test_a_message_wakes_its_session_even_before_1970() -> None:
     ear = Workflow("ear", state=Ear, steps=[hear])

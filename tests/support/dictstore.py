@@ -334,12 +334,12 @@ class DictStore:
         self._check()
         rows = [row for row in map(self._seen, self._known()) if not _over(row) and row.workflow in workflows]
         rows = [row for row in rows if not row.live and not row.open_pauses and not row.pause_requested]
-        return [row for row in rows if row.wakes_at is not None and row.wakes_at <= now][:limit]
+        return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
 
     async def next_wake(self, now: int, workflows: Sequence[str]) -> int | None:
         self._check()
         rows = [kept.row for kept in self._known() if kept.row.workflow in workflows and not kept.row.pause_requested]
-        return min((row.wakes_at for row in rows if row.wakes_at is not None and row.wakes_at > now), default=None)
+        return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)
 
     # from outside
 
@@ -618,7 +618,7 @@ class DictStore:
         """The facts, with those that depend on the moment."""
         row = kept.row
         above = None if row.parent is None else self.data.sessions.get(row.parent)
-        due = row.wakes_at is not None and row.wakes_at <= self.clock.now()
+        due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
         return replace(
             row, live=row.holder in self.data.engines, due=due,
             open_pauses=sum(pause.closed_at is None for pause in kept.pauses),

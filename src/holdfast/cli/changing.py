@@ -170,13 +170,11 @@ async def _read(
 
 def _as_json(cli: Cli, state: BaseModel) -> dict[str, Any]:
     """The fields as plain JSON, each by itself: what has no such form must not hide the others."""
-    from pydantic_core import PydanticSerializationError
-
     shown: dict[str, Any] = {}
     for name in type(state).model_fields:
         try:
             shown |= state.model_dump(mode="json", by_alias=False, include={name})
-        except PydanticSerializationError as error:
+        except ValueError as error:  # what cannot be serialised, bytes that are no text among it
             cli.out.note(f"{name} cannot be written as JSON and is left out: {error}")
     return shown
 

@@ -155,7 +155,7 @@ def _engines(health: Health) -> Iterator[Finding]:
 def _who(holder: Holder) -> str:
     if not holder.pid:
         return f"engine {holder.number}"
-    return f"process {holder.pid} on {holder.host} ({ago(to_datetime(holder.since))})"
+    return f"process {holder.pid} on {holder.host} (started {ago(to_datetime(holder.since))})"
 
 
 def _some(ids: tuple[str, ...]) -> str:

@@ -135,8 +135,22 @@ async def _verified(
 
 def _show_problems(out: Output, report: Verification) -> None:
     for problem in report.problems:
-        out.line(f"{out.paint('bad', 'red', bold=True)}  {one_line(problem.text)}")
-    out.line(f"{out.paint('ok', 'green', bold=True)}  {report}" if report.ok else str(report))
+        _wrapped(out, f"{out.paint('bad', 'red', bold=True)}  ", 5, problem.text)
+    if report.ok:
+        out.line(f"{out.paint('ok', 'green', bold=True)}   nothing is damaged")
+    else:
+        out.line(f"     {counted(len(report.problems), 'problem')}")
+    _wrapped(out, "     ", 5, f"looked at: {_looked_at(report)}")
+
+
+def _looked_at(report: Verification) -> str:
+    redacted = f" ({report.redacted:,} redacted)" if report.redacted else ""
+    counts = {
+        "session": report.sessions, "record": report.records, "signal": report.signals, "large value": report.values,
+        "tombstone": report.tombstones,
+    }  # fmt: skip
+    said = [counted(count, name) + (redacted if name == "record" else "") for name, count in counts.items() if count]
+    return ", ".join(said) or "an empty store"
 
 
 # doctor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -51,7 +52,7 @@ async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> Non
     called = f", with {counted(len(found.called), 'session')} that it called" if found.called else ""
     records = counted(sum(len(each.records) for each in found.sessions), "record")
     cli.out.line(f"{info.session_id}{called}: {records}, {size(count)}, written to {path}")
-    cli.out.note(f"holdfast import {path}")
+    cli.out.note(f"Take it in elsewhere: {shlex.join(['holdfast', 'import', str(path)])}")
 
 
 @click.command("import")
@@ -74,4 +75,4 @@ async def _import(cli: Cli, file: Path, session_id: str | None) -> None:
         cli.out.document(shapes.imported(info, str(file)))
     cli.out.line(f"{info.session_id} is here: {cli.out.status(info.status.value)}, workflow {info.workflow}")
     if info.status.value not in ("completed", "cancelled"):
-        cli.out.note(f"go on with: {cli.command('resume', info.session_id, info.workflow)}")
+        cli.out.note(f"Go on:  {cli.command('resume', info.session_id, info.workflow)}")

@@ -92,7 +92,7 @@ SELECT session_id, spent_usd, budget_usd FROM up JOIN sessions USING (key) WHERE
 
 -- name: next_wake
 SELECT min(wakes_at) FROM sessions
-WHERE wakes_at > ? AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
+WHERE wakes_at > ? AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND removing = 0
     AND workflow IN (SELECT value FROM json_each(?))
 
 -- name: open_pause

@@ -92,7 +92,7 @@ _CONDITIONS = {
     "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
     "parent": "parent = ?",
 }
-_DUE = """WHERE wakes_at <= ? AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
+_DUE = """WHERE (wakes_at <= ? OR wakes_at = 0) AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
     AND (ended IS NULL OR ended = 'failed') AND workflow IN (SELECT value FROM json_each(?))
 ORDER BY wakes_at LIMIT ?"""
 _TREE = """key IN (
@@ -225,7 +225,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
             crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
             None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
             parent_id,
-            wakes_at is not None and wakes_at <= present.now(),
+            wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
         )  # fmt: skip
     except msgspec.MsgspecError as exc:
         raise _damaged_facts(exc) from exc
