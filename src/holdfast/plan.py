@@ -140,7 +140,8 @@ def _why_next(row: SessionRow, line: Line) -> str:
         reasons.append("rewound")
     if line.operations:
         count = sum(1 for operation in line.operations.values() if not operation.total)
-        reasons.append(f"interrupted; {count} {'operation is' if count == 1 else 'operations are'} remembered")
+        kept = f"; {count} {'operation is' if count == 1 else 'operations are'} remembered" if count else ""
+        reasons.append(f"interrupted{kept}")
     if line.attempts:
         reasons.append(f"{line.attempts} attempts failed")
     if row.waiting:

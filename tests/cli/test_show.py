@@ -187,7 +187,7 @@ def test_plan_tells_what_a_resume_would_do_and_runs_nothing(zoo: Zoo) -> None:
     done = run("plan", ids["fail"][:8], cwd=folder)
     assert (done.code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == f"{ids['fail']} is failed: 1 done, 2 to run"
+    assert lines[0] == f"{ids['fail']} is failed: 1 visit done, 2 to run"
     assert lines[3] == "✓ done      research  its checkpoint is kept"
     assert lines[4] == r"▸ next      write     failed: ValueError: no tone for it \x1b[2J"
     assert lines[5] == "· will run  review    follows write"
@@ -294,7 +294,7 @@ def test_diff_refuses_what_it_cannot_compare(zoo: Zoo) -> None:
 
 def test_frames_of_the_engine_are_left_out_and_others_kept() -> None:
     lines = ['  File "/lib/holdfast/engine.py", line 5, in _call', "    value = await fn()", "            ^^^"]
-    own = ['  File "/home/ada/holdfast/apps/brief.py", line 1, in write', "    raise ValueError", "ValueError: no"]
+    own = ['  File "/srv/holdfast/apps/brief.py", line 1, in write', "    raise ValueError", "ValueError: no"]
     assert own_frames(["Traceback:", *lines, *own]) == ["Traceback:", *own]
 
 

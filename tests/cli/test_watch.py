@@ -147,7 +147,7 @@ def test_a_session_is_watched_on_a_terminal_until_somebody_pauses_it(tmp_path: P
         watch.until("1 of 3 steps")
         found = json.loads(run("pause", "busy", "--reason", "lunch", "--by", "bob", "--json", cwd=tmp_path).stdout)
         assert [each["status"] for each in found["sessions"]] == ["pausing"]
-        watch.until("finishing the step")
+        watch.until("the step is finished first")
         said = run("status", cwd=tmp_path).stdout
         assert "still finishing write#1 · bob: lunch · driven by " in said
         (tmp_path / "go").touch()

@@ -295,7 +295,8 @@ def _in_short(found: Plan) -> str:
     counts = Counter(each.verdict for each in found)
     running = counts["next"] + counts["will run"]
     perhaps = f", {counts['may run']} perhaps" if counts["may run"] else ""
-    return f"{counts['done']} done, {running} to run{perhaps}"
+    visits = sum(each.visits for each in found)
+    return f"{visits} {'visit' if visits == 1 else 'visits'} done, {running} to run{perhaps}"
 
 
 @click.command()
