@@ -233,11 +233,7 @@ class Control(Travel, Retention, Transfer):
         if before is Status.COMPLETED:
             return session
         if before is Status.CANCELLED:
-            raise VerbRefused(
-                f"session {row.session_id!r} was cancelled and cannot be resumed; rewind it to a step, fork it, or"
-                " start a new one",
-                session_id=row.session_id, status=before.value,
-            )  # fmt: skip
+            raise _ended_for_good(row)
         driven = row.live and not steal and not self.driver.strands(row)
         if driven and before is Status.RUNNING:
             if self._woke_here(session):
@@ -443,6 +439,14 @@ class Control(Travel, Retention, Transfer):
     def _encoded(self, value: Any) -> bytes:
         plain = value.model_dump() if isinstance(value, BaseModel) else value
         return encode(plain, "message", self.limits)
+
+
+def _ended_for_good(row: SessionRow) -> VerbRefused:
+    return VerbRefused(
+        f"session {row.session_id!r} was cancelled and cannot be resumed; rewind it to a step, fork it, or start a new"
+        " one",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip
 
 
 def _waits_for_child(row: SessionRow) -> bool:

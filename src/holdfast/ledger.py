@@ -123,12 +123,8 @@ class Ledger:
         records = [self._seal(kind, step, visit, body)]
         self.line.fold(records[0], body, applied)
         if self.line.records_since_key >= KEY_FRAME_EVERY and kind == "checkpoint" and self._key_frame_due():
-            blobs = [*(blobs or ()), *self.line.state.seal()]
-            records.append(self._seal("key", self.line.step or "", self.line.visit, self.line.key_body()))
-            self.key_frame = self.line.opened = self.line.base = self.seq  # as who loads it from there will see it
-            self.line.records_since_key = self.line.bytes_since_key = 0
-        if records[0].at > self.updated_at:
-            self.updated_at = records[0].at
+            blobs = [*(blobs or ()), *self._add_key_frame(records)]
+        self.updated_at = max(self.updated_at, records[0].at)
         usd, tokens = _spending(body) if getattr(body, "effects", ()) else (0, 0)
         # A resume or a retry is no progress: a step that kills its process each time must be seen to do so.
         still = isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
@@ -153,8 +149,7 @@ class Ledger:
             self.breaks(error)
             raise
         if flags is None:
-            self.parking = False
-            self.seq, self.digest = base, digest
+            self.parking, self.seq, self.digest = False, base, digest
             self._give_back(body)
             return False
         if facts or kind == "event" or self.watch.meters is not None:
@@ -162,6 +157,13 @@ class Ledger:
         self.parked = commit.release
         self.on_commit(flags)
         return True
+
+    def _add_key_frame(self, records: list[Record]) -> Blobs:
+        blobs = self.line.state.seal()
+        records.append(self._seal("key", self.line.step or "", self.line.visit, self.line.key_body()))
+        self.key_frame = self.line.opened = self.line.base = self.seq  # as who loads it from there will see it
+        self.line.records_since_key = self.line.bytes_since_key = 0
+        return blobs
 
     def _seal(self, kind: RecordKind, step: str, visit: int, body: Body) -> Record:
         record = seal(self.digest, self.seq + 1, self.seq, kind, step, visit, self.clock.now(), to_payload(body))

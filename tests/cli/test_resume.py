@@ -103,7 +103,7 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     session = desk.failed("write")
     code, out, err = run("resume", session, "--dry-run", *TARGET, cwd=desk.root)
     assert (code, err) == (0, "Nothing was run.\n")
-    verdicts = re.findall(r"^ +(done|next|will run) +(\w+)", out, re.MULTILINE)
+    verdicts = re.findall(r"^\W+(done|next|will run) +(\w+)", out, re.MULTILINE)
     assert verdicts == [("done", "plan"), ("done", "research"), ("next", "write"), ("will run", "review")]
     args = ("resume", session, "--dry-run", "--from", "research", "--until", "write", "--json", *TARGET)
     code, out, _ = run(*args, cwd=desk.root)

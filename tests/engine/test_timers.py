@@ -539,11 +539,10 @@ async def test_who_starts_or_resumes_what_this_engine_has_just_woken_gets_it(tmp
         await settled(await engine.start(naps.workflow, session_id="s"), Status.SLEEPING)
     clock.advance(HOUR)
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as engine:
-        first, second = await asyncio.gather(
-            engine.start(naps.workflow, session_id="s"), engine.resume("s"), return_exceptions=True
-        )
-        for session in (first, second):
-            assert isinstance(session, Session)
+        calls = (engine.start(naps.workflow, session_id="s"), engine.resume("s"))
+        found: list[Any] = list(await asyncio.gather(*calls, return_exceptions=True))
+        for session in found:
+            assert isinstance(session, Session), session
             assert (await session.outcome()).status is Status.COMPLETED
     assert naps.calls == ["top", "before", "top", "after"]
 

@@ -289,15 +289,14 @@ def _check_until(plan: Plan, until: str) -> None:
 
 
 def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
+    from holdfast.cli.showing import print_steps
+
     if not cli.out.for_people:
         cli.out.document(plan.to_json())
         return DONE
     rewound = f", rewound to before {start}" if start else ""
     cli.out.line(f"Session {plan.session_id} is {cli.out.status(plan.status.value)}{rewound}. A resume would do this:")
-    for obstacle in plan.obstacles:
-        cli.out.line(f"  ! {obstacle}")
-    rows = [[f"  {each.verdict}", each.step, each.why] for each in plan]
-    cli.out.table(["  what", "step", "why"], rows)
+    print_steps(cli, plan)
     if until is not None:
         cli.out.line(f"It would pause behind {until}.")
     cli.out.note("Nothing was run.")
