@@ -532,6 +532,7 @@ async def test_parked_sessions_cost_no_task_and_no_thread() -> None:
             assert (await session.outcome()).status is Status.COMPLETED
 
 
+@pytest.mark.no_always_replay("it counts how often the step's own code runs")
 @on_loop
 async def test_who_starts_or_resumes_what_this_engine_has_just_woken_gets_it(tmp_path: Path) -> None:
     naps, clock = Naps(), ManualClock()

@@ -287,7 +287,7 @@ async def test_a_value_that_is_named_while_it_is_swept_is_not_lost(tmp_path: Pat
 async def test_a_cleaner_that_is_cancelled_between_batches_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "ROWS", 5)
+    monkeypatch.setattr(retention, "ROWS", 1)
     async with Engine(tmp_path / "store.db", signals=False) as engine:
         assert isinstance(engine.store, SqliteStore)
         driver: Driver = await started(engine.store, "long")
@@ -297,9 +297,7 @@ async def test_a_cleaner_that_is_cancelled_between_batches_loses_nothing(
         removal = asyncio.create_task(engine.remove("long", by="ann"))
         while not await engine.store.removing():
             await asyncio.sleep(0)
-        for _ in range(5):
-            await asyncio.sleep(0.001)
-        removal.cancel()
+        removal.cancel()  # a hundred batches are still to come
         with pytest.raises(asyncio.CancelledError):
             await removal
         report = await engine.gc(apply=True)
