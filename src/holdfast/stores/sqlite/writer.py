@@ -439,7 +439,8 @@ class Writer:
         self._tick_task = None
 
     def _note_cost(self, seconds: float) -> None:
-        self._cost += (seconds - self._cost) * 0.1
+        # One slow commit (a key frame, a fold of the WAL) says little; many of them do.
+        self._cost += (min(seconds, 2 * CHEAP) - self._cost) * 0.1
 
     def _tune_inline(self, connection: apsw.Connection) -> None:
         connection.set_busy_timeout(0)  # who would have to wait goes to the thread
