@@ -13,6 +13,10 @@ LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 """The last moment that there is, in microseconds: the end of the year 9999."""
 
 
+LONGEST_NAP = 30.0
+"""Seconds after which who sleeps until a moment looks at the clock again: it may have been set."""
+
+
 class Clock(Protocol):
     """What the engine asks of a clock."""
 

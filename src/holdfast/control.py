@@ -27,6 +27,7 @@ from holdfast.errors import (
     InputConflict,
     SessionEnded,
     StateRefused,
+    UnknownSession,
     VerbRefused,
 )
 from holdfast.holding import end_parked
@@ -75,11 +76,9 @@ class Control(Travel, Retention, Transfer):
         self._check_open()
         self._know(workflow)
         texts(owner=owner, reason=reason, by=by)
-        if state is not None and fields:
-            raise TypeError("give the state as a model or as fields, not both")
+        given = _given(state, fields)
         known = None if session_id is None else check_session_id(session_id)
         pause = self._operator_pause(reason, by, "finish") if paused else None
-        given: BaseModel | dict[str, Any] = fields if state is None else state
         while True:
             new = self._new_session(workflow, given, known or new_session_id(), at, by)
             new = msgspec.structs.replace(
@@ -110,6 +109,19 @@ class Control(Travel, Retention, Transfer):
         at: str | None,
         by: str | None,
     ) -> NewSession:
+        blobs: Blobs = []
+        values, digest = self._input(workflow, given, at)
+        slots: dict[str, Slot] = {name: stored(data, blobs) for name, data in values.items()}
+        records, step = self._first_records(workflow, session_id, slots, at, by)
+        return NewSession(
+            session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
+            records, tuple(blobs),
+        )  # fmt: skip
+
+    def _input(
+        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], at: str | None
+    ) -> tuple[dict[str, bytes], bytes]:
+        """The encoded fields that a session starts with, and a digest of what was given for them."""
         if isinstance(given, BaseModel) and not isinstance(given, workflow.model):
             raise StateRefused(
                 f"{workflow.name} takes a {workflow.model.__name__}, not a {type(given).__name__}",
@@ -117,19 +129,13 @@ class Control(Travel, Retention, Transfer):
             )
         values = workflow.shape.start(given)
         named = given.model_fields_set if isinstance(given, BaseModel) else given.keys()
-        blobs: Blobs = []
-        slots: dict[str, Slot] = {}
+        encoded: dict[str, bytes] = {}
         digest = sha256(f"{workflow.name}|{at}".encode())
         for name, place in workflow.shape.fields.items():
-            data = place.typed.encode(values[name], name, self.limits)
-            slots[name] = stored(data, blobs)
+            data = encoded[name] = place.typed.encode(values[name], name, self.limits)
             if name in named:
                 digest.update(b"|%b=%b" % (name.encode(), sha256(data).digest()))
-        records, step = self._first_records(workflow, session_id, slots, at, by)
-        return NewSession(
-            session_id, workflow.name, workflow.version, None, (), digest.digest(), records[0].at, step, 1, None,
-            records, tuple(blobs),
-        )  # fmt: skip
+        return encoded, digest.digest()
 
     def _first_records(
         self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at: str | None, by: str | None
@@ -203,8 +209,7 @@ class Control(Travel, Retention, Transfer):
     ) -> list[SessionInfo]:
         """The sessions that `start` was called for with this very input, newest first, however they stand now."""
         self._check_open()
-        given: BaseModel | dict[str, Any] = fields if state is None else state
-        digest = self._new_session(workflow, given, new_session_id(), at, None).input_digest
+        _, digest = self._input(workflow, _given(state, fields), at)
         rows = await self.store.find(Filter(workflow=workflow.name))
         return [self._info(row) for row in rows if row.input_digest == digest and row.parent is None]
 
@@ -248,7 +253,8 @@ class Control(Travel, Retention, Transfer):
         if driven and row.live:  # it was pausing, and goes on where it is
             return session
         waits = row.status in (Status.WAITING, Status.SLEEPING)
-        if waits and not (wake or accept or row.frozen or _waits_for_child(row)):
+        # Where a child is awaited, it may be the one that has to go on, and only the parent's step can say so.
+        if waits and not (wake or accept or row.frozen or row.awaits_child):
             return session
         try:
             session._run = await self._take_over(
@@ -312,15 +318,23 @@ class Control(Travel, Retention, Transfer):
             raise
 
     async def _drive_stranded(self, session_id: str, **how: Any) -> None:
-        with suppress(HoldfastError), self.driver.begins(session_id):
-            try:
-                row = await self.store.claim(session_id)  # comes after what was under way, whatever that came to
-            except AlreadyRunning:
-                if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
-                    return
-                row = await self.store.claim(session_id, steal=True)
-            records = await self.store.records(row.key, row.key_frame)
-            self._begin(self._workflow_of(row), row, records, taken_up=True, **how)
+        try:
+            with self.driver.begins(session_id):
+                await self._drive_if_ours(session_id, **how)
+        except (UnknownSession, SessionEnded):
+            pass  # there is nothing to drive
+        except HoldfastError as error:
+            tell(logging.WARNING, f"was taken up for somebody who went away, and cannot be driven: {error}", session_id)
+
+    async def _drive_if_ours(self, session_id: str, **how: Any) -> None:
+        try:
+            row = await self.store.claim(session_id)  # comes after what was under way, whatever that came to
+        except AlreadyRunning:
+            if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
+                return
+            row = await self.store.claim(session_id, steal=True)
+        records = await self.store.records(row.key, row.key_frame)
+        self._begin(self._workflow_of(row), row, records, taken_up=True, **how)
 
     async def _wake(self, row: SessionRow) -> Run | None:
         if row.session_id in self.driver.beginning:
@@ -432,13 +446,18 @@ class Control(Travel, Retention, Transfer):
             # The message is kept, whatever becomes of this; what cannot go on here is left to the waker, who says so.
             with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
                 await self._wake(row)
-            while row.session_id in self.driver.beginning:  # the waker was quicker, and is about to drive it
-                await asyncio.sleep(0.001)
+            await self.driver.begun(row.session_id)  # if the waker was quicker
         return (await self._row(session_id)).status
 
     def _encoded(self, value: Any) -> bytes:
         plain = value.model_dump() if isinstance(value, BaseModel) else value
         return encode(plain, "message", self.limits)
+
+
+def _given(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | dict[str, Any]:
+    if state is not None and fields:
+        raise TypeError("give the state as a model or as fields, not both")
+    return fields if state is None else state
 
 
 def _ended_for_good(row: SessionRow) -> VerbRefused:
@@ -447,11 +466,6 @@ def _ended_for_good(row: SessionRow) -> VerbRefused:
         " one",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip
-
-
-def _waits_for_child(row: SessionRow) -> bool:
-    """Then what has to go on may be the child, and only the parent's step can say what that is."""
-    return "child" in (row.waiting or "")
 
 
 class _Children:

@@ -10,14 +10,12 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import Limits
 from holdfast.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
 from holdfast.ledger import Ledger, report_of
 from holdfast.lending import Lending, Paused
-from holdfast.model import Commit, Filter, Flags, Pause, Record, SessionRow, seal
+from holdfast.model import Commit, Filter, Flags, Pause, Record, SessionRow, child_report, seal
 from holdfast.observe import Watch
 from holdfast.replay import EventBody, Line, to_payload
 from holdfast.store import Store
@@ -143,7 +141,7 @@ class Holding:
         if not self.flags.mail:
             return ()
         reports = [signal for signal in await self.store.mail(self.row.key) if signal.kind == "child"]
-        of = {signal.n: str(msgspec.json.decode(signal.payload)["child"]) for signal in reports}
+        of = {signal.n: child_report(signal.payload).child for signal in reports}
         # A child that has not ended now goes on since its report; when it ends again there will be another one.
         ended = {child for child in set(of.values()) & self.awaited if await self._has_ended(child)}
         return tuple(n for n, child in of.items() if child not in ended)

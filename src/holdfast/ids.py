@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import NewType
+from typing import NewType, TypeGuard
 
 from holdfast.errors import InvalidSessionId
 
@@ -19,7 +19,7 @@ def new_session_id() -> SessionId:
     return SessionId("".join(secrets.choice(_ALPHABET) for _ in range(12)))
 
 
-def is_session_id(text: object) -> bool:
+def is_session_id(text: object) -> TypeGuard[str]:
     """Whether a text could be an id.
 
     >>> is_session_id("student-7"), is_session_id("../x")
@@ -38,7 +38,7 @@ def check_session_id(text: object) -> SessionId:
     ...
     holdfast.errors.InvalidSessionId: '../x' cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -, ...
     """
-    if not isinstance(text, str) or not is_session_id(text):
+    if not is_session_id(text):
         raise InvalidSessionId(
             f"{text!r} cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -,"
             " starting with a letter or digit, without '..'",

@@ -11,7 +11,19 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.codec import encode
 from holdfast.lending import Paused
-from holdfast.model import Commit, Failure, Flags, Pause, PauseKind, Record, RecordKind, Report, SessionRow, seal
+from holdfast.model import (
+    ChildReport,
+    Commit,
+    Failure,
+    Flags,
+    Pause,
+    PauseKind,
+    Record,
+    RecordKind,
+    Report,
+    SessionRow,
+    seal,
+)
 from holdfast.observe import Watch
 from holdfast.replay import Body, DefinitionBody, Effect, EventBody, Line, fold, to_payload
 from holdfast.state import Blobs
@@ -194,8 +206,7 @@ def report_of(child: str, facts: Mapping[str, Any]) -> Report | None:
         return None
     status = ended or "paused"
     reason = failure.message if failure is not None else pauses[0].reason if pauses else ""
-    payload = {"child": child, "status": status, "reason": reason}
-    return Report(status, msgspec.json.encode(payload), ended is not None)
+    return Report(status, msgspec.json.encode(ChildReport(child, status, reason)), ended is not None)
 
 
 def _spending(body: Body) -> tuple[int, int]:

@@ -190,6 +190,17 @@ class SessionRow(msgspec.Struct, frozen=True):
         """See `derive_status`."""
         return derive_status(self)
 
+    @property
+    def awaits_child(self) -> bool:
+        """Whether one of the things that it waits for is the end of a child."""
+        return self.waiting is not None and "child" in self.waiting.split(",")
+
+    @property
+    def wakes_by_itself(self) -> bool:
+        """Whether a parked session goes on without anybody's help: what it waits for is there, or a timer runs."""
+        status = self.status
+        return status is Status.SLEEPING or (status is Status.READY and self.due)
+
 
 def derive_status(row: SessionRow) -> Status:
     """The first that applies. A session at its end is at its end, whatever was asked."""
@@ -244,6 +255,17 @@ class Report(msgspec.Struct, frozen=True):
     status: str
     payload: bytes
     ends: bool
+
+
+class ChildReport(msgspec.Struct, frozen=True):
+    """The payload of a `Report`, as the signal to the parent carries it."""
+
+    child: str
+    status: str
+    reason: str = ""
+
+
+child_report = msgspec.json.Decoder(ChildReport).decode
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):

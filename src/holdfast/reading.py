@@ -190,15 +190,14 @@ class Reading(Service):
 
     async def _moves_by_itself(self, row: SessionRow) -> bool:
         """Whether a parked session will go on without anybody's help: a timer runs, or a child of it moves."""
-        if row.status is Status.SLEEPING or (row.status is Status.READY and row.due):
+        if row.wakes_by_itself:
             return not self.waker.leaves(row)
-        if row.status is not Status.WAITING or "child" not in (row.waiting or ""):
-            return row.status is Status.WAITING and row.wakes_at is not None
+        if row.status is not Status.WAITING or row.wakes_at is not None:
+            return row.status is Status.WAITING
+        if not row.awaits_child:
+            return False
         tree = await self.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
-        below = [each for each in tree if each.key != row.key]
-        return row.wakes_at is not None or any(
-            each.live or each.status is Status.SLEEPING or (each.status is Status.READY and each.due) for each in below
-        )
+        return any(each.live or each.wakes_by_itself for each in tree if each.key != row.key)
 
     async def _news_of(self, news: asyncio.Event) -> None:
         """Wait until something may have changed. A process that is killed tells nobody, so look from time to time."""

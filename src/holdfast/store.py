@@ -83,7 +83,10 @@ class Store(Protocol):
         """
 
     async def get(self, session_id: str) -> SessionRow | None:
-        """The facts about one session."""
+        """The facts about one session; None if there is none.
+
+        One that is being removed is none; a store may say so by raising `UnknownSession`.
+        """
 
     async def find(self, query: Filter) -> Found:
         """The sessions that match, newest ``created_at`` first. One that is damaged does not hide the others."""

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from holdfast.callee import Callee
-from holdfast.clock import Clock
+from holdfast.clock import LONGEST_NAP, Clock
 from holdfast.codec import Limits, Typed, fingerprint
 from holdfast.errors import ContextClosed, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
 from holdfast.events import ENGINE_EVENTS
@@ -33,9 +33,6 @@ T = TypeVar("T")
 
 LINGER = 5
 """How many turns of the loop a visit that only waits stays: what runs beside a wait may be about to begin something."""
-
-LONGEST_NAP = 30.0
-"""Seconds after which a wait for a time looks at the clock again: it may have been set."""
 
 MOST = 2**60
 """The most tokens or micro-dollars that can be told at once."""

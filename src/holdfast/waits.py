@@ -20,7 +20,7 @@ from holdfast.clock import LATEST, to_micros
 from holdfast.codec import Typed, fingerprint, typed
 from holdfast.errors import ChildFailed, StateRefused, StepError, ValueRefused
 from holdfast.ids import SessionId
-from holdfast.model import SessionRow, SignalRecord, Status
+from holdfast.model import SessionRow, SignalRecord, Status, child_report
 from holdfast.replay import WaitBody
 from holdfast.visit import Frame, Operation, Visit, Wait, key_text, mismatch
 from holdfast.workflow import Workflow
@@ -42,16 +42,7 @@ class Message(msgspec.Struct, frozen=True):
     value: msgspec.Raw
 
 
-class ChildReport(msgspec.Struct, frozen=True):
-    """The payload of what a child tells its parent."""
-
-    child: str
-    status: str
-    reason: str = ""
-
-
 _message = msgspec.json.Decoder(Message)
-_report = msgspec.json.Decoder(ChildReport)
 
 
 # time
@@ -227,7 +218,7 @@ def _child_id(visit: Visit, operation: Operation) -> SessionId:
 
 async def _reports(visit: Visit, child: str) -> list[SignalRecord]:
     found = [signal for signal in await visit.mail() if signal.kind == "child"]
-    return [signal for signal in found if _report.decode(signal.payload).child == child]
+    return [signal for signal in found if child_report(signal.payload).child == child]
 
 
 async def _raise_failure(visit: Visit, row: SessionRow) -> None:
@@ -268,7 +259,7 @@ def _is_resumed_with_us(row: SessionRow) -> bool:
     budget, a guard) is tested again.
     """
     if row.status is Status.WAITING:
-        return "child" in (row.waiting or "")
+        return row.awaits_child
     return row.status is Status.PAUSED and not row.pause_requested
 
 

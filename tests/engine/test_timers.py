@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import BlockingContext, Context, Engine, Session, Status, Workflow, route, step
-from holdfast.drivers.waking import LONGEST_NAP
+from holdfast.clock import LONGEST_NAP
 from holdfast.testing import ManualClock, every_crash_point
 from tests.support.children import child
 from tests.support.loop import on_loop

@@ -54,7 +54,7 @@ class LocalDriver:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
-        self.beginning: set[str] = set()  # held, or about to be, but not yet driven
+        self.beginning: dict[str, asyncio.Event] = {}  # held, or about to be, but not yet driven
         self.untils: dict[str, str] = {}  # sessions that are to stand still after a step, even if they park before
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without giving the hold back
         self.listeners: dict[str, set[asyncio.Event]] = {}
@@ -101,13 +101,20 @@ class LocalDriver:
     @contextmanager
     def begins(self, session_id: str) -> Iterator[None]:
         """From before the hold is taken until the drive has begun; a second attempt meanwhile finds it taken."""
-        first = session_id not in self.beginning
-        self.beginning.add(session_id)
+        if session_id in self.beginning:
+            yield
+            return
+        begun = self.beginning[session_id] = asyncio.Event()
         try:
             yield
         finally:
-            if first:
-                self.beginning.discard(session_id)
+            del self.beginning[session_id]
+            begun.set()
+
+    async def begun(self, session_id: str) -> None:
+        """Wait until a session that is being taken up is driven, or is not after all."""
+        if (begun := self.beginning.get(session_id)) is not None:
+            await begun.wait()
 
     def drive(self, session_id: str) -> Drive | None:
         """The drive of a session that runs here."""

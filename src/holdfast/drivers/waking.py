@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from holdfast.clock import Clock
+from holdfast.clock import LONGEST_NAP, Clock
 from holdfast.errors import (
     AlreadyRunning,
     DamagedRecord,
@@ -31,9 +31,6 @@ AT_ONCE = 64
 
 CROWD = 500
 """How many sessions this process drives before it leaves what is due to others, or for later."""
-
-LONGEST_NAP = 30.0
-"""Seconds after which the clock is looked at again: it may have been set."""
 
 
 class Waker:
