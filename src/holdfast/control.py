@@ -210,8 +210,8 @@ class Control(Travel, Retention, Transfer):
         """The sessions that `start` was called for with this very input, newest first, however they stand now."""
         self._check_open()
         _, digest = self._input(workflow, _given(state, fields), at)
-        rows = await self.store.find(Filter(workflow=workflow.name))
-        return [self._info(row) for row in rows if row.input_digest == digest and row.parent is None]
+        rows = await self.store.find(Filter(workflow=workflow.name, input_digest=digest, level="root"))
+        return [self._info(row) for row in rows]
 
     async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
         for child in await self.store.find(Filter(parent=row.key, unended=True)):

@@ -50,6 +50,11 @@ class Left(Exception):
 class Drive(Holding):
     """One session while this engine holds it. Also the `Host` of its visits."""
 
+    __slots__ = (
+        "cancels", "changed", "demand", "events", "family", "in_code", "in_step", "interrupt", "nudge", "task",
+        "visit",
+    )  # fmt: skip
+
     visits = Visit  # the testing package runs others
 
     def __init__(
@@ -128,10 +133,10 @@ class Drive(Holding):
         else:
             self._interrupt("leave")
 
-    def leave(self) -> None:
-        """Nothing is in flight and something stands still or waits."""
+    def leave(self, waits: bool = False) -> None:
+        """Nothing is in flight. ``waits``: all that there is waits, so it is known what makes the session go on."""
         visit = self.visit
-        self.parks = visit.waits_for() if visit is not None and visit.waits and not visit.standing else None
+        self.parks = visit.waits_for() if visit is not None and waits else None
         self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
         self._interrupt("leave")
 

@@ -30,6 +30,13 @@ _WAITS = {"message": "for a message", "child": "for a child session", "child,mes
 class Holding:
     """See the module's text. `holdfast.engine.Drive` builds on it."""
 
+    # Past thirty attributes an instance has a dictionary of its own, and each access is a search in it.
+    __slots__ = (
+        "accept", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits", "line",
+        "parks", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store", "taken_up", "until", "wake",
+        "workflow",
+    )  # fmt: skip
+
     def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
         self.store = store
         self.workflow = workflow
@@ -48,7 +55,8 @@ class Holding:
         self.accept = False  # what is different behind the session is taken as it is
         self.wake = False  # open timers end now
         self.until: str | None = None  # once this step has ended, the session is to stand still
-        self.budgeted: bool | None = None  # whether it, or one above it, has a budget
+        # Whether it, or one above it, has a budget; None: that is to be looked up.
+        self.budgeted = False if row.parent is None and row.budget_usd is None else None
         self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
         self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step was left
         self.kept: tuple[int, int, int] = (0, 0, 0)

@@ -36,6 +36,11 @@ _NOTHING = msgspec.Raw(b"{}")
 class Ledger:
     """The log's end, as only its holder sees it. Records that were submitted take effect in order, awaited or not."""
 
+    __slots__ = (
+        "broken", "clock", "digest", "frame_weight", "key_frame", "line", "on_commit", "parked", "parking",
+        "pending", "progress", "row", "seq", "store", "thaws", "updated_at", "version", "watch",
+    )  # fmt: skip
+
     def __init__(
         self,
         store: Store,

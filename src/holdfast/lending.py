@@ -44,6 +44,10 @@ class Lent:
 class Lending:
     """Reads a session's state for its steps and checks, and turns what they return into changes."""
 
+    __slots__ = (
+        "known", "limits", "shape", "state", "store", "workflow",
+    )  # fmt: skip
+
     def __init__(self, workflow: Workflow[Any], state: State, store: Store, limits: Limits) -> None:
         self.workflow = workflow
         self.shape = workflow.shape

@@ -32,6 +32,8 @@ class Status(StrEnum):
 
 Ended = Literal["completed", "failed", "cancelled"]
 PauseMode = Literal["finish", "abort"]
+Level = Literal["any", "top", "root"]
+Sort = Literal["created", "updated", "workflow", "spent", "id"]
 PauseKind = Literal["operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes"]
 RecordKind = Literal["key", "operation", "checkpoint", "event", "wait", "edit", "rewind", "definition"]
 
@@ -491,7 +493,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions a verb is for. Everything given must match; nothing given matches all.
 
     ``tree`` adds to ``session_id`` what descends from it; ``parent`` is the key of the one whose children are meant;
-    ``prefix`` is how the id begins.
+    ``prefix`` is how the id begins. ``statuses``: one of these, as they are derived at this moment. ``level``: ``root``
+    leaves out what another session called, ``top`` only those whose caller matches as well.
     """
 
     session_id: str | None = None
@@ -502,6 +505,11 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     unended: bool = False
     tree: bool = False
     parent: int | None = None
+    statuses: tuple[Status, ...] = ()
+    input_digest: bytes | None = None
+    level: Level = "any"
+    sort: Sort = "created"
+    reverse: bool = False
     limit: int | None = None
 
 

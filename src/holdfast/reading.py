@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from holdfast import history
 from holdfast.codec import decode
-from holdfast.diff import Comparison
 from holdfast.drivers.local import Run, waited_for
 from holdfast.errors import (
     AmbiguousSession,
@@ -27,9 +26,8 @@ from holdfast.errors import (
 )
 from holdfast.ids import SessionId, is_session_id
 from holdfast.lending import Lending
-from holdfast.model import Event, Filter, Pause, SessionRow, Status
+from holdfast.model import Event, Filter, Level, Pause, SessionRow, Sort, Status
 from holdfast.outcome import Checkpoint, Diff, Health, Listing, Misfit, Outcome, SessionInfo, StoredState
-from holdfast.plan import Plan, make_plan
 from holdfast.replay import KeyBody, Line, Origin, body_of, fold
 from holdfast.service import Service
 from holdfast.state import State
@@ -37,6 +35,9 @@ from holdfast.store import Found
 from holdfast.timeline import Timeline
 from holdfast.versions import DoesNotFit, adoption, bring_up, fits
 from holdfast.workflow import Workflow
+
+if TYPE_CHECKING:
+    from holdfast.plan import Plan
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at a session that another process drives."""
@@ -52,18 +53,34 @@ class Reading(Service):
 
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
-        status: Status | str | None = None, limit: int | None = None,
+        status: Status | str | Iterable[Status | str] | None = None, prefix: str | None = None,
+        parent: str | None = None, level: Level = "any", sort: Sort = "created", reverse: bool = False,
+        limit: int | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
-        """Sessions that match, newest first. Those whose facts cannot be read are in ``damaged`` of the list."""
+        """Sessions that match, newest first. Those whose facts cannot be read are in ``damaged`` of the list.
+
+        ``status`` may be several, ``prefix`` is how the id begins, ``parent`` is who called them. ``level="root"``
+        leaves out what another session called, ``"top"`` only those whose caller matches as well. ``sort`` by
+        ``created``, ``updated``, ``workflow``, ``spent`` or ``id``. With ``limit`` no others are read.
+        """
         self._check_open()
-        wanted = None if status is None else _status(status)
+        above = None if parent is None else (await self._row(parent)).key
         query = Filter(
-            workflow=workflow, owner=owner, tag=tag, limit=limit if wanted is None else None,
-            unended=wanted not in (None, Status.COMPLETED, Status.CANCELLED),
+            workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), prefix=prefix, parent=above,
+            level=level, sort=sort, reverse=reverse, limit=limit,
         )  # fmt: skip
         found = await self.store.find(query)
-        infos = [self._info(row) for row in found if wanted is None or row.status is wanted]
-        return Listing(infos[:limit], found.damaged)
+        return Listing(map(self._info, found), found.damaged)
+
+    async def tally(
+        self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
+        status: Status | str | Iterable[Status | str] | None = None, level: Level = "any",
+    ) -> dict[tuple[str, Status], int]:  # fmt: skip
+        """How many sessions match, by workflow and status; ``level`` is as for `sessions`. None of them is read."""
+        self._check_open()
+        return await self.store.tally(
+            Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), level=level)
+        )
 
     async def find(self, beginning: str) -> SessionInfo:
         """The session of that id, or the only one whose id begins so: what a person types.
@@ -164,7 +181,7 @@ class Reading(Service):
         pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
         return Outcome(
             SessionId(row.session_id), row.status, tuple(pauses), row.failure,
-            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, state,
+            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, row.spent_tokens, state,
         )  # fmt: skip
 
     async def _final_state(self, row: SessionRow, run: Run | None) -> BaseModel | StateRefused:
@@ -220,6 +237,8 @@ class Reading(Service):
         return await self._planned(workflow, row, line, await self.store.pauses(row.key))
 
     async def _planned(self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> Plan:
+        from holdfast.plan import make_plan  # nothing that only runs sessions needs it
+
         misfit = await self._misfit_of(workflow, line)
         if misfit is None and not fits(workflow, line):
             line.adopt((await adoption(workflow, line, self.store, self.limits))[0])
@@ -290,6 +309,8 @@ class Reading(Service):
 
         Values are compared as they are stored, whatever the version of the workflow was.
         """
+        from holdfast.diff import Comparison  # nothing that only runs sessions needs it
+
         self._check_open()
         row = await self._row(session_id)
         timeline = self._timeline(row)
@@ -347,11 +368,12 @@ def _plain(data: bytes) -> Any:
     return from_json(to_json(decode(data), bytes_mode="base64", inf_nan_mode="strings"))
 
 
-def _status(name: str) -> Status:
-    try:
-        return Status(name)
-    except ValueError:
-        raise ValueError(f"{name!r} is no status{did_you_mean(str(name), list(Status))}") from None
+def _statuses(given: Status | str | Iterable[Status | str] | None) -> tuple[Status, ...]:
+    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name not in list(Status):
+            raise ValueError(f"{name!r} is no status{did_you_mean(str(name), list(Status))}")
+    return tuple(map(Status, names))
 
 
 def _undriven(row: SessionRow) -> StoreUnavailable:

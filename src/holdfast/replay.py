@@ -216,6 +216,11 @@ def body_of(record: Record) -> Any:
 class Line:
     """The fold of a session's records: where it stands and what it knows."""
 
+    __slots__ = (
+        "attempts", "base", "bytes_since_key", "effects", "leaving", "left", "noticed", "opened", "operations",
+        "outline", "records_since_key", "state", "step", "took", "touched", "usd", "version", "visits", "waits",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.state = State()
         self.version = 1

@@ -96,6 +96,10 @@ def stored(data: bytes, blobs: Blobs, limit: int = INLINE_BYTES) -> Inline | Blo
 class State:
     """Slots by field, and the blobs that somebody has read so far."""
 
+    __slots__ = (
+        "deep", "loaded", "passing", "slots", "windows",
+    )  # fmt: skip
+
     def __init__(self, slots: dict[str, Slot] | None = None) -> None:
         self.slots: dict[str, Slot] = slots if slots is not None else {}
         self.loaded: dict[str, bytes] = {}

@@ -34,6 +34,7 @@ from holdfast.model import (
     SessionRow,
     SignalRecord,
     Space,
+    Status,
     Sweep,
     Tombstone,
     Whole,
@@ -89,7 +90,13 @@ class Store(Protocol):
         """
 
     async def find(self, query: Filter) -> Found:
-        """The sessions that match, newest ``created_at`` first. One that is damaged does not hide the others."""
+        """The sessions that match, in the order of ``sort``, the newest or largest first (by workflow and id: from A on).
+
+        One that is damaged does not hide the others. Costs what comes back, and a scan of the facts.
+        """
+
+    async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
+        """How many sessions match, by workflow and status, whatever their number. Unproved: damaged ones count too."""
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         """Log records with ``since <= seq <= until``, in order, each proved against its digest.
@@ -148,11 +155,16 @@ class Store(Protocol):
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
         """Id, spending and budget of the session and of those above it that have a budget."""
 
-    async def due(self, now: int, workflows: Sequence[str], limit: int) -> list[SessionRow]:
-        """Sessions of these workflows that nobody drives and that could go on: their time or their mail has come."""
+    async def due(
+        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
+    ) -> list[SessionRow]:  # fmt: skip
+        """Sessions of these workflows that nobody drives and that could go on: their time or their mail has come.
 
-    async def next_wake(self, now: int, workflows: Sequence[str]) -> int | None:
-        """When the next session of these workflows wakes, after ``now``."""
+        With ``tree`` only this session and what descends from it.
+        """
+
+    async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
+        """When the next session of these workflows wakes, after ``now``; ``tree`` as for `due`."""
 
     # from outside
 

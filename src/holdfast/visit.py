@@ -87,8 +87,8 @@ class Host(Protocol):
     async def over_budget(self) -> str:
         """Why no more money may be spent; empty if it may."""
 
-    def leave(self) -> None:
-        """Nothing is in flight and something stands still: leave the step."""
+    def leave(self, waits: bool = False) -> None:
+        """Nothing is in flight: leave the step. ``waits``: every branch of it waits, so it is known what for."""
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Once the step is left, pause the session with this reason."""
@@ -279,17 +279,15 @@ class Visit:
             if self.waits and self.alarm is None and not self.left:
                 self._set_alarm()
 
-    def look_again(self) -> None:
-        """Something came, or a time has passed: who waits looks whether it was that."""
-        for news in self.waits:
-            if not news.done():
-                news.set_result(None)
-        self.waits.clear()  # what goes on is no reason to leave, though its task has yet to notice
+    def look_again(self, child: str = "") -> None:
+        """Something came, or a time has passed: who waits (for that child, if one is given) looks whether it was that.
 
-    def heard_of(self, child: str) -> None:
-        """A child was driven here and no longer is: who waits for it looks again."""
-        for news in [news for news, wait in self.waits.items() if wait.child == child]:
-            del self.waits[news]
+        Not while the session is to stop: that takes effect at a wait, and what came is kept.
+        """
+        if self.host.wanted:
+            return
+        for news in [news for news, wait in self.waits.items() if child in ("", wait.child)]:
+            del self.waits[news]  # what goes on is no reason to leave, though its task has yet to notice
             if not news.done():
                 news.set_result(None)
 
@@ -434,15 +432,17 @@ class Visit:
     def settle(self) -> None:
         """Leave if all that is in flight stands still, or if the program ends and nothing is.
 
-        A visit that only waits is left a little later: another branch may be about to begin something.
+        A visit that only waits is left a little later: another branch may be about to begin something. A pause does
+        not wait for that; then it is not known whether all branches wait, and who resumes the session finds out.
         """
         if self.left or self.active:
             return
-        if self.standing or self.host.stopping or (self.waits and self.host.wanted):
+        if self.waits and not self.standing and (self.host.stopping or not self.host.wanted):
+            if not self.lingering:
+                self.lingering = True
+                self.loop.call_soon(self._linger, LINGER, self.moves)
+        elif self.waits or self.standing or self.host.stopping:
             self.host.leave()
-        elif self.waits and not self.lingering:
-            self.lingering = True
-            self.loop.call_soon(self._linger, LINGER, self.moves)
 
     def _linger(self, turns: int, moves: int) -> None:
         if turns and not self.left:
@@ -450,8 +450,10 @@ class Visit:
             self.loop.call_soon(self._linger, turns, self.moves)
             return
         self.lingering = False
-        if not self.left and not self.active and self.waits:
-            self.host.leave()
+        if self.waits and not self.left and not self.active:
+            self.host.leave(waits=True)
+        else:
+            self.settle()
 
     def reconsider(self) -> None:
         """The requests from outside changed."""

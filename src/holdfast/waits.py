@@ -2,7 +2,8 @@
 
 A wait does not raise, and it holds nothing: when all that is left of a visit waits, the step
 is left and the session parked. Later the step's body runs again from its top, comes to the
-same wait, and finds that what it waited for is there.
+same wait, and finds that what it waited for is there. A pause takes effect at a wait: what
+comes while the session is to stop is left where it is.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> 
         await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent, at=now))
     while (wait := waits.get(operation.id)) is not None and wait.due and wait.due > clock.now():
         await visit.wait(frame, Wait("timer", wait.due))
+    while visit.host.wanted:
+        await visit.stand_still(frame)
     await _conclude(visit, operation, _NOTHING, None, frame)
 
 
@@ -116,6 +119,9 @@ async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
         message = await _next_message(visit)
         if message is None:
             await visit.wait(frame, Wait("message"))
+            continue
+        if visit.host.wanted:
+            await visit.stand_still(frame)
             continue
         visit.taken.add(message.n)  # another branch may come here while this one commits
         try:
@@ -165,6 +171,9 @@ async def call(
     child = await _child_of(visit, frame, operation)
     while True:
         row = await visit.busily(visit.host.family.child(child))
+        if row is not None and row.ended is not None and visit.host.wanted:
+            await visit.stand_still(frame)
+            continue
         if row is not None and row.ended == "completed":
             state = await visit.busily(visit.host.family.child_state(workflow, row))
             reports = tuple(report.n for report in await _reports(visit, child))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -350,11 +351,17 @@ class StoreModel(RuleBasedStateMachine):
             assert row == self.row(row.session_id)
             self.check_onward(row)
             await self.check_entries(store, row, self.known[row.session_id])
+        await self.check_statuses(store, listed)
         await self.check_due(store)
         assert await store.blobs(self.blobs) == self.blobs
         stones = [(removal.key, removal.tombstone) for removal in await store.removing()]
         assert stones == sorted(self.removing.items(), reverse=True)
         assert await store.tombstones() == self.stones
+
+    async def check_statuses(self, store: MortalStore, listed: list[SessionRow]) -> None:
+        assert await store.tally(Filter()) == Counter((row.workflow, row.status) for row in listed)
+        for status in {row.status for row in listed}:
+            assert await store.find(Filter(statuses=(status,))) == [row for row in listed if row.status is status]
 
     async def check_entries(self, store: MortalStore, row: SessionRow, known: Known) -> None:
         assert await store.records(row.key, 1) == known.records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from copy import deepcopy
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -365,17 +365,6 @@ def nothing(history: Callable[[], list[Act]], query: str) -> Fault:
 
 
 BROKEN: dict[str, Fault] = {
-    "the fence is not looked at": Fault(
-        "move", "AND fence = ?", "AND ? IS NOT NULL",
-        lambda: [create(), drive("commit_beside_the_mark", off=-1, what="fence")],
-    ),
-    "any engine may commit": Fault(
-        "move", "AND holder = ?", "AND ? IS NOT NULL", lambda: [create(), ("close", {"engine": 0}), go_on()], "file"
-    ),
-    "the position is not looked at": Fault(
-        "move", "AND seq = ?", "AND ? IS NOT NULL",
-        lambda: [create(), go_on(), drive("commit_beside_the_mark", off=-1, what="base_seq")],
-    ),
     "a commit erases a pause": Fault(
         "move", "leaving = ?,", "leaving = ?, pause_requested = 0,", lambda: [create(), pause(), go_on()]
     ),
@@ -454,6 +443,32 @@ def test_a_broken_store_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(writes, "_MOVE", QUERIES["move"])
     with pytest.raises((AssertionError, HoldfastError, Failed)):
         play(MACHINES[broken.place](), broken.history())
+
+
+LOOKED_AT: dict[str, tuple[int, str, Callable[[], list[Act]]]] = {
+    "the fence": (2, ":memory:", lambda: [create(), drive("commit_beside_the_mark", off=-1, what="fence")]),
+    "who holds it": (3, "file", lambda: [create(), ("close", {"engine": 0}), go_on()]),
+    "the position": (
+        1, ":memory:", lambda: [create(), go_on(), drive("commit_beside_the_mark", off=-1, what="base_seq")]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fact", LOOKED_AT)
+def test_a_store_that_does_not_look_at_a_fact_before_a_commit_is_found_out(
+    fact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column, place, history = LOOKED_AT[fact]
+    play(MACHINES[place](), history())
+    fits = writes.Writes._fits
+
+    def fooled(self: writes.Writes, commit: Commit, stands: Sequence[Any]) -> bool:
+        expected = (None, commit.base_seq, commit.fence, self.number)[column]
+        return fits(self, commit, (*stands[:column], expected, *stands[column + 1 :]))
+
+    monkeypatch.setattr(writes.Writes, "_fits", fooled)
+    with pytest.raises((AssertionError, HoldfastError, Failed)):
+        play(MACHINES[place](), history())
 
 
 def death(verb: str, **given: Any) -> Act:

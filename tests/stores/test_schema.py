@@ -13,7 +13,8 @@ import apsw
 import pytest
 
 from holdfast.errors import NewerSchema, StoreError, StoreUnavailable
-from holdfast.stores.sqlite import SqliteStore, schema, sql
+from holdfast.model import Filter, Status
+from holdfast.stores.sqlite import SqliteStore, reads, schema, sql
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
 
@@ -242,8 +243,10 @@ def test_every_named_query_can_be_prepared() -> None:
         assert connection.execute(f"EXPLAIN {query}", _nothing(query)).fetchall(), name
 
 
-def _nothing(query: str) -> list[None]:
-    """A binding for each parameter; those with a number count once."""
+def _nothing(query: str) -> list[None] | dict[str, None]:
+    """A binding for each parameter; those with a name or a number count once."""
+    if named := re.findall(r":(\w+)", query):
+        return dict.fromkeys(named)
     numbered = {int(number) for number in re.findall(r"\?(\d)", query)}
     return [None] * (len(numbered) or query.count("?"))
 
@@ -257,6 +260,7 @@ def _nothing(query: str) -> list[None]:
         ("key_frame_after", "log_key_frames"),
         ("key_frame_before", "log_key_frames"),
         ("next_wake", "sessions_waking"),
+        ("holders", "sessions_held"),
         ("charge_ancestors", "USING INTEGER PRIMARY KEY"),
         ("pauses", "pauses_session"),
         ("operator_pauses", "pauses_open"),
@@ -270,6 +274,22 @@ def test_queries_keep_their_index(query: str, index: str) -> None:
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", _nothing(text)).fetchall()
     assert any(index in str(line[3]) for line in plan), plan
     assert not any(str(line[3]).startswith("SCAN log") for line in plan), plan
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (Filter(prefix="ab"), "sqlite_autoindex_sessions_1 (session_id>? AND session_id<?)"),
+        (Filter(statuses=(Status.RUNNING, Status.PAUSING)), "sessions_held"),
+        (Filter(parent=1), "sessions_children"),
+    ],
+)
+def test_looking_for_sessions_keeps_its_index(query: Filter, index: str) -> None:
+    connection = apsw.Connection(":memory:")
+    schema.create(connection)
+    where, bindings = reads._where(connection, query, reads.Present(lambda holder: True, lambda: 0))
+    plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM sessions {where}", bindings).fetchall()
+    assert any(index in str(line[3]) for line in plan), plan
 
 
 def test_a_path_that_the_system_refuses_is_refused_with_the_reason(tmp_path: Path) -> None:

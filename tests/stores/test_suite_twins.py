@@ -99,7 +99,7 @@ class OverwritesATakenId(DictStore):
 
 
 class WakesThePaused(DictStore):
-    async def due(self, now: int, workflows: Any, limit: int) -> list[SessionRow]:
+    async def due(self, now: int, workflows: Any, limit: int, tree: str | None = None) -> list[SessionRow]:
         rows = [row for row in map(self._seen, self._known()) if row.wakes_at is not None and row.wakes_at <= now]
         return [row for row in rows if row.workflow in workflows and not row.live][:limit]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -36,7 +37,9 @@ from holdfast.model import (
     Removal,
     SessionRow,
     SignalRecord,
+    Sort,
     Space,
+    Status,
     Sweep,
     Tombstone,
     Whole,
@@ -172,7 +175,17 @@ class DictStore:
         found = [each for each in found if each.row.session_id.startswith(query.prefix or "")]
         found = [each for each in found if query.tag is None or query.tag in each.row.tags]
         found = [each for each in found if not query.unended or not _over(each.row)]
-        return sorted(found, key=lambda each: (each.row.created_at, each.row.key), reverse=True)[: query.limit]
+        found = [each for each in found if query.input_digest in (None, each.row.input_digest)]
+        found = [each for each in found if not query.statuses or self._seen(each).status in query.statuses]
+        above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
+        found = [each for each in found if query.level == "any" or each.row.parent not in above]
+        falling = query.sort in ("created", "updated", "spent")
+        return sorted(found, key=lambda each: _sorted_by(each.row, query.sort), reverse=falling != query.reverse)[
+            : query.limit
+        ]
+
+    async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
+        return dict(Counter((row.workflow, row.status) for row in await self.find(query)))
 
     def _tree(self, session_id: str | None) -> list[Kept]:
         found = [each for each in self._known() if each.row.session_id == session_id]
@@ -330,15 +343,17 @@ class DictStore:
             up = row.parent
         return found
 
-    async def due(self, now: int, workflows: Sequence[str], limit: int) -> list[SessionRow]:
+    async def due(self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None) -> list[SessionRow]:
         self._check()
-        rows = [row for row in map(self._seen, self._known()) if not _over(row) and row.workflow in workflows]
+        known = self._known() if tree is None else self._tree(tree)
+        rows = [row for row in map(self._seen, known) if not _over(row) and row.workflow in workflows]
         rows = [row for row in rows if not row.live and not row.open_pauses and not row.pause_requested]
         return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
 
-    async def next_wake(self, now: int, workflows: Sequence[str]) -> int | None:
+    async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         self._check()
-        rows = [kept.row for kept in self._known() if kept.row.workflow in workflows and not kept.row.pause_requested]
+        known = self._known() if tree is None else self._tree(tree)
+        rows = [kept.row for kept in known if kept.row.workflow in workflows and not kept.row.pause_requested]
         return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)
 
     # from outside
@@ -628,6 +643,16 @@ class DictStore:
     def _refuse_held(self, row: SessionRow) -> None:
         holder = self.describe_holder(row.holder)
         raise AlreadyRunning(f"{row.session_id} is driven by {holder}", session_id=row.session_id, holder=holder)
+
+
+def _sorted_by(row: SessionRow, sort: Sort) -> tuple[Any, ...]:
+    return {
+        "created": (row.created_at, row.key),
+        "updated": (row.updated_at, row.key),
+        "workflow": (row.workflow, -row.updated_at),
+        "spent": (row.spent_usd, row.key),
+        "id": (row.session_id,),
+    }[sort]
 
 
 def _over(row: SessionRow) -> bool:

@@ -90,7 +90,7 @@ class LocalDriver:
         self.changed(drive.session_id)
         above = self.drive(drive.row.parent_id) if drive.row.parent_id is not None else None
         if above is not None and above.visit is not None:
-            above.visit.heard_of(drive.session_id)  # it may be busy with something else, and hear of nothing meanwhile
+            above.visit.look_again(drive.session_id)  # it may be busy with something else, and hear of nothing
         self.on_news()
 
     def strands(self, row: SessionRow) -> bool:

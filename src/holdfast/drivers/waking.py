@@ -49,6 +49,7 @@ class Waker:
         self.workflows = workflows
         self.take = take
         self.running = running
+        self.only: str | None = None  # the session that is picked up, with what descends from it; None: all of them
         self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and where they stood then
         self.news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -81,7 +82,7 @@ class Waker:
             try:
                 if await self._look(now):
                     continue
-                wakes_at = await self.store.next_wake(now, self.workflows())
+                wakes_at = await self.store.next_wake(now, self.workflows(), self.only)
             except StoreError as error:
                 logger.warning("looking for sessions that are due failed: %s", said(error))
                 wakes_at = now + 1_000_000
@@ -92,7 +93,7 @@ class Waker:
         room = min(AT_ONCE, CROWD - self.running())
         if room <= 0:
             return False  # whoever ends next pokes
-        rows = await self.store.due(now, self.workflows(), room + len(self.refused))
+        rows = await self.store.due(now, self.workflows(), room + len(self.refused), self.only)
         rows = [row for row in rows if not self.leaves(row)]
         for row in rows:
             if not self.stopping:

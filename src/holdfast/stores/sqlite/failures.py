@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import apsw
@@ -73,10 +71,17 @@ def translated(exc: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     return StoreUnavailable(f"{path}: the database refused ({type(exc).__name__}: {exc}); nothing was written")
 
 
-@contextmanager
-def edge(path: str) -> Iterator[None]:
+class edge:  # a class: what a generator costs would be paid by every read
     """Translate whatever SQLite raises inside."""
-    try:
-        yield
-    except (apsw.Error, UnicodeDecodeError) as exc:
-        raise translated(exc, path) from exc
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> object:
+        return None
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        if isinstance(exc, apsw.Error | UnicodeDecodeError):
+            raise translated(exc, self.path) from exc

@@ -13,22 +13,26 @@ SELECT
     removing, given_sum, moved_sum
 FROM sessions
 
+-- name: place
+-- Where a session stands, who holds it, what is asked of it, and where the log ends. Asked before `move`
+-- instead of a RETURNING there, which costs a temporary table for each commit.
+SELECT
+    key, seq, fence, holder, head, (SELECT coalesce(max(id), 0) FROM log),
+    pause_requested, pause_mode, cancel_requested, mail
+FROM sessions WHERE key = ?
+
 -- name: move
--- A session moves forward, if it still stands where the driver thinks and the driver still holds it.
--- Sets no indexed column: a release is a statement of its own. The last of the new records gets the
--- given place behind the end of the log; `tail` is where the one before them is.
+-- A session moves forward. `head` is where its last record is, `tail` where the one before this commit's is.
+-- Sets no indexed column: a release is a statement of its own.
 UPDATE sessions SET
-    seq = ?, tail = head, head = (SELECT coalesce(max(id), 0) FROM log) + ?,
-    key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
+    seq = ?, tail = ?, head = ?, key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
     step = ?, visit = ?, leaving = ?, ended = ?, failure = ?, crashes = crashes * ?,
     spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, progress = ?,
     version = coalesce(?, version), moved_sum = ?
-WHERE key = ? AND seq = ? AND fence = ? AND holder = ? AND (NOT ? OR pause_requested)
-RETURNING key, seq, fence, tail, head, pause_requested, pause_mode, cancel_requested, mail
+WHERE key = ?
 
--- name: position
--- What `move` looked at, to say why it did not fit.
-SELECT session_id, seq, fence, holder, pause_requested FROM sessions WHERE key = ?
+-- name: session_id
+SELECT session_id FROM sessions WHERE key = ?
 
 -- name: append
 INSERT INTO log (id, prev, session, seq, parent, kind, step, visit, at, payload, salt, body, digest)
@@ -92,8 +96,11 @@ SELECT session_id, spent_usd, budget_usd FROM up JOIN sessions USING (key) WHERE
 
 -- name: next_wake
 SELECT min(wakes_at) FROM sessions
-WHERE wakes_at > ? AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND removing = 0
-    AND workflow IN (SELECT value FROM json_each(?))
+WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_requested = 0 AND removing = 0
+    AND workflow IN (SELECT value FROM json_each(:workflows))
+
+-- name: holders
+SELECT DISTINCT holder FROM sessions WHERE holder IS NOT NULL
 
 -- name: open_pause
 INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum)

@@ -22,6 +22,8 @@ from holdfast.model import (
     Record,
     SessionRow,
     SignalRecord,
+    Sort,
+    Status,
     first_digest,
     intact,
     signal_intact,
@@ -83,21 +85,43 @@ _FLAGS: dict[tuple[int, str, int, int], Flags] = {
     for mail in (0, 1)
 }
 
-# Every part of a Filter but the limit, as a condition.
+# The parts of a Filter that say which sessions, each as a condition.
 _CONDITIONS = {
-    "session_id": "session_id = ?",
-    "prefix": "instr(session_id, ?) = 1",
-    "workflow": "workflow = ?",
-    "owner": "owner = ?",
-    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
-    "parent": "parent = ?",
+    "session_id": "session_id = :session_id",
+    "prefix": "session_id BETWEEN :prefix AND :prefix || char(1114111)",  # a range, so that the index is used
+    "workflow": "workflow = :workflow",
+    "owner": "owner = :owner",
+    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag)",
+    "parent": "parent = :parent",
+    "input_digest": "input_digest = :input_digest",
 }
-_DUE = """WHERE (wakes_at <= ? OR wakes_at = 0) AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
-    AND (ended IS NULL OR ended = 'failed') AND workflow IN (SELECT value FROM json_each(?))
-ORDER BY wakes_at LIMIT ?"""
+# What `derive_status` makes of a row, to count and choose among many without reading each one. The suite and the model
+# hold the two against each other.
+_STATUS = """CASE
+    WHEN ended = 'completed' THEN 'completed'
+    WHEN ended = 'cancelled' THEN 'cancelled'
+    WHEN pause_requested OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL)
+        THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
+    WHEN ended = 'failed' THEN 'failed'
+    WHEN holder IN (SELECT value FROM json_each(:alive)) THEN 'running'
+    WHEN wakes_at = 0 OR wakes_at <= :now THEN 'ready'
+    WHEN waiting IS NOT NULL THEN 'waiting'
+    WHEN wakes_at IS NOT NULL THEN 'sleeping'
+    WHEN seq <= 1 THEN 'created'
+    ELSE 'ready'
+END"""
+_SORTS: dict[Sort, tuple[str, str]] = {
+    "created": ("created_at DESC, key DESC", "created_at, key"),
+    "updated": ("updated_at DESC, key DESC", "updated_at, key"),
+    "workflow": ("workflow, updated_at DESC", "workflow DESC, updated_at"),
+    "spent": ("spent_usd DESC, key DESC", "spent_usd, key"),
+    "id": ("session_id", "session_id DESC"),
+}
+_DUE = """WHERE (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
+    AND (ended IS NULL OR ended = 'failed') AND workflow IN (SELECT value FROM json_each(:workflows))"""
 _TREE = """key IN (
     WITH RECURSIVE down (key) AS (
-        SELECT key FROM sessions WHERE session_id = ?
+        SELECT key FROM sessions WHERE session_id = :session_id
         UNION
         SELECT sessions.key FROM down JOIN sessions ON sessions.parent = down.key
     )
@@ -150,24 +174,58 @@ def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
 
 def look(connection: apsw.Connection, query: Filter, present: Present) -> list[Looked]:
     """The sessions that match: key, and the facts or what is wrong with them."""
-    given = [(part, getattr(query, part)) for part in _CONDITIONS if getattr(query, part) is not None]
-    conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part, _ in given]
+    present = _asked_once(present)
+    where, bindings = _where(connection, query, present)
+    order = _SORTS[query.sort][query.reverse]
+    bindings["limit"] = -1 if query.limit is None else query.limit
+    rows: list[Any] = connection.execute(f"{_FACTS} {where} ORDER BY {order} LIMIT :limit", bindings).fetchall()
+    return [(row[0], _row_or_damage(row, present)) for row in rows]
+
+
+def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
+    """How many sessions match, by workflow and status."""
+    where, bindings = _where(connection, query, present)
+    bindings |= _moment(connection, present)
+    statement = f"SELECT workflow, {_STATUS}, count(*) FROM sessions {where} GROUP BY 1, 2"
+    return {(str(name), Status(status)): count for name, status, count in connection.execute(statement, bindings)}
+
+
+def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Which sessions are meant, and what is to be bound."""
+    bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
+    conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part in bindings]
     conditions.append("removing = 0")
     if query.unended:
         conditions.append("(ended IS NULL OR ended = 'failed')")
-    where = f" WHERE {' AND '.join(conditions)}"
-    limit = -1 if query.limit is None else query.limit
-    statement = f"{_FACTS}{where} ORDER BY created_at DESC, key DESC LIMIT ?"
-    known: dict[int, bool] = {}  # each holder is asked for once
+    if query.statuses:
+        bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
+        conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
+        if set(query.statuses) <= {Status.RUNNING, Status.PAUSING}:
+            conditions.append("holder IS NOT NULL")  # there is an index of these
+    if query.level == "root":
+        conditions.append("parent IS NULL")
+    elif query.level == "top":
+        alike = " AND ".join(conditions)
+        conditions.append(f"(parent IS NULL OR parent NOT IN (SELECT key FROM sessions WHERE {alike}))")
+    return f"WHERE {' AND '.join(conditions)}", bindings
 
-    def alive_once(holder: int) -> bool:
+
+def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
+    """What a status depends on beside the row: which holders live, and what time it is."""
+    holders = [holder for (holder,) in every(connection, QUERIES["holders"]) if present.alive(holder)]
+    return {"alive": msgspec.json.encode(holders).decode(), "now": present.now()}
+
+
+def _asked_once(present: Present) -> Present:
+    """Each holder is asked for once, however many sessions it holds."""
+    known: dict[int, bool] = {}
+
+    def alive(holder: int) -> bool:
         if holder not in known:
             known[holder] = present.alive(holder)
         return known[holder]
 
-    rows = every(connection, statement, *(value for _, value in given), limit)
-    asked_once = Present(alive_once, present.now)
-    return [(row[0], _row_or_damage(row, asked_once)) for row in rows]
+    return Present(alive, present.now)
 
 
 def _row_or_damage(stored: Sequence[Any], present: Present) -> SessionRow | DamagedRecord:
@@ -179,18 +237,26 @@ def _row_or_damage(stored: Sequence[Any], present: Present) -> SessionRow | Dama
         return DamagedRecord(f"session {stored[1]!r}: {exc}", session_id=str(stored[1]))
 
 
-def due(connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int) -> Rows:
-    names = msgspec.json.encode(workflows).decode()
+def due(
+    connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int, tree: str | None
+) -> Rows:
+    bindings = _waking(now, workflows, tree) | {"limit": limit}
+    among = f" AND {_TREE}" if tree is not None else ""
     rows = []
-    for stored in every(connection, f"{_FACTS} {_DUE}", now, names, limit):
+    for stored in connection.execute(f"{_FACTS} {_DUE}{among} ORDER BY wakes_at LIMIT :limit", bindings).fetchall():
         with suppress(DamagedRecord):  # it cannot be driven, and whoever asks for it is told; the others go on
             rows.append(_row(stored, present))
     return [row for row in rows if not row.live and not row.open_pauses]
 
 
-def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str]) -> int | None:
-    found: int | None = one(connection, QUERIES["next_wake"], now, msgspec.json.encode(workflows).decode())[0]
+def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str], tree: str | None) -> int | None:
+    among = f" AND {_TREE}" if tree is not None else ""
+    found: int | None = connection.execute(QUERIES["next_wake"] + among, _waking(now, workflows, tree)).get
     return found
+
+
+def _waking(now: int, workflows: Sequence[str], tree: str | None) -> dict[str, Any]:
+    return {"now": now, "workflows": msgspec.json.encode(workflows).decode(), "session_id": tree}
 
 
 def purses(connection: apsw.Connection, key: int) -> list[tuple[str, int, int]]:

@@ -26,6 +26,7 @@ from holdfast.model import (
     SessionRow,
     SignalRecord,
     Space,
+    Status,
     Sweep,
     Tombstone,
     Whole,
@@ -49,6 +50,19 @@ _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 # Another object in every forked process: cheaper to look at than the process's number, which is a system call.
 _forks: list[object] = [object()]
 os.register_at_fork(after_in_child=lambda: _forks.append(object()))
+
+
+class _Reading(edge):
+    """The connection that reads, for a moment."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, path: str, connection: apsw.Connection) -> None:
+        super().__init__(path)
+        self.connection = connection
+
+    def __enter__(self) -> apsw.Connection:
+        return self.connection
 
 
 class SqliteStore:
@@ -210,6 +224,10 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.find(connection, query, self._writes.present)
 
+    async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
+        with self._reading() as connection:
+            return reads.tally(connection, query, self._writes.present)
+
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         with self._snapshot() as connection:
             return reads.records(connection, key, since, until)
@@ -263,13 +281,15 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.purses(connection, key)
 
-    async def due(self, now: int, workflows: Sequence[str], limit: int) -> list[SessionRow]:
+    async def due(
+        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
+    ) -> list[SessionRow]:  # fmt: skip
         with self._reading() as connection:
-            return reads.due(connection, self._writes.present, now, workflows, limit)
+            return reads.due(connection, self._writes.present, now, workflows, limit, tree)
 
-    async def next_wake(self, now: int, workflows: Sequence[str]) -> int | None:
+    async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
         with self._reading() as connection:
-            return reads.next_wake(connection, now, workflows)
+            return reads.next_wake(connection, now, workflows, tree)
 
     # from outside
 
@@ -401,12 +421,10 @@ class SqliteStore:
             what = "is not open yet; open it first" if self._state == "new" else "is closed; open another one"
             raise StoreClosed(f"the store {self.path} {what}")
 
-    @contextmanager
-    def _reading(self) -> Iterator[apsw.Connection]:
+    def _reading(self) -> _Reading:
         self._check()
         assert self._read is not None  # the store is open
-        with edge(self.path):
-            yield self._read
+        return _Reading(self.path, self._read)
 
     @contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:

@@ -258,19 +258,11 @@ def _trace(commit: Commit) -> Trace:
 
 
 def _runs(batch: Sequence[Work]) -> Iterator[tuple[list[Work], Work | None]]:
-    """Stretches of commits that can share their statements, each with the verb that follows it.
-
-    A commit with ``only_if_paused`` is a stretch of its own: if it does not apply, the reason
-    has to be looked up before anything else moves.
-    """
+    """Stretches of commits that can share their statements, each with the verb that follows it."""
     run: list[Work] = []
     for work in batch:
         if work.commit is None:
             yield run, work
-            run = []
-        elif work.commit.only_if_paused:
-            yield run, None
-            yield [work], None
             run = []
         else:
             run.append(work)

@@ -10,7 +10,6 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any
 
 import apsw
@@ -25,7 +24,7 @@ from holdfast.stores.sqlite import reads, redacting, sums
 from holdfast.stores.sqlite.hold import Hold
 from holdfast.stores.sqlite.sql import QUERIES
 
-_MOVE, _APPEND = QUERIES["move"], QUERIES["append"]
+_PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
 _json = msgspec.json.encode
 
 Outcome = Flags | HoldLost | None
@@ -43,73 +42,70 @@ class Writes:
     # driving
 
     def move(self, connection: apsw.Connection, commit: Commit) -> Outcome:
-        """Apply one commit."""
-        row: Any = connection.execute(_MOVE, self._place(commit, len(commit.records))).fetchone()
-        if row is None:
-            return self._unfit(connection, commit)
+        """Apply one commit: what `move_all` does, for the path of a lone session."""
+        place: Any = connection.execute(_PLACE, (commit.key,)).fetchone()
+        if not self._fits(commit, place):
+            return self._refusal(connection, commit, place)
+        tail, head = place[4], place[5] + len(commit.records)
+        connection.execute(_MOVE, _moving(commit, tail, head))
         if len(commit.records) == 1:
-            connection.execute(_APPEND, (row[4], row[3], commit.key, *astuple(commit.records[0])))
+            connection.execute(_APPEND, (head, tail, commit.key, *astuple(commit.records[0])))
         else:
-            connection.executemany(_APPEND, _lines(commit, row[3], row[4]))
+            connection.executemany(_APPEND, _lines(commit, tail, head))
         if not commit.plain:
             self._attach(connection, commit)
-        return reads.flags_of(row[5], row[6], row[7], row[8])
+        return reads.flags_of(*place[6:])
 
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
-        """Apply commits in order, with one statement for the rows and one for the log; one outcome for each."""
-        ends = accumulate(len(commit.records) for commit in commits)
-        moved: list[Any] = connection.executemany(_MOVE, map(self._place, commits, ends)).fetchall()
+        """Apply commits in order, with one statement for each table; one outcome for each."""
+        places: list[Any] = connection.executemany(_PLACE, [(commit.key,) for commit in commits]).fetchall()
+        known = {place[0]: place for place in places}
+        end = places[0][5] if places else 0
         outcomes: list[Outcome] = []
         fitting: list[Commit] = []
+        moves: list[tuple[object, ...]] = []
         lines: list[tuple[object, ...]] = []
-        rows = iter(moved)
-        row = next(rows, None)
         for commit in commits:
-            # What came back is in the order of the commits, with those left out that did not fit.
-            if row is not None and row[0] == commit.key and row[1] == _end(commit) and row[2] == commit.fence:
-                outcomes.append(reads.flags_of(row[5], row[6], row[7], row[8]))
-                fitting.append(commit)
-                lines += _lines(commit, row[3], row[4])
-                row = next(rows, None)
-            else:
-                outcomes.append(self._unfit(connection, commit))
+            place: Any = known.get(commit.key)
+            if not self._fits(commit, place):
+                outcomes.append(self._refusal(connection, commit, place))
+                continue
+            tail, end = place[4], end + len(commit.records)
+            known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:])
+            outcomes.append(reads.flags_of(*place[6:]))
+            fitting.append(commit)
+            moves.append(_moving(commit, tail, end))
+            lines += _lines(commit, tail, end)
+        connection.executemany(_MOVE, moves)
         connection.executemany(_APPEND, lines)
         for commit in fitting:
             if not commit.plain:
                 self._attach(connection, commit)
         return outcomes
 
-    def _place(self, commit: Commit, end: int) -> tuple[object, ...]:
-        """The bindings of the query `move`. The commit's last record comes ``end`` places behind the log's end."""
-        last = commit.records[-1]
-        failure = None if commit.failure is None else _json(commit.failure).decode()
-        progress = None if commit.progress is None else _json(commit.progress).decode()
-        moved = sums.moved(
-            last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.leaving, commit.ended, failure,
-            progress, commit.fence,
-        )  # fmt: skip
+    def _fits(self, commit: Commit, place: Any) -> bool:
+        """Whether the session still stands where the driver thinks, is held by it, and is paused if that is asked."""
         return (
-            last.seq,
-            end,
-            commit.key_frame,
-            last.digest,
-            commit.updated_at,
-            commit.step,
-            commit.visit,
-            commit.leaving,
-            commit.ended,
-            failure,
-            commit.keep_crashes,
-            commit.spend_usd,
-            commit.spend_tokens,
-            progress,
-            commit.version,
-            moved,
-            commit.key,
-            commit.base_seq,
-            commit.fence,
-            self.number,
-            commit.only_if_paused,
+            place is not None
+            and place[1] == commit.base_seq
+            and place[2] == commit.fence
+            and place[3] == self.number
+            and (not commit.only_if_paused or place[6] == 1)
+        )
+
+    def _refusal(self, connection: apsw.Connection, commit: Commit, place: Any) -> HoldLost | None:
+        """Why a commit does not fit. None: the pause that it was for is requested no more."""
+        if place is None:
+            return HoldLost(f"no session has the key {commit.key} in this store; nothing was written", session_id="")
+        _, seq, fence, holder, *_ = place
+        if (seq, fence, holder) == (commit.base_seq, commit.fence, self.number):
+            return None
+        session_id = connection.execute(QUERIES["session_id"], (commit.key,)).get
+        return HoldLost(
+            f"session {session_id} is no longer held here: it stands at record {seq} under fence {fence},"
+            f" this engine is at {commit.base_seq} under {commit.fence}; nothing was written."
+            f" Held by {self.describe(connection, holder)}",
+            session_id=session_id,
         )
 
     def _attach(self, connection: apsw.Connection, commit: Commit) -> None:
@@ -162,22 +158,6 @@ class Writes:
         connection.executemany(QUERIES["keep_blob"], blobs)
         connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_, _ in blobs])
         connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_ in names])
-
-    def _unfit(self, connection: apsw.Connection, commit: Commit) -> Outcome:
-        """Why a commit did not fit. (One with ``only_if_paused`` is never in company, so this sees what it saw.)"""
-        found = reads.one(connection, QUERIES["position"], commit.key)
-        if found is None:
-            return HoldLost(f"no session has the key {commit.key} in this store; nothing was written", session_id="")
-        session_id, seq, fence, holder, pause_requested = found
-        fits = seq == commit.base_seq and fence == commit.fence and holder == self.number
-        if fits and commit.only_if_paused and not pause_requested:
-            return None
-        return HoldLost(
-            f"session {session_id} is no longer held here: it stands at record {seq} under fence {fence},"
-            f" this engine is at {commit.base_seq} under {commit.fence}; nothing was written."
-            f" Held by {self.describe(connection, holder)}",
-            session_id=session_id,
-        )
 
     def claim(self, connection: apsw.Connection, session_id: str, steal: bool, fence: int | None) -> SessionRow:
         row = self._known(connection, session_id)
@@ -458,8 +438,35 @@ def _opening(key: int, pause: Pause) -> tuple[object, ...]:
     return (key, *astuple(pause), sums.opened(key, pause))
 
 
-def _end(commit: Commit) -> int:
-    return commit.records[-1].seq
+def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
+    """The bindings of the query `move`."""
+    last = commit.records[-1]
+    failure = None if commit.failure is None else _json(commit.failure).decode()
+    progress = None if commit.progress is None else _json(commit.progress).decode()
+    moved = sums.moved(
+        last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.leaving, commit.ended, failure,
+        progress, commit.fence,
+    )  # fmt: skip
+    return (
+        last.seq,
+        tail,
+        head,
+        commit.key_frame,
+        last.digest,
+        commit.updated_at,
+        commit.step,
+        commit.visit,
+        commit.leaving,
+        commit.ended,
+        failure,
+        commit.keep_crashes,
+        commit.spend_usd,
+        commit.spend_tokens,
+        progress,
+        commit.version,
+        moved,
+        commit.key,
+    )
 
 
 def _lines(commit: Commit, tail: int, head: int) -> Iterator[tuple[object, ...]]:

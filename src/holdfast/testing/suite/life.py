@@ -28,6 +28,7 @@ from holdfast.testing.suite.base import (
 VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "get": lambda store: store.get("s1"),
     "find": lambda store: store.find(Filter()),
+    "tally": lambda store: store.tally(Filter()),
     "records": lambda store: store.records(1, 1),
     "claim": lambda store: store.claim("s1"),
     "flags": lambda store: store.flags([1]),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from holdfast.errors import HoldLost, UnknownSession
-from holdfast.model import Filter, Status, seal
+from holdfast.model import Filter, Sort, Status, seal
 from holdfast.testing.suite.base import (
     Driver,
     Place,
@@ -16,6 +17,7 @@ from holdfast.testing.suite.base import (
     new_session,
     on_loop,
     operator,
+    parked,
     payloads,
     started,
     stored,
@@ -23,7 +25,7 @@ from holdfast.testing.suite.base import (
 
 
 class SessionTests(Suite):
-    """`create`, `get` and `find`."""
+    """`create`, `get`, `find` and `tally`."""
 
     @on_loop
     async def test_a_created_session_reads_back_as_it_was_given(self, place: Place) -> None:
@@ -81,6 +83,68 @@ class SessionTests(Suite):
             assert await ids(session_id="a", owner="ben") == []
 
     @on_loop
+    async def test_sessions_are_found_and_counted_by_how_they_stand(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            await started(store, "running")
+            await started(store, "pausing")
+            await store.pause(Filter(session_id="pausing"), operator())
+            await store.create(new_session("created", claim=False))
+            await store.create(new_session("paused", claim=False, pause=operator()))
+            await parked(store, "ready")
+            await parked(store, "due", waiting="message", wakes_at=0)
+            await parked(store, "waiting", waiting="message", wakes_at=now + 1_000_000)
+            await parked(store, "sleeping", wakes_at=now + 1_000_000)
+            for id in ("completed", "failed", "cancelled"):
+                await (await started(store, id, workflow="other")).commit(ended=id, release=True)
+            expected = {row.session_id: row.status for row in await store.find(Filter())}
+            assert set(expected.values()) == set(Status)
+            for status in Status:
+                found = await store.find(Filter(statuses=(status,)))
+                assert {row.session_id for row in found} == {id for id in expected if expected[id] is status}, status
+            some = await store.find(Filter(statuses=(Status.READY, Status.CREATED), limit=2))
+            assert len(some) == 2
+            ended = ("completed", "failed", "cancelled")
+            counts = Counter(("other" if id in ended else "brief", status) for id, status in expected.items())
+            assert await store.tally(Filter()) == counts
+            assert await store.tally(Filter(workflow="other", statuses=(Status.FAILED,))) == {
+                ("other", Status.FAILED): 1
+            }
+
+    @on_loop
+    async def test_the_order_can_be_chosen_and_turned_round(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, workflow, spent in (("b", "x", 1), ("c", "y", 3), ("a", "x", 2)):
+                driver = await started(store, id, workflow=workflow)
+                place.clock.advance(1)
+                await driver.commit(spend_usd=spent, updated_at=place.clock.now(), release=True)
+
+            async def ids(sort: Sort, **query: Any) -> str:
+                return "".join(row.session_id for row in await store.find(Filter(sort=sort, **query)))
+
+            assert await ids("updated") == "acb"
+            assert await ids("updated", reverse=True) == "bca"
+            assert await ids("workflow") == "abc"
+            assert await ids("workflow", reverse=True) == "cba"
+            assert await ids("spent", limit=2) == "ca"
+            assert await ids("id") == "abc"
+            assert await ids("id", reverse=True, limit=1) == "c"
+
+    @on_loop
+    async def test_sessions_are_found_by_their_input_and_by_how_their_id_begins(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, digest in (("ab", b"1" * 32), ("abc", b"1" * 32), ("b", b"2" * 32), ("a%", b"2" * 32)):
+                await store.create(new_session(id, input_digest=digest))
+
+            async def ids(**query: Any) -> set[str]:
+                return {row.session_id for row in await store.find(Filter(**query))}
+
+            assert await ids(input_digest=b"1" * 32) == {"ab", "abc"}
+            assert await ids(prefix="ab") == {"ab", "abc"}
+            assert await ids(prefix="a%") == {"a%"}
+            assert await ids(prefix="abcd") == set()
+
+    @on_loop
     async def test_filter_values_are_never_sql(self, place: Place) -> None:
         async with place.store() as store:
             await started(store)
@@ -116,6 +180,11 @@ class SessionTests(Suite):
             assert await ids(parent=root.key) == ["child"]
             assert await ids(session_id="root", tree=True) == ["grandchild", "child", "root"]
             assert await ids(session_id="child", tree=True) == ["grandchild", "child"]
+            assert await ids(level="root") == ["other", "root"]
+            assert await ids(level="top") == ["other", "root"]
+            assert await ids(parent=root.key, level="top") == ["child"]
+            assert await ids(prefix="grand", level="top") == ["grandchild"]
+            assert await ids(prefix="grand", level="root") == []
             assert (await stored(store, "child")).parent == root.key
 
     @on_loop

@@ -42,6 +42,22 @@ class WaitingTests(Suite):
             assert [row.session_id for row in await store.due(now, ["other", "none"], 10)] == ["other"]
 
     @on_loop
+    async def test_what_is_due_can_be_looked_for_in_one_tree(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            root = await parked(store, "root")
+            for id, parent in (("child", root.key), ("other", None)):
+                driver = await started(store, id, parent=parent)
+                await driver.commit(release=True, wakes_at=now - 1)
+            for id, parent, wakes in (("later", root.key, 20), ("sooner", None, 10)):
+                await (await started(store, id, parent=parent)).commit(release=True, wakes_at=now + wakes)
+            assert [row.session_id for row in await store.due(now, ["brief"], 1, "root")] == ["child"]
+            assert [row.session_id for row in await store.due(now, ["brief"], 9, "child")] == ["child"]
+            assert await store.due(now, ["brief"], 9, "nobody") == []
+            assert await store.next_wake(now, ["brief"], "root") == now + 20
+            assert await store.next_wake(now, ["brief"], "nobody") is None
+
+    @on_loop
     async def test_the_next_to_wake_is_the_first_that_is_not_paused(self, place: Place) -> None:
         async with place.store() as store:
             now = place.clock.now()
