@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.api import Engine, run
     from holdfast.blocking import BlockingEngine, BlockingSession
+    from holdfast.cli.program import program
     from holdfast.context import Batch, BlockingContext, Context
     from holdfast.errors import HoldfastError, MapFailed
     from holdfast.fields import Append, At, Merge, Replace
@@ -42,6 +43,7 @@ _HOMES = {
     "Workflow": "workflow",
     "guard": "steps",
     "migrate": "steps",
+    "program": "cli.program",
     "route": "steps",
     "run": "api",
     "step": "steps",
@@ -70,6 +72,7 @@ __all__ = [
     "Workflow",
     "guard",
     "migrate",
+    "program",
     "route",
     "run",
     "step",

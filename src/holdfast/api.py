@@ -8,11 +8,10 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel
 
-from holdfast.blocking import BlockingEngine
 from holdfast.clock import Clock, SystemClock
 from holdfast.codec import DEFAULT_LIMITS, Limits
 from holdfast.control import Control
@@ -22,6 +21,9 @@ from holdfast.outcome import Outcome
 from holdfast.store import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.workflow import Workflow
+
+if TYPE_CHECKING:
+    from holdfast.blocking import BlockingEngine
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -76,6 +78,8 @@ class Engine(Control):
         self._pid = 0
 
     def __enter__(self) -> BlockingEngine:
+        from holdfast.blocking import BlockingEngine  # an async program does without
+
         self._opened_by("with")
         if self._blocking is not None:
             raise StoreClosed("this Engine was opened before; make another one")

@@ -345,6 +345,7 @@ class BlockingEngine:
     cancel = on_engine(Control.cancel)
     info = on_engine(Control.info)
     sessions = on_engine(Control.sessions)
+    tally = on_engine(Control.tally)
     state = on_engine(Control.state)
     stored = on_engine(Control.stored)
     outline = on_engine(Control.outline)

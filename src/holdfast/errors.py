@@ -24,7 +24,6 @@ Signals derive from BaseException: they steer a step that is being left, and an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -36,6 +35,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["topic", "draft"])
     '; known: draft, topic'
     """
+    from difflib import get_close_matches  # only who has mistaken a name needs it
+
     names = sorted(set(known))
     near = get_close_matches(name, names, n=1, cutoff=0.6)
     if near:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from itertools import islice
 
 LONGEST = 500
@@ -52,6 +51,8 @@ def text(value: object) -> str:
     """
     if value is None:
         return "–"
+    from html import escape  # it brings a table of all entities along, and few programs show anything
+
     try:
         words = str(value)
     except Exception as error:  # a value of the user's own type: the rest of the table is still worth seeing

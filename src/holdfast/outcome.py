@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar
 
@@ -19,8 +18,7 @@ S = TypeVar("S", bound=BaseModel)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class SessionInfo:
+class SessionInfo(msgspec.Struct, frozen=True):
     """What is known about a session without reading its state. ``seq`` is the number of the last record of its log."""
 
     session_id: SessionId
@@ -92,8 +90,7 @@ def _money(spent: float, budget: float | None = None) -> str:
     return f"{spent:.6g} USD" if spent else ""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """One finished visit, as the log has it. ``seq`` is its number, ``fields`` what it wrote, ``version`` the
     workflow's.
 
@@ -119,8 +116,7 @@ class Checkpoint:
         return f"{self.step}#{self.visit}"
 
 
-@dataclass(frozen=True)
-class StoredState:
+class StoredState(msgspec.Struct, frozen=True):
     """The state of a session as of record ``seq``: field by field, as plain JSON."""
 
     session_id: SessionId
@@ -128,8 +124,7 @@ class StoredState:
     values: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """What differs in one place of the state.
 
     ``grown``: a list got longer, ``added`` is what is new. ``added``, ``removed``: the place itself came or went.
@@ -154,8 +149,7 @@ class Difference:
                 return f"{self.path}: {_shown(self.before)} → {_shown(self.after)}"
 
 
-@dataclass(frozen=True)
-class Diff:
+class Diff(msgspec.Struct, frozen=True):
     """What differs in the state of a session between two of its records. Values are as they are stored: plain JSON."""
 
     session_id: SessionId
@@ -178,7 +172,10 @@ class Diff:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain data, for `json.dumps`."""
-        changes = [{key: value for key, value in asdict(each).items() if value not in (None, ())} for each in self]
+        changes = [
+            {key: value for key, value in msgspec.structs.asdict(each).items() if value not in (None, ())}
+            for each in self
+        ]
         return {"session_id": self.session_id, "a": self.a, "b": self.b, "changes": changes}
 
     def _repr_html_(self) -> str:
@@ -194,8 +191,7 @@ def _shown(value: Any, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-@dataclass(frozen=True)
-class Misfit:
+class Misfit(msgspec.Struct, frozen=True):
     """A parked session that would not go on with the code at hand: why, and what can be done about it."""
 
     session: SessionInfo
@@ -203,8 +199,7 @@ class Misfit:
     ways: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """How a store is: what it says of itself, who else has it open, and which sessions nobody looks after.
 
     ``trouble`` is why nothing can be written at present. ``gone`` are engines that died and left sessions behind;
@@ -220,8 +215,7 @@ class Health:
     damaged: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Outcome(Generic[S]):
+class Outcome(msgspec.Struct, Generic[S], frozen=True):
     """How a session stands after it stopped running here."""
 
     session_id: SessionId
@@ -232,6 +226,7 @@ class Outcome(Generic[S]):
     saved_time: timedelta
     saved_usd: float
     spent_usd: float
+    spent_tokens: int
     _state: S | StateRefused
 
     @property
@@ -248,6 +243,7 @@ class Outcome(Generic[S]):
             "skipped": f"{self.skipped_visits} visits, {self.saved_time}" if self.skipped_visits else "",
             "saved": _money(self.saved_usd),
             "spent": _money(self.spent_usd),
+            "tokens": self.spent_tokens or None,
         }
         tables = [facts(known, f"Session {self.session_id}")]
         if self.pauses:

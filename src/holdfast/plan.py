@@ -7,8 +7,9 @@ the next route, whose choice nobody knows before the step in front of it has end
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from holdfast.clock import to_datetime
 from holdfast.html import table
@@ -20,8 +21,7 @@ from holdfast.workflow import Workflow
 Verdict = Literal["done", "next", "will run", "may run", "left out"]
 
 
-@dataclass(frozen=True)
-class PlannedStep:
+class PlannedStep(msgspec.Struct, frozen=True):
     """One step of a plan: what becomes of it and why. ``visits`` is how often it has run to its end so far."""
 
     step: str
@@ -30,8 +30,7 @@ class PlannedStep:
     visits: int = 0
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What a resume of a session would do. ``obstacles`` are the reasons for which it would not go on at all."""
 
     session_id: SessionId
@@ -58,7 +57,7 @@ class Plan:
             "session_id": self.session_id,
             "status": self.status.value,
             "obstacles": list(self.obstacles),
-            "steps": [asdict(each) for each in self.steps],
+            "steps": [msgspec.structs.asdict(each) for each in self.steps],
         }
 
     def _repr_html_(self) -> str:

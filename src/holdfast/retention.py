@@ -7,10 +7,9 @@ import os
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -34,7 +33,9 @@ from holdfast.reading import Reading
 from holdfast.replay import EventBody, Journal, KeyBody, Line, body_of, fold, to_payload
 from holdfast.service import texts
 from holdfast.state import Blobs, Change, Inline, State, stored
-from holdfast.verify import Inspector, Verification
+
+if TYPE_CHECKING:
+    from holdfast.verify import Verification
 
 ROWS = 500
 """How many rows are deleted, or looked at, in one transaction; others commit in between."""
@@ -55,15 +56,14 @@ _EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false",
 """What is left of a stored value, by the first byte of its JSON."""
 
 
-@dataclass
-class CleanUp:
+class CleanUp(msgspec.Struct):
     """What a clean-up has done, or would do. Sizes are in bytes; ``expired_bytes`` only of what it would do."""
 
     applied: bool
-    expired: list[SessionId] = field(default_factory=list)
+    expired: list[SessionId] = []
     expired_bytes: int = 0
-    completed: list[SessionId] = field(default_factory=list)
-    kept: dict[SessionId, str] = field(default_factory=dict)
+    completed: list[SessionId] = []
+    kept: dict[SessionId, str] = {}
     values: int = 0
     value_bytes: int = 0
     free_bytes: int = 0
@@ -71,8 +71,7 @@ class CleanUp:
     folded: bool = False
 
 
-@dataclass(frozen=True)
-class Redaction:
+class Redaction(msgspec.Struct, frozen=True):
     """What a redaction has taken away.
 
     ``erased`` is False if the old bytes may still be in the write-ahead log, because another process reads the database
@@ -383,6 +382,8 @@ class Retention(Reading):
         self, session_id: str | None = None, *, on_progress: Callable[[Verification], None] | None = None
     ) -> Verification:
         """Look whether anything that is stored is damaged: one session, or everything. Nothing is changed."""
+        from holdfast.verify import Inspector  # nothing that only runs sessions needs it
+
         self._check_open()
         inspector = Inspector(self.store, on_progress or (lambda report: None))
         if session_id is None:

@@ -14,7 +14,7 @@ class Retry(msgspec.Struct, frozen=True):
 
     ``jitter`` spreads the waits by up to that share either way, so that many sessions do not come back at once.
     ``on`` lists the errors worth another attempt. An error that says itself how long to wait, by an attribute
-    ``retry_after``, is believed.
+    ``retry_after``, is believed; so is one that says ``retryable = False``.
 
     >>> Retry(attempts=5, jitter=0).delay(3, OSError(), lambda: 0.5, datetime(2024, 1, 1))
     4.0
@@ -38,7 +38,7 @@ class Retry(msgspec.Struct, frozen=True):
 
         ``random`` gives numbers from 0 up to 1. ``now`` is an aware time, for a ``retry_after`` that is one too.
         """
-        if attempt >= self.attempts or not isinstance(error, self.on):
+        if attempt >= self.attempts or not isinstance(error, self.on) or getattr(error, "retryable", True) is False:
             return None
         wait = self._backoff(attempt) * (1 + self.jitter * (2 * random() - 1))
         asked = retry_after(error, now)

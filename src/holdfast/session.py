@@ -12,14 +12,14 @@ from holdfast.html import facts
 from holdfast.ids import SessionId
 from holdfast.model import Event, Pause, PauseMode, Status, Tombstone
 from holdfast.outcome import Checkpoint, Diff, Listing, Outcome, SessionInfo, StoredState
-from holdfast.plan import Plan
 from holdfast.replay import Origin
 from holdfast.retention import DEFAULT, Redaction
-from holdfast.verify import Verification
 
 if TYPE_CHECKING:
     from holdfast.control import Control
     from holdfast.drivers.local import Run
+    from holdfast.plan import Plan
+    from holdfast.verify import Verification
 
 S = TypeVar("S", bound=BaseModel)
 

@@ -1,15 +1,17 @@
-"""Sessions that move between stores, each as one file."""
+"""Sessions that move between stores, each as one file. What writes and reads it is imported when it is used."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holdfast import bundle
-from holdfast.bundle import Bundle
 from holdfast.ids import check_session_id
 from holdfast.outcome import SessionInfo
 from holdfast.reading import Reading
+
+if TYPE_CHECKING:
+    from holdfast.bundle import Bundle
 
 
 class Transfer(Reading):
@@ -20,6 +22,8 @@ class Transfer(Reading):
 
         Works in any status and changes nothing. A file that is there is replaced, and never left half written.
         """
+        from holdfast import bundle
+
         self._check_open()
         found = await bundle.collect(self.store, check_session_id(session_id))
         await asyncio.to_thread(bundle.write, found, path)
@@ -27,6 +31,8 @@ class Transfer(Reading):
 
     async def exported(self, session_id: str) -> bytes:
         """What `export_session` would write."""
+        from holdfast import bundle
+
         self._check_open()
         return bundle.to_bytes(await bundle.collect(self.store, check_session_id(session_id)))
 
@@ -36,6 +42,8 @@ class Transfer(Reading):
         Everything in the file is proved first (`DamagedRecord`). ``session_id``: under another id than its own. An id
         that is taken is an `InputConflict`, and nothing is stored.
         """
+        from holdfast import bundle
+
         self._check_open()
         found = await asyncio.to_thread(bundle.read, path)
         if session_id is not None and session_id != found.session_id:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
@@ -20,7 +20,6 @@ from holdfast.ids import SessionId
 from holdfast.lending import Lending, Paused
 from holdfast.model import Commit, NewSession, Pause, Record, RecordKind, SessionRow, Status, first_digest, seal
 from holdfast.observe import Watch
-from holdfast.plan import Plan
 from holdfast.reading import Reading
 from holdfast.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
 from holdfast.service import texts
@@ -28,6 +27,9 @@ from holdfast.state import Blob, Blobs, Change
 from holdfast.timeline import Before
 from holdfast.versions import DoesNotFit, adoption, fits
 from holdfast.workflow import Workflow
+
+if TYPE_CHECKING:
+    from holdfast.plan import Plan
 
 STAYS = ("operator", "budget")
 """The kinds of pauses that do not belong to a place in the workflow: a rewind leaves them open."""

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ from holdfast.cli.app import COMMANDS
 from tests.cli import documents
 
 PATIENCE = 30.0
+
+HOLDFAST = ("-m", "holdfast")
 
 
 class Done(NamedTuple):
@@ -40,15 +42,17 @@ def run(
     tty: bool = False,
     size: tuple[int, int] = (80, 24),
     typed: str = "",
+    program: Sequence[str] = HOLDFAST,
 ) -> Done:
     """``holdfast ARGS`` to its end. ``tty``: on a terminal of ``size`` columns and lines; ``typed`` is its input."""
     if tty:
-        with Process(*args, cwd=cwd, env=env, tty=True, size=size) as process:
+        with Process(*args, cwd=cwd, env=env, tty=True, size=size, program=program) as process:
             process.type(typed)
             return process.wait()
     done = subprocess.run(
-        _command(args), cwd=cwd, env=_environment(env), input=typed, capture_output=True, text=True, timeout=PATIENCE
-    )
+        _command(program, args), cwd=cwd, env=_environment(env), input=typed, capture_output=True, text=True,
+        timeout=PATIENCE,
+    )  # fmt: skip
     _check_documents([str(each) for each in args], done.stdout)
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -70,21 +74,23 @@ class Process:
         env: Mapping[str, str] | None = None,
         tty: bool = False,
         size: tuple[int, int] = (80, 24),
+        program: Sequence[str] = HOLDFAST,
     ) -> None:
         self.seen = ""
+        command = _command(program, args)
         if tty:
             self.out, far = os.openpty()
             fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
             environment = _environment(env) | {"TERM": "xterm-256color"}
             self.child = subprocess.Popen(
-                _command(args), cwd=cwd, env=environment, stdin=far, stdout=far, stderr=far,
+                command, cwd=cwd, env=environment, stdin=far, stdout=far, stderr=far,
                 preexec_fn=lambda: os.login_tty(0),
             )  # fmt: skip
             self.keys = self.out
         else:
             self.out, far = os.pipe()
             self.child = subprocess.Popen(
-                _command(args), cwd=cwd, env=_environment(env), stdin=subprocess.PIPE, stdout=far, stderr=far
+                command, cwd=cwd, env=_environment(env), stdin=subprocess.PIPE, stdout=far, stderr=far
             )
             assert self.child.stdin is not None
             self.keys = self.child.stdin.fileno()
@@ -140,8 +146,8 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n")
 
 
-def _command(args: tuple[str | Path, ...]) -> list[str]:
-    return [sys.executable, "-m", "holdfast", *map(str, args)]
+def _command(program: Sequence[str], args: tuple[str | Path, ...]) -> list[str]:
+    return [sys.executable, *program, *map(str, args)]
 
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:

@@ -61,6 +61,19 @@ letter = Workflow("letter", state=Letter, steps=[write, post])
 """The same as in ``CODE``."""
 
 
+class Crowd(BaseModel):
+    size: int
+
+
+@step
+async def invite(size: int, ctx: Context) -> None:
+    await asyncio.gather(*(ctx.call(letter, name=str(number)) for number in range(size)))
+
+
+crowd = Workflow("crowd", state=Crowd, steps=[invite])
+"""Calls as many letters, all of which wait for a reply."""
+
+
 def project(folder: Path, code: str = CODE) -> Path:
     """A folder with that workflow in ``letter.py``, named in pyproject.toml."""
     (folder / "letter.py").write_text(textwrap.dedent(code))

@@ -128,7 +128,7 @@ def test_an_outcome_shows_how_the_session_stands_and_its_state(engine: BlockingE
     page = shown(engine.start(note, session_id="one").outcome())
     assert page.captions == ["Session one", "State"]
     assert page.facts | {"spent": ""} == {
-        "status": "completed", "spent": "", "field": "value", "text": EVIL, "words": str(len(EVIL)),
+        "status": "completed", "spent": "", "tokens": "40", "field": "value", "text": EVIL, "words": str(len(EVIL)),
     }  # fmt: skip
     assert page.facts["spent"] == "0.25 USD"
 
@@ -190,6 +190,6 @@ async def test_a_handle_of_the_async_engine_shows_the_same() -> None:
 
 
 def test_an_outcome_shows_what_a_resume_saved() -> None:
-    nothing = Outcome(SessionId("x"), Status.READY, (), None, 3, timedelta(seconds=2), 0.5, 0.0, Note(text=""))
+    nothing = Outcome(SessionId("x"), Status.READY, (), None, 3, timedelta(seconds=2), 0.5, 0.0, 0, Note(text=""))
     page = shown(nothing)
     assert (page.facts["skipped"], page.facts["saved"]) == ("3 visits, 0:00:02", "0.5 USD")

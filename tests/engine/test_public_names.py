@@ -33,6 +33,31 @@ def test_names_are_resolved_when_they_are_asked_for_and_only_then() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_rest() -> None:
+    program = (
+        "import asyncio, sys\n"
+        "before = set(sys.modules)  # whoever measures this process may have imported things already\n"
+        "from pydantic import BaseModel\n"
+        "from holdfast import Context, Engine, Status, Workflow, step\n"
+        "class State(BaseModel):\n"
+        "    text: str = ''\n"
+        "@step(writes='text')\n"
+        "async def write(ctx: Context) -> str:\n"
+        "    return await ctx.do(str, 'done')\n"
+        "async def main():\n"
+        "    async with Engine(':memory:') as engine:\n"
+        "        session = await engine.start(Workflow('one', state=State, steps=[write]), paused=True)\n"
+        "        await session.resume()\n"
+        "        outcome = await session.outcome()\n"
+        "        assert (await session.pause(), outcome.state.text) == (Status.COMPLETED, 'done')\n"
+        "asyncio.run(main())\n"
+        "rest = {f'holdfast.{name}' for name in ('blocking', 'bundle', 'cli', 'diff', 'plan', 'testing', 'verify')}\n"
+        "loaded = sorted((rest | {'difflib', 'html'}) & (set(sys.modules) - before))\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Workflw'"):
         _ = holdfast.Workflw

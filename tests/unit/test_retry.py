@@ -46,6 +46,14 @@ def test_only_the_listed_errors_are_tried_again() -> None:
     assert retry.delay(1, OSError(), middle, NOW) is None
 
 
+def test_an_error_that_says_it_will_not_pass_is_not_tried_again() -> None:
+    class Refused(OSError):
+        retryable = False
+
+    assert Retry(attempts=3).delay(1, Refused(), middle, NOW) is None
+    assert Retry(attempts=3).delay(1, OSError(), middle, NOW) is not None
+
+
 def test_by_default_signals_and_interrupts_are_not_tried_again() -> None:
     assert Retry().delay(1, KeyboardInterrupt(), middle, NOW) is None
     assert Retry().delay(1, Exception(), middle, NOW) == 1

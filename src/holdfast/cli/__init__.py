@@ -10,10 +10,6 @@ from __future__ import annotations
 def main() -> None:
     """The entry point ``holdfast``."""
     from holdfast.cli.app import app
-    from holdfast.cli.failing import guarded, wants_json
+    from holdfast.cli.failing import guarded
 
-    if wants_json():
-        from holdfast.cli.output import reserve_stdout
-
-        reserve_stdout()
-    guarded(app)
+    guarded(lambda **how: app(prog_name="holdfast", **how))

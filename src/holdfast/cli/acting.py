@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from holdfast.cli.common import Cli, by_whom, common, run_async, signed
+from holdfast.cli.common import SESSIONS, TARGETS, WORKFLOWS, Cli, by_whom, common, run_async, signed
 from holdfast.cli.failing import CONFLICT, DONE, NOT_FOUND, USAGE, Refused
 from holdfast.errors import DamagedRecord, UnknownSession, did_you_mean
 
@@ -26,9 +26,9 @@ LOOK_EVERY = 0.1
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=SESSIONS)
 @click.option("--all", "everything", is_flag=True, help="Everything in this store.")
-@click.option("--workflow", metavar="NAME", help="All sessions of a workflow.")
+@click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="All sessions of a workflow.")
 @click.option("--tag", metavar="TAG", help="All with a tag.")
 @click.option("--owner", metavar="NAME", help="All of an owner.")
 @click.option("--abort", is_flag=True, help="Cancel the running step; a resume runs it again.")
@@ -101,7 +101,8 @@ async def _why_nothing(cli: Cli, engine: Engine, filters: Filters) -> str:
     every = await engine.sessions()
     ended = await engine.sessions(workflow=filters.workflow, tag=filters.tag, owner=filters.owner)
     if ended:
-        return f"Nothing to pause: {len(ended)} match, and {'has' if len(ended) == 1 else 'have'} ended."
+        some = "the session that matches has" if len(ended) == 1 else f"all {len(ended):,} sessions that match have"
+        return f"Nothing to pause: {some} ended."
     known: dict[str, set[str]] = {
         "workflow": {info.workflow for info in every} | cli.project.targets.keys(),
         "tag": {tag for info in every for tag in info.tags},
@@ -201,7 +202,7 @@ def stands(info: SessionInfo, finishing: str = "") -> str:
 
 
 @click.command()
-@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
+@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True, shell_complete=SESSIONS)
 @click.option("--wait", is_flag=True, help="Wait until they have ended.")
 @signed
 @common()
@@ -241,10 +242,11 @@ def _asked_to_end(info: SessionInfo) -> bool:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=SESSIONS)
 @click.argument("text", required=False)
 @click.option("--data", metavar="JSON", help="The message as JSON, instead of a text.")
-@click.option("--workflow", metavar="TARGET", help="Start a session of that id if there is none, and run it here.")
+@click.option("--workflow", metavar="TARGET", shell_complete=TARGETS,
+              help="Start a session of that id if there is none, and run it here.")  # fmt: skip
 @click.option("--field", "fields", metavar="NAME=VALUE", multiple=True, help="Its input, if it is started.")
 @by_whom
 @common()
@@ -303,7 +305,7 @@ def _told_sent(cli: Cli, info: SessionInfo) -> None:
     }.get(info.status.value, "is kept")
     cli.out.line(f"{info.session_id}  {cli.out.status(info.status.value)}: the message {what}")
     if info.holder is None:
-        cli.out.note(f"Go on:  {cli.command('resume', info.session_id, info.workflow)}, or a worker")
+        cli.out.note(f"Go on:  {cli.command('resume', info.session_id, info.workflow)}")
 
 
 def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[str, ...], by: str | None) -> int:
@@ -311,11 +313,11 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
     from holdfast.cli.inputs import fields_of, gathered
     from holdfast.cli.live import catch_up
     from holdfast.cli.running import Ride
-    from holdfast.cli.targets import load, resolve
+    from holdfast.cli.targets import load_named
 
-    target = resolve(target, cli.project)
+    target, code = load_named(target, cli.project)
     cli.targets = (target,)
-    ride = Ride(cli, load(target, cli.project))
+    ride = Ride(cli, code)
 
     async def begin(engine: Engine) -> Session[Any]:
         if await _is_known(cli, engine, session, ride.workflow):
@@ -324,7 +326,7 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
             await catch_up(engine, session, ride.view)
             handle = await engine.session(session)
         else:
-            values = gathered({}, pairs, fields_of(ride.workflow))
+            values = gathered({}, pairs, fields_of(ride.workflow.model))
             handle = await ride.start(engine, values, {"session_id": session, "by": by})
         await engine.message(session, value, by=by)
         return handle

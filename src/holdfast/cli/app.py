@@ -53,12 +53,15 @@ COMMANDS = {name: where for section in SECTIONS.values() for name, where in sect
 class App(click.Group):
     """A group whose commands are found in the table above."""
 
+    left_out: frozenset[str] = frozenset()
+    """Commands of the table that it does not have."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [name for name in COMMANDS if name not in self.left_out] + super().list_commands(ctx)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
+        if name not in COMMANDS or name in self.left_out:
+            return super().get_command(ctx, name)
         module = import_module(f"holdfast.cli.{COMMANDS[name][0]}")
         found: click.Command = getattr(module, f"{name}_command" if name == "import" else name)
         return found
@@ -66,14 +69,15 @@ class App(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise Unknown(f"no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            raise Unknown(f"no command {args[0]!r}{did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, commands in SECTIONS.items():
             with formatter.section(section):
-                formatter.write_dl([(name, help) for name, (_, help) in commands.items()])
+                formatter.write_dl([(name, help) for name, (_, help) in commands.items() if name not in self.left_out])
 
 
 @click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

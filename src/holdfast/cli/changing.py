@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from holdfast.cli import shapes
-from holdfast.cli.common import Cli, common, run_async, signed
+from holdfast.cli.common import SESSIONS, STEPS, Cli, Usd, common, run_async, signed
 from holdfast.cli.failing import CONFLICT, DONE, USAGE, Refused, code_of
 from holdfast.errors import HoldfastError, StateRefused, UnknownSession, ValueRefused
 
@@ -30,7 +30,9 @@ assignments = click.option(
     help="A field, or a part of one (plan.title): a text, or JSON where the field takes no text.",
 )  # fmt: skip
 run_option = click.option("--run", is_flag=True, help="Go on at once, here, and show it.")
-until_option = click.option("--until", metavar="STEP", help="With --run: pause once this step has ended.")
+until_option = click.option(
+    "--until", metavar="STEP", shell_complete=STEPS, help="With --run: pause once this step has ended."
+)
 force_option = click.option("--force", is_flag=True, help="If it runs: pause it first, and wait for it.")
 dry_option = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 keep_option = click.option("--keep", is_flag=True, help="Keep what the visit has finished; only the rest is redone.")
@@ -112,7 +114,7 @@ def tell(cli: Cli, info: SessionInfo, told: str, document: Shape) -> None:
         return
     cli.out.line(told)
     at = f" at {stands(info)}" if info.step else ""
-    cli.out.line(f"{info.session_id} is {cli.out.status(info.status.value)}{at}.")
+    cli.out.line(f"{info.session_id} {cli.out.stands(info.status.value)}{at}.")
     cli.out.note(f"Go on:  {resume}")
 
 
@@ -120,7 +122,7 @@ def tell(cli: Cli, info: SessionInfo, told: str, document: Shape) -> None:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=SESSIONS)
 @assignments
 @force_option
 @run_option
@@ -245,8 +247,9 @@ def _kept(why: str, path: Path, code: int) -> Refused:
 
 
 @click.command()
-@click.argument("session")
-@click.option("--to", metavar="STEP[#N]|NUMBER", required=True, callback=place, help="The visit that is redone.")
+@click.argument("session", shell_complete=SESSIONS)
+@click.option("--to", "--from", "to", metavar="STEP[#N]|NUMBER", required=True, callback=place, shell_complete=STEPS,
+              help="The visit that is redone.")  # fmt: skip
 @keep_option
 @dry_option
 @force_option
@@ -329,14 +332,15 @@ def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
 
 
 @click.command()
-@click.argument("session")
-@click.option("--at", metavar="STEP[#N]|NUMBER", callback=place, help="Begin before that visit; else as it stands now.")
+@click.argument("session", shell_complete=SESSIONS)
+@click.option("--at", "--from", "at", metavar="STEP[#N]|NUMBER", callback=place, shell_complete=STEPS,
+              help="Begin before that visit; else as it stands now.")  # fmt: skip
 @assignments
 @keep_option
 @click.option("--session-id", metavar="ID", help="The id of the new session.")
 @click.option("--owner", help="Its owner; else that of the other one.")
 @click.option("--tag", "tags", multiple=True, help="Its tags; else those of the other one.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Its budget; else that of the other one.")
+@click.option("--budget", type=Usd(), metavar="USD", help="Its budget; else that of the other one.")
 @dry_option
 @run_option
 @until_option

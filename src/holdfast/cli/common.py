@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holdfast.cli.failing import NOT_FOUND, PERSON, USAGE, Refused
+from holdfast.cli.host import HOLDFAST, Host, host
 from holdfast.cli.output import Output
 from holdfast.cli.project import Place, Project, check_exists, find_project, find_store
 from holdfast.errors import did_you_mean, said
@@ -25,11 +26,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Cli:
-    """One call of a command: its project, its store, its way of speaking."""
+    """One call of a command: whose it is, its project, its store, its way of speaking."""
 
     def __init__(self, store: str | None, targets: tuple[str, ...], as_json: bool, as_lines: bool) -> None:
+        self.host: Host = host()
         self.project: Project = find_project()
-        self.place: Place = find_store(store, self.project)
+        self.place: Place = find_store(store, self.project, self.host.store)
         self.targets = targets
         self.named_store = store
         self.out = Output(as_json, as_lines)
@@ -67,23 +69,74 @@ class Cli:
 
     def check_code(self, engine: Engine, info: SessionInfo) -> None:
         """Refuse, with what to do, if nobody named the code of a session's workflow."""
-        if info.workflow not in engine.workflows:
+        if info.workflow in engine.workflows:
+            return
+        if self.host.workflows:
             raise Refused(
-                f"session {info.session_id} is one of workflow {info.workflow!r}, and nobody said where its code is:"
-                f" add --target file.py:name, or name it in {self.project.root / 'pyproject.toml'} under"
-                f" [tool.holdfast.workflows]{did_you_mean(info.workflow, engine.workflows)}",
+                f"session {info.session_id} is one of workflow {info.workflow!r}, which is not of this program"
+                f" ({', '.join(self.host.brought)}): {self.command('show', info.session_id)} shows it",
                 USAGE,
             )
+        raise Refused(
+            f"session {info.session_id} is one of workflow {info.workflow!r}, and nobody said where its code is:"
+            f" add --target file.py:name, or name it in {self.project.root / 'pyproject.toml'} under"
+            f" [tool.holdfast.workflows]{did_you_mean(info.workflow, engine.workflows)}",
+            USAGE,
+        )
 
     def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
         """The exact command for a session: with the store and, if a workflow is given, its target, where needed."""
-        words = ["holdfast", verb, session_id]
-        if workflow is not None and (self.targets or workflow not in self.project.targets):
+        own = bool(self.host.workflows) and (workflow is None or workflow in self.host.brought)
+        words = [*(self.host if own else HOLDFAST).words, verb, session_id]
+        if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
             known = self.known() if self.targets else {}
             words += ["--target", known[workflow][0] if workflow in known else "TARGET"]
         if self.named_store is not None:
             words += ["--store", self.named_store]
+        elif not own and self.host.store is not None:
+            words += ["--store", str(self.place.path)]
         return shlex.join(words)
+
+
+class OneOf(click.Choice[str]):
+    """One of some names; a mistyped one gets the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            self.fail(f"there is no {value!r}{did_you_mean(str(value), self.choices)}", param, ctx)
+        return str(value)
+
+
+class Usd(click.ParamType[float]):
+    """An amount of money."""
+
+    name = "usd"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            amount = float(value)
+        except ValueError:
+            amount = -1.0
+        if not 0 <= amount < float("inf"):
+            self.fail(f"{value!r} is no amount of dollars; write 2.50", param, ctx)
+        return amount
+
+
+def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """For an argument or an option: what a shell offers there, by the name of a function in `holdfast.cli.completing`.
+
+    That is imported when a shell asks.
+    """
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from holdfast.cli.completing import complete
+
+        return complete(kind, ctx, incomplete)
+
+    return complete
+
+
+SESSIONS, WORKFLOWS, TARGETS, STEPS = map(completed, ("sessions", "workflows", "targets", "steps"))
 
 
 def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
@@ -101,6 +154,7 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
                 "--target",
                 multiple=True,
                 metavar="TARGET",
+                shell_complete=TARGETS,
                 help="Where a workflow is: file.py, file.py:name, module:name.",
             )(wrapped)
         if lines:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ def detach(cli: Cli, workflow: str, args: list[str], session_id: str | None) -> 
     """Start such a process with the same arguments, and say how to follow it."""
     name = session_id or new_session_id()
     log = _log(cli, name)
-    command = [sys.executable, "-m", "holdfast", "run", "--detached-as", name, *args]
+    command = [*cli.host.launch, "run", "--detached-as", name, *args]
     with log.open("ab") as file:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, close_fds=True
@@ -44,7 +43,7 @@ async def _stored(cli: Cli, name: str, child: subprocess.Popen[bytes], log: Path
     async with cli.engine(create=True) as engine:
         while not await _is_there(engine, name):
             if (code := child.poll()) is not None and not await _is_there(engine, name):
-                said = log.read_text(encoding="utf-8", errors="replace").strip().removeprefix("holdfast: ")
+                said = log.read_text(encoding="utf-8", errors="replace").strip().removeprefix(f"{cli.host.name}: ")
                 raise Refused(said or f"the process in the background ended with {code}; see {log}", code or 1)
             await asyncio.sleep(LOOK_EVERY)
 

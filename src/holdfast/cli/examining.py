@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.cli.failing import Refused
+from holdfast.cli.host import spoken
 from holdfast.cli.keeping import size
 from holdfast.cli.output import ago
 from holdfast.cli.words import counted
@@ -54,7 +55,7 @@ async def examine(cli: Cli) -> tuple[list[Finding], Known]:
     findings = [_versions(known)]
     findings.append(_project(cli))
     if not cli.place.exists:
-        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", "`holdfast run` makes one"))
+        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", f"`{spoken('run')}` makes one"))
         return findings + _code(cli)[0], known
     code, workflows = _code(cli)
     try:
@@ -82,6 +83,8 @@ def _versions(known: Known) -> Finding:
 
 
 def _project(cli: Cli) -> Finding:
+    if cli.host.workflows:
+        return Finding("ok", "program", f"{cli.host.name}: {', '.join(cli.host.brought)}")
     if cli.project.found:
         return Finding("ok", "project", f"{cli.project.root}, {counted(len(cli.project.targets), 'workflow')} named")
     return Finding("ok", "project", f"none; {cli.project.root} is used", "`holdfast init` makes one")
@@ -89,12 +92,12 @@ def _project(cli: Cli) -> Finding:
 
 def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
     """What can be imported of what was named."""
-    from holdfast.cli.targets import load
+    from holdfast.cli.targets import load_named
 
     findings, workflows = [], []
-    for target in (*cli.project.targets.values(), *cli.targets):
+    for target in cli.host.brought or (*cli.project.targets.values(), *cli.targets):
         try:
-            workflow = load(target, cli.project)
+            _, workflow = load_named(target, cli.project)
         except Refused as error:
             way = "mend it, or take it out of [tool.holdfast.workflows]"
             findings.append(Finding("bad", "code", error.message, way))
@@ -132,7 +135,7 @@ def _disk(about: About) -> Iterator[Finding]:
     if about.disk_free is not None:
         kind = f"{about.file_system}, a local file system, " if about.file_system else ""
         little = about.disk_free < LITTLE
-        way = "free some space, or look what `holdfast gc` could give back" if little else ""
+        way = f"free some space, or look what `{spoken('gc')}` could give back" if little else ""
         yield Finding("warn" if little else "ok", "disk", f"{kind}{size(about.disk_free)} free", way)
     if about.ballast_size:
         whole = about.ballast is not None and about.ballast >= about.ballast_size
@@ -148,7 +151,7 @@ def _engines(health: Health) -> Iterator[Finding]:
         held = f"holds {_some(holder.sessions)}" if holder.sessions else "holds no session"
         yield Finding("ok", "engines", f"{_who(holder)} {held}")
     for holder in health.gone:
-        way = f"holdfast resume {holder.sessions[0]}, or run `holdfast worker`"
+        way = f"{spoken('resume', holder.sessions[0])}, or run `{spoken('worker')}`"
         yield Finding("warn", "engines", f"{_who(holder)} is gone and left {_some(holder.sessions)} behind", way)
 
 
@@ -167,10 +170,10 @@ def _sessions(health: Health) -> Iterator[Finding]:
     text = ", ".join(f"{count:,} {status.value}" for status, count in sorted(health.sessions.items()))
     yield Finding("ok", "sessions", text or "none")
     for text in health.damaged:
-        yield Finding("bad", "sessions", text, "`holdfast verify` says all that is damaged")
+        yield Finding("bad", "sessions", text, f"`{spoken('verify')}` says all that is damaged")
     for session_id, count in health.crashes.items():
         times = "once" if count == 1 else f"{count} times in a row"
-        way = f"look at `holdfast show {session_id}`; after three times it pauses"
+        way = f"look at `{spoken('show', session_id)}`; after three times it pauses"
         yield Finding("warn", "sessions", f"{session_id} took its process with it, {times}", way)
 
 

@@ -11,9 +11,11 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any, NoReturn
 
 import click
+
+from holdfast.errors import did_you_mean
 
 DONE, FAILED, USAGE, PERSON, NOT_FOUND, CONFLICT, DECISION = 0, 1, 2, 3, 4, 5, 6
 INTERRUPTED, TERMINATED = 130, 143
@@ -30,9 +32,6 @@ _CODES = {
 class Unknown(click.UsageError):
     """A name that does not exist: usage, without the lines about options, which would not help."""
 
-    def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"holdfast: {self.format_message()}", file=file or sys.stderr)
-
 
 class Refused(click.ClickException):
     """A clear no with an exit code of its own."""
@@ -40,9 +39,6 @@ class Refused(click.ClickException):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"holdfast: {self.message}", file=file or sys.stderr)
 
 
 def code_of(error: BaseException) -> int:
@@ -53,15 +49,22 @@ def code_of(error: BaseException) -> int:
     return FAILED
 
 
-def guarded(app: Callable[..., Any]) -> None:
-    """Run the app as a process: every end has its exit code, and no reader that leaves is an error."""
+def guarded(app: Callable[..., Any], name: str = "holdfast") -> NoReturn:
+    """Run the app as a process: every end has its exit code, and no reader that leaves is an error.
+
+    ``name`` is who says no.
+    """
+    if wants_json():
+        from holdfast.cli.output import reserve_stdout
+
+        reserve_stdout()
     try:
-        code = app(prog_name="holdfast", standalone_mode=False)
+        code = app(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else DONE)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:
-        _tell(error, error.format_message(), error.exit_code)
+        _tell(error, name)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
@@ -72,7 +75,7 @@ def guarded(app: Callable[..., Any]) -> None:
         if type(error).__module__ != "holdfast.errors":
             raise
         code = code_of(error)
-        _tell(Refused(str(error), code), str(error), code)
+        _tell(Refused(str(error), code), name)
         sys.exit(code)
 
 
@@ -91,9 +94,34 @@ def _leave_stdout() -> None:
             os.dup2(nowhere, stream.fileno())
 
 
-def _tell(error: click.ClickException, message: str, code: int) -> None:
+def _tell(error: click.ClickException, name: str) -> None:
     """For a person a line on stderr; who asked for JSON gets that, also there: stdout stays what was asked for."""
+    message = _message(error)
     if wants_json():
-        click.echo(json.dumps({"error": message, "exit_code": code}), err=True)
+        click.echo(json.dumps({"error": message, "exit_code": error.exit_code}), err=True)
+        return
+    if sys.stderr.isatty():
+        from holdfast.cli.output import terminal_width, wrapped
+
+        message = wrapped(f"{name}: {message}", terminal_width(), 2)
     else:
-        error.show()
+        message = f"{name}: {message}"
+    click.echo(message, err=True)
+
+
+def _message(error: click.ClickException) -> str:
+    """What is wrong, and where to read on."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    if context is None or isinstance(error, Unknown):
+        return message
+    if isinstance(error, click.NoSuchOption):
+        options = [name for param in context.command.get_params(context) for name in param.opts if name[:2] == "--"]
+        message = f"there is no option {error.option_name}{did_you_mean(error.option_name, options)}"
+    return f"{message.removesuffix('.')}{'' if message.endswith('?') else ';'} see {_help_of(context)}"
+
+
+def _help_of(context: click.Context) -> str:
+    loaded, _ = context.meta.get("holdfast.cli.running", (None, None))  # the options of `run` depend on its target
+    named = loaded is not None and any(param.name == "where" for param in context.command.params)
+    return " ".join([context.command_path, *([loaded.target] if named else []), "--help"])

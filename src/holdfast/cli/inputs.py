@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,8 @@ from holdfast.cli.failing import USAGE, Refused
 from holdfast.errors import did_you_mean
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from holdfast.workflow import Workflow
 
 PREFIX = "field__"
@@ -70,7 +72,9 @@ class Field:
         self.many = kind.get("type") == "array" and "prefixItems" not in kind
         self.type = _type(_resolved(kind.get("items", {}), definitions) if self.many else kind)
         self.switch = self.type is click.BOOL and not self.many
+        self.is_path = str(kind.get("format", "")).endswith("path")
         self.taken = False  # its option means something else: only --field can set it
+        self.by_position = False
 
     @property
     def option(self) -> str:
@@ -82,6 +86,8 @@ class Field:
         """What stands for the value."""
         if isinstance(self.type, OneOf):
             return "|".join(self.type.values)
+        if self.is_path:
+            return "PATH"
         return {"text": "TEXT", "integer": "INTEGER", "float": "NUMBER", "boolean": "true|false"}.get(
             self.type.name, "JSON"
         )
@@ -89,6 +95,8 @@ class Field:
     @property
     def usage(self) -> str:
         """How to give it."""
+        if self.by_position:
+            return f"{self.name.upper()}..." if self.many else self.name.upper()
         if self.taken:
             return f"--field {self.name}={self.metavar}"
         return f"{self.option} / --no-{self.option[2:]}" if self.switch else f"{self.option} {self.metavar}"
@@ -122,18 +130,18 @@ def _type(kind: dict[str, Any]) -> click.ParamType[Any]:
     return Json(or_text=bool(kind.get("texts")) or not kind.get("type"))
 
 
-def fields_of(workflow: Workflow[Any]) -> dict[str, Field]:
-    """The fields of a workflow's state, in their order."""
+def fields_of(model: type[BaseModel]) -> dict[str, Field]:
+    """The fields of a workflow's state, or of what a program makes it from, in their order."""
     from pydantic.errors import PydanticInvalidForJsonSchema
 
     try:
-        schema = workflow.model.model_json_schema(by_alias=False)
+        schema = model.model_json_schema(by_alias=False)
     except PydanticInvalidForJsonSchema:
         schema = {}  # a type of its own that says nothing about JSON: then every field takes JSON, or a text
     known, definitions = schema.get("properties", {}), schema.get("$defs", {})
     return {
         name: Field(name, known.get(name, {}), definitions, info.is_required())
-        for name, info in workflow.model.model_fields.items()
+        for name, info in model.model_fields.items()
     }
 
 
@@ -154,6 +162,17 @@ class FieldOption(click.Option):
         return self.field.usage, described(self.field)
 
 
+class FieldArgument(click.Argument):
+    """A field that is given by its place. Whether one is missing is said of all fields at once, so not here."""
+
+    def __init__(self, field: Field) -> None:
+        field.by_position = True
+        super().__init__(
+            [PREFIX + field.name], type=field.type, nargs=-1 if field.many else 1, required=False,
+            metavar=field.usage if field.required else f"[{field.usage}]",
+        )  # fmt: skip
+
+
 def described(field: Field) -> str:
     """What the help says about a field."""
     notes = ["required"] if field.required else []
@@ -163,11 +182,12 @@ def described(field: Field) -> str:
     return "  ".join(part for part in (field.help, f"[{'; '.join(notes)}]" if notes else "") if part)
 
 
-def options_for(fields: Iterable[Field], taken: Iterable[str]) -> list[FieldOption]:
-    """An option for every field whose name is still free."""
+def options_for(fields: Iterable[Field], taken: Iterable[str], arguments: Sequence[str] = ()) -> list[click.Parameter]:
+    """An option for every field whose name is still free; those that are ``arguments`` are given by their place."""
+    known = {field.name: field for field in fields}
     used = set(taken)
-    found = []
-    for field in fields:
+    found: list[click.Parameter] = [FieldArgument(known.pop(name)) for name in arguments]
+    for field in known.values():
         names = {field.option, f"--no-{field.option[2:]}"} if field.switch else {field.option}
         field.taken = bool(names & used)
         if not field.taken:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import shapes
-from holdfast.cli.common import Cli, common, run_async
+from holdfast.cli.common import SESSIONS, Cli, common, run_async
 from holdfast.cli.failing import DONE, FAILED
+from holdfast.cli.host import spoken
 from holdfast.cli.output import Output
 from holdfast.cli.project import check_exists
 from holdfast.cli.words import counted, one_line
@@ -76,7 +77,7 @@ def without_store(cli: Cli, empty: Any) -> bool:
         check_exists(cli.place, "nothing was looked at")
     if cli.out.as_json:
         cli.out.document(empty)
-    cli.out.line(f"there is no store yet at {cli.place.path}; `holdfast run` makes one")
+    cli.out.say(f"There is no store yet at {cli.place.path}; `{spoken('run')}` makes one")
     return True
 
 
@@ -84,7 +85,7 @@ def without_store(cli: Cli, empty: Any) -> bool:
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=SESSIONS)
 @common()
 def verify(cli: Cli, session: str | None) -> int:
     """Prove that everything stored is intact: one SESSION, or everything.
@@ -106,7 +107,7 @@ async def _verify(cli: Cli, session: str | None) -> int:
     def tell(report: Verification) -> None:
         tick(f"{counted(report.sessions, 'session')}, {counted(report.records, 'record')} looked at …")
 
-    async with cli.engine(what="verify" if session is None else session) as engine:
+    async with cli.engine(what="verify" if session is None else f"session {session!r}") as engine:
         report, session_id = await _verified(engine, session, tell)
     tick.end()
     if cli.out.as_json:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from holdfast.cli.common import Cli, common, run_async
+from holdfast.cli.common import WORKFLOWS, Cli, OneOf, common, run_async
+from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, columns, money
-from holdfast.cli.words import counted, note, one_line, place, reason, short_ids
+from holdfast.cli.words import MANY, counted, note, one_line, place, reason, shortened
 from holdfast.errors import did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
+    from holdfast.errors import DamagedRecord
     from holdfast.model import Pause
-    from holdfast.outcome import Listing, SessionInfo
+    from holdfast.outcome import SessionInfo
 
 LIMIT = 20
 """How many sessions are listed if nobody says otherwise."""
@@ -32,14 +34,7 @@ STATUSES = (
 )  # fmt: skip
 """In the order in which they matter to somebody who looks; `Status` is not imported for help."""
 
-SORTS: dict[str, Callable[[SessionInfo], Any]] = {
-    "updated": lambda info: -info.updated_at.timestamp(),
-    "created": lambda info: -info.created_at.timestamp(),
-    "status": lambda info: (STATUSES.index(info.status.value), -info.updated_at.timestamp()),
-    "workflow": lambda info: (info.workflow, -info.updated_at.timestamp()),
-    "spent": lambda info: -info.spent_usd,
-    "id": lambda info: info.session_id,
-}
+SORTS = ("updated", "created", "status", "workflow", "spent", "id")
 SORTED_BY = f"What comes first, by one of {', '.join(SORTS)}.  [default: updated]"
 
 
@@ -48,14 +43,14 @@ SORTED_BY = f"What comes first, by one of {', '.join(SORTS)}.  [default: updated
     "--status",
     "statuses",
     multiple=True,
-    type=click.Choice(STATUSES),
+    type=OneOf(STATUSES),
     metavar="STATUS",
     help=f"Only such; repeatable: {', '.join(STATUSES)}.",
 )
-@click.option("--workflow", metavar="NAME", help="Only sessions of this workflow.")
+@click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only sessions of this workflow.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
 @click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
-@click.option("--sort", type=click.Choice(list(SORTS)), default="updated", metavar="BY", help=SORTED_BY)
+@click.option("--sort", type=OneOf(SORTS), default="updated", metavar="BY", help=SORTED_BY)
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="At most so many."
@@ -76,34 +71,77 @@ def ls(cli: Cli, **how: Any) -> None:
 async def _ls(cli: Cli, **how: Any) -> None:
     if not (cli.place.exists or cli.place.explicit):
         _print_list(cli, [], 0, ())
-        cli.out.note("No sessions yet: there is no store here. `holdfast run` starts one.")
+        cli.out.note(f"No sessions yet: there is no store here. `{spoken('run')}` starts one.")
         return
     async with cli.engine(what="ls") as engine:
         await _list(cli, engine, **how)
+
+
+class Wanted(NamedTuple):
+    """Which sessions are listed, how many, and what comes first."""
+
+    filters: dict[str, Any]
+    sort: str
+    reverse: bool
+    limit: int | None
+    children: bool
+
+    async def page(self, engine: Engine) -> tuple[list[SessionInfo], list[DamagedRecord]]:
+        """Those that stand below no other; and those that are damaged. What is not shown is not read."""
+        found: list[SessionInfo] = []
+        damaged: list[DamagedRecord] = []
+        for part in self._parts():
+            room = None if self.limit is None else self.limit - len(found)
+            some = await engine.sessions(**part, level="top" if self.children else "root", limit=room)
+            found += some
+            damaged += some.damaged
+        return found, damaged
+
+    def _parts(self) -> list[dict[str, Any]]:
+        """One after the other they are in the order that was asked for."""
+        if self.sort != "status":
+            return [self.filters | {"sort": self.sort, "reverse": self.reverse}]
+        kinds = [status for status in STATUSES if status in (self.filters["status"] or STATUSES)]
+        return [self.filters | {"status": each, "sort": "updated"} for each in kinds[:: -1 if self.reverse else 1]]
+
+    async def tree(self, engine: Engine, page: list[SessionInfo]) -> list[tuple[int, SessionInfo]]:
+        """Each with those that it called below it, and how deep it is."""
+        found: dict[str, tuple[int, SessionInfo]] = {}
+        for info in page:  # sorted by status, a child may come before its parent, or once more after it
+            for depth, each in [(0, info), *await self._below(engine, info)]:
+                found.setdefault(each.session_id, (depth, each))
+        return list(found.values())
+
+    async def _below(self, engine: Engine, info: SessionInfo, depth: int = 1) -> list[tuple[int, SessionInfo]]:
+        """The sessions that one has called, and that match as well, with how deep they are; the first ones of them."""
+        most = None if self.limit is None else CHILDREN
+        found: list[tuple[int, SessionInfo]] = []
+        if not self.children:
+            return found
+        for child in await engine.sessions(**self.filters, parent=info.session_id, sort="updated", limit=most):
+            found += [(depth, child), *await self._below(engine, child, depth + 1)]
+        return found[:most]
 
 
 async def _list(
     cli: Cli, engine: Engine, *, statuses: tuple[str, ...], workflow: str | None, owner: str | None, tag: str | None,
     sort: str, reverse: bool, limit: int, everything: bool, children: bool,
 ) -> None:  # fmt: skip
-    known = await engine.sessions()
-    wanted = {"workflow": workflow, "owner": owner}
-    matching = [each for each in known if all(text in (None, getattr(each, name)) for name, text in wanted.items())]
-    matching = [each for each in matching if tag is None or tag in each.tags]
-    matching = [each for each in matching if not statuses or each.status.value in statuses]
-    matching.sort(key=SORTS[sort], reverse=reverse)
-    tree = _tree(matching) if children else [(0, each) for each in matching if each.parent_id is None]
-    total = len(tree)
-    shown = tree if everything else _cut(tree, limit)
+    filters: dict[str, Any] = {"workflow": workflow, "owner": owner, "tag": tag, "status": statuses or None}
+    wanted = Wanted(filters, sort, reverse, None if everything else limit, children)
+    page, damaged = await wanted.page(engine)
+    shown = await wanted.tree(engine, page)
+    total = sum((await engine.tally(**filters, level="any" if children else "root")).values())
     if cli.out.for_people:
-        await _table(cli, engine, shown, [each.session_id for each in known])
+        await _table(cli, engine, shown)
     else:
-        _print_list(cli, [info for _, info in shown], total, known.damaged)
-    for broken in known.damaged:
+        _print_list(cli, [info for _, info in shown], total, damaged)
+    for broken in damaged:
         cli.out.note(f"! {broken}")
     if not total:
-        cli.out.note(_nothing(len(known), workflow, {each.workflow for each in known}))
-    elif len(shown) < total:
+        known = await engine.tally()
+        cli.out.note(_nothing(sum(known.values()), workflow, {name for name, _ in known}))
+    elif len(shown) + len(damaged) < total:
         cli.out.note(f"{len(shown):,} of {total:,} sessions; --all lists them all")
 
 
@@ -119,46 +157,17 @@ def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any)
 
 def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
     if not known:
-        return "No sessions yet. `holdfast run` starts one."
+        return f"No sessions yet. `{spoken('run')}` starts one."
     if workflow is not None and workflow not in workflows:
         return f"No session of a workflow {workflow!r}{did_you_mean(workflow, workflows)}"
     return f"No session matches; there {'is' if known == 1 else 'are'} {counted(known, 'session')} in all"
 
 
-def _tree(infos: Sequence[SessionInfo]) -> list[tuple[int, SessionInfo]]:
-    """Every session below the one that called it, if that one is listed too; with how deep it is."""
-    below: dict[str | None, list[SessionInfo]] = {}
-    ids = {each.session_id for each in infos}
-    for each in infos:
-        below.setdefault(each.parent_id if each.parent_id in ids else None, []).append(each)
-    found: list[tuple[int, SessionInfo]] = []
-    waiting = [(0, each) for each in reversed(below.get(None, []))]
-    while waiting:
-        depth, info = waiting.pop()
-        found.append((depth, info))
-        waiting += [(depth + 1, child) for child in reversed(below.get(info.session_id, []))]
-    return found
-
-
-def _cut(tree: list[tuple[int, SessionInfo]], limit: int) -> list[tuple[int, SessionInfo]]:
-    """The first ``limit`` sessions, of each with the first of its children."""
-    shown: list[tuple[int, SessionInfo]] = []
-    roots = below = 0
-    for depth, info in tree:
-        roots += depth == 0
-        if roots > limit:
-            break
-        below = below + 1 if depth else 0
-        if below <= CHILDREN:
-            shown.append((depth, info))
-    return shown
-
-
-async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]], ids: list[str]) -> None:
+async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]]) -> None:
     out = cli.out
     if not shown:
         return
-    short = short_ids(ids) if out.terminal else {}
+    short = await shortened(cli, engine, [info.session_id for _, info in shown])
     cells: dict[str, list[str]] = {
         "SESSION": [_indented(depth, short.get(info.session_id, info.session_id)) for depth, info in shown],
         "WORKFLOW": [info.workflow for _, info in shown],
@@ -171,7 +180,7 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]],
     for name in ("OWNER", "SPENT"):
         if not any(cells[name]) or (out.terminal and _width(cells) > out.width - LEAST_NOTE):
             del cells[name]
-    many = len(shown) > 200  # then the reasons would have to be read one by one
+    many = len(shown) > MANY
     cells["NOTE"] = [note(info, () if many else await _pauses(engine, info)) for _, info in shown]
     out.table(list(cells), list(zip(*cells.values(), strict=True)))
 
@@ -227,20 +236,28 @@ async def _status(cli: Cli, limit: int) -> None:
     if not (cli.place.exists or cli.place.explicit):
         if cli.out.as_json:
             cli.out.document(shapes.standing(str(cli.place.path), None, {}, (), ()))
-        cli.out.note("Nothing is there yet: no store. `holdfast run` starts a session.")
+        cli.out.note(f"Nothing is there yet: no store. `{spoken('run')}` starts a session.")
         return
     async with cli.engine(what="status") as engine:
-        known = await engine.sessions()
-        counted_up = Counter(each.status.value for each in known)
-        counts = {name: counted_up[name] for name in STATUSES if counted_up[name]}
-        found = []
-        for name in GROUPS:
-            some = [each for each in known if each.status.value == name][:limit]
+        counts = await _counts(engine)
+        found: list[Standing] = []
+        damaged: list[DamagedRecord] = []
+        for name in [name for name in GROUPS if name in counts]:
+            some = await engine.sessions(status=name, limit=limit)
             found += [await _standing(engine, each) for each in some]
+            damaged += some.damaged
         if cli.out.as_json:
-            cli.out.document(shapes.standing(str(cli.place.path), engine.trouble, counts, found, known.damaged))
+            cli.out.document(shapes.standing(str(cli.place.path), engine.trouble, counts, found, damaged))
         else:
-            _tell_status(cli, engine, counts, found, known)
+            await _tell_status(cli, engine, counts, found, damaged)
+
+
+async def _counts(engine: Engine) -> dict[str, int]:
+    """How many there are of every kind, in the order in which the kinds matter."""
+    found: Counter[str] = Counter()
+    for (_, status), count in (await engine.tally()).items():
+        found[status.value] += count
+    return {name: found[name] for name in STATUSES if found[name]}
 
 
 async def _standing(engine: Engine, info: SessionInfo) -> Standing:
@@ -252,15 +269,16 @@ async def _standing(engine: Engine, info: SessionInfo) -> Standing:
     )
 
 
-def _tell_status(
-    cli: Cli, engine: Engine, counts: dict[str, int], found: list[Standing], known: Listing[SessionInfo]
+async def _tell_status(
+    cli: Cli, engine: Engine, counts: dict[str, int], found: list[Standing], damaged: Sequence[DamagedRecord]
 ) -> None:
     out = cli.out
-    short = short_ids(each.session_id for each in known) if out.terminal else {}
+    spoken_of = [info.session_id for each in found for info in (each.info, *each.waits_for)]
+    short = await shortened(cli, engine, spoken_of)
     said = [f"{count:,} {out.status(name)}" for name, count in counts.items()]
     out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.path})', dim=True)}"))
     wrong = [engine.trouble] if engine.trouble else []
-    for each in [*wrong, *known.damaged]:
+    for each in [*wrong, *damaged]:
         out.line(out.paint(f"! {each}", "red"))
     for name, title in GROUPS.items():
         some = [each for each in found if each.info.status.value == name]
@@ -269,7 +287,7 @@ def _tell_status(
             out.line(out.paint(title, bold=True))
             _group(cli, some, short)
         if len(some) < counts.get(name, 0):
-            out.line(f"  … and {counts[name] - len(some):,} more: holdfast ls --status {name}")
+            out.line(f"  … and {counts[name] - len(some):,} more: {spoken('ls', '--status', name)}")
 
 
 def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
@@ -284,7 +302,7 @@ def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
 
 def _detail(standing: Standing, short: dict[str, str]) -> str:
     info = standing.info
-    parts = [note(info, standing.pauses)]
+    parts = [note(info, standing.pauses)] if info.status.value != "ready" else []  # the heading says it
     if info.status.value == "pausing":
         parts += [reason(each) for each in standing.pauses]
     parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in standing.waits_for]

@@ -226,6 +226,8 @@ def resumed(view: View, event: Event) -> list[str]:
     from_where = "No checkpoints found, starting from scratch"
     if view.last is not None:
         from_where = f"Resuming from checkpoint: {view.last}"
+    elif kept:
+        from_where = f"Resuming within {event.data['step']}: there is no checkpoint yet"
     elif event.data["skipped"]:  # its log begins at a fork; what was done before that is in another one
         from_where = f"Beginning at {event.data['step']}, as forked"
     before = "; ".join([few(skipped)] * bool(skipped) + kept)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli import shapes
-from holdfast.cli.common import Cli, common, run_async
+from holdfast.cli.common import SESSIONS, Cli, common, run_async
 from holdfast.cli.failing import CONFLICT, USAGE, Refused
 from holdfast.cli.keeping import size
 from holdfast.cli.words import counted
@@ -17,7 +17,7 @@ SUFFIX = ".holdfast.jsonl"
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=SESSIONS)
 @click.argument("file", required=False, type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @common()
@@ -34,7 +34,7 @@ def export(cli: Cli, session: str, file: Path | None, force: bool) -> None:
 async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> None:
     if str(file) == "-" and cli.out.as_json:
         raise Refused("the session itself goes to stdout with -, so there is no room for --json", USAGE)
-    async with cli.engine(what=session) as engine:
+    async with cli.engine(what=f"session {session!r}") as engine:
         info = await cli.session(engine, session)
         if str(file) == "-":
             click.echo(await engine.exported(info.session_id), nl=False)

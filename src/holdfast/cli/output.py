@@ -14,6 +14,8 @@ from typing import IO, Any
 
 import click
 
+from holdfast.cli.host import host
+
 COLOURS = {
     "running": "green", "completed": "green", "ready": "cyan", "created": "cyan", "pausing": "yellow",
     "paused": "yellow", "waiting": "yellow", "sleeping": "blue", "failed": "red", "cancelled": "red",
@@ -40,7 +42,7 @@ class Output:
         self.as_lines = as_lines
         self.terminal = sys.stdout.isatty()
         self.colour = self.terminal and not os.environ.get("NO_COLOR")
-        self.width = min(max(shutil.get_terminal_size((100, 24)).columns, 40), 200)
+        self.width = terminal_width()
 
     @property
     def for_people(self) -> bool:
@@ -59,10 +61,14 @@ class Output:
         if self.for_people:
             click.echo(text, color=self.colour)
 
-    def note(self, text: str) -> None:
+    def say(self, text: str, indent: int = 0) -> None:
+        """For a person, in sentences: no word is broken where the terminal ends."""
+        self.line(wrapped(text, self.width, indent) if self.terminal else text)
+
+    def note(self, text: str, as_it_is: bool = False) -> None:
         """Beside the result: progress, hints. Goes to stderr, so that a pipe gets results only."""
         if self.for_people:
-            click.echo(text, err=True)
+            click.echo(wrapped(text, self.width) if sys.stderr.isatty() and not as_it_is else text, err=True)
 
     def paint(self, text: str, colour: str | None = None, **style: Any) -> str:
         """Coloured, where there are colours."""
@@ -71,6 +77,10 @@ class Output:
     def status(self, status: str) -> str:
         """A status in its colour."""
         return self.paint(status, COLOURS.get(status))
+
+    def stands(self, status: str) -> str:
+        """How a session stands, as the end of a sentence: ``is paused``, ``has failed``."""
+        return f"{'has' if status == 'failed' else 'is'} {self.status(status)}"
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], last_is_long: bool = True) -> None:
         """Aligned columns. The last one is cut where the terminal ends; a pipe gets it whole."""
@@ -94,6 +104,29 @@ class Output:
 
 
 _STYLED = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def terminal_width() -> int:
+    """How many columns there are."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 200)
+
+
+def wrapped(text: str, width: int, indent: int = 0) -> str:
+    """A text in lines of at most so many columns, if its words allow that. Commands stay whole: they are copied.
+
+    >>> print(wrapped("it is paused; go on: holdfast resume abc --store x.db, or leave it", 30))
+    it is paused; go on:
+    holdfast resume abc --store x.db,
+    or leave it
+    """
+    import textwrap
+
+    command = re.compile(rf"{re.escape(' '.join(host().words))}(?: [^\s;,`]+)+")
+    lines = command.sub(lambda found: found[0].replace(" ", "\0"), text).splitlines() or [""]
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
+    return "\n".join(map(wrapper.fill, lines)).replace("\0", " ")
 
 
 def columns(text: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.cli.failing import NOT_FOUND, USAGE, Refused
+from holdfast.cli.host import spoken
 
 FOLDER = ".holdfast"
 DEFAULT_STORE = f"{FOLDER}/holdfast.db"
@@ -85,11 +86,16 @@ class Place:
         return self.path is None or self.path.exists()
 
 
-def find_store(option: str | None, project: Project) -> Place:
-    """``--store``, else ``HOLDFAST_STORE``, else ``[tool.holdfast]``, else ``.holdfast/holdfast.db`` of the project."""
+def find_store(option: str | None, project: Project, default: str | None = None) -> Place:
+    """``--store``, else ``HOLDFAST_STORE``, else ``[tool.holdfast]``, else ``.holdfast/holdfast.db`` of the project.
+
+    ``default``: what a program has instead of its project's.
+    """
     named = option or os.environ.get(VARIABLE)
     if named:
         return _place(named, Path.cwd(), explicit=True)
+    if default is not None:
+        return _place(default, Path.cwd(), explicit=False)
     return _place(project.store or DEFAULT_STORE, project.root, explicit=False)
 
 
@@ -108,6 +114,8 @@ def _place(text: str, base: Path, explicit: bool) -> Place:
 
 def check_exists(place: Place, what: str) -> None:
     """For a command that needs something in the store."""
+    if place.path is not None and place.path.is_dir():
+        raise Refused(f"{place.path} is a folder; name a file in it, such as {place.path / 'holdfast.db'}", USAGE)
     if not place.exists:
-        hint = "look at --store and HOLDFAST_STORE" if place.explicit else "`holdfast run` makes one"
+        hint = "look at --store and HOLDFAST_STORE" if place.explicit else f"`{spoken('run')}` makes one"
         raise Refused(f"{what}: there is no store at {place.path}; {hint}", NOT_FOUND)

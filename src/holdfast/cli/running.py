@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from holdfast.cli.common import Cli, by_whom, common, needs_somebody, run_async
+from holdfast.cli.common import SESSIONS, STEPS, TARGETS, Cli, Usd, by_whom, common, needs_somebody, run_async
 from holdfast.cli.failing import CONFLICT, DONE, FAILED, INTERRUPTED, NOT_FOUND, TERMINATED, USAGE, Refused
+from holdfast.cli.host import spoken
 from holdfast.cli.inputs import Field, described, fields_of, gathered, given_as, options_for
 from holdfast.cli.output import ago, facts, money, span
 from holdfast.cli.project import find_project
 from holdfast.cli.values import typed
+from holdfast.cli.words import counted
 from holdfast.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,15 +35,25 @@ if TYPE_CHECKING:
 CANDIDATES = ("ready", "created"), ("failed",), ("paused",)
 """What `resume` goes on with if nobody says which: what was interrupted before what failed before what was paused."""
 
+LISTED = 20
+"""How many candidates are listed."""
+
 INTERRUPTED_ONES = [status for group in CANDIDATES for status in group]
 
 
 class Loaded(NamedTuple):
-    """What TARGET led to."""
+    """What TARGET led to. ``begin``: makes the start of a state from fields that are not the state's own."""
 
     target: str
     workflow: Workflow[Any]
     fields: dict[str, Field]
+    begin: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    arguments: Sequence[str] = ()
+
+    def start(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The values to start with, from all that was given."""
+        values = gathered(given, given["pairs"], self.fields)
+        return typed(self.workflow, values) if self.begin is None else self.begin(values)
 
 
 class RunCommand(click.Command):
@@ -62,8 +75,8 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def _take_in(self, ctx: click.Context, loaded: Loaded, args: list[str]) -> None:
-        taken = [name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
-        ctx.meta[f"{self.META}.options"] = options_for(loaded.fields.values(), taken)
+        taken = [name for param in super().get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
+        ctx.meta[f"{self.META}.options"] = options_for(loaded.fields.values(), taken, loaded.arguments)
         ctx.meta[self.META] = loaded, list(args)
 
     def _target(self, ctx: click.Context, args: list[str]) -> str | None:
@@ -105,23 +118,21 @@ class RunCommand(click.Command):
 
 
 def _loaded(target: str) -> Loaded:
-    from holdfast.cli.targets import load, resolve
+    from holdfast.cli.targets import load_named
 
-    project = find_project()
-    place = resolve(target, project)
-    workflow = load(place, project)
-    return Loaded(place, workflow, fields_of(workflow))
+    place, workflow = load_named(target, find_project())
+    return Loaded(place, workflow, fields_of(workflow.model))
 
 
 @click.command(cls=RunCommand, options_metavar="[OPTIONS]", short_help="Start a session.")
-@click.argument("where", metavar="TARGET")
+@click.argument("where", metavar="TARGET", shell_complete=TARGETS)
 @click.option("--field", "pairs", multiple=True, metavar="NAME=VALUE", help="A field, whatever its name is.")
 @click.option("--paused", is_flag=True, help="Store it, and let it stand still.")
 @click.option("--session-id", metavar="ID", help="Its id. One that exists goes on, if the input is the same.")
 @click.option("--owner", metavar="NAME", help="Whom it belongs to.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="To find it by; repeatable.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Pause before it spends more.")
-@click.option("--at", metavar="STEP", help="Begin at a later step.")
+@click.option("--budget", type=Usd(), metavar="USD", help="Pause before it spends more.")
+@click.option("--at", metavar="STEP", shell_complete=STEPS, help="Begin at a later step.")
 @click.option("--resume", "again", is_flag=True, help="Go on with an interrupted one of the same input.")
 @click.option("--force-restart", is_flag=True, help="Begin anew; do not ask about an interrupted one.")
 @click.option("--detach", is_flag=True, help="Return once it is stored; it runs in the background.")
@@ -138,7 +149,7 @@ def run(cli: Cli, **given: Any) -> int:
     """
     loaded, args = click.get_current_context().meta[RunCommand.META]
     cli.targets = (loaded.target,)
-    values = typed(loaded.workflow, gathered(given, given["pairs"], loaded.fields))
+    values = loaded.start(given)
     if given["again"] and given["force_restart"]:
         raise click.UsageError("--resume goes on, --force-restart begins anew: give one of them")
     options = {name: given[name] for name in ("session_id", "owner", "tags", "budget", "at", "paused", "by")}
@@ -173,7 +184,7 @@ def _former(
     if not interrupted:
         return None
     last = interrupted[0]
-    more = f"; {len(interrupted) - 1} more like it: holdfast ls" if len(interrupted) > 1 else ""
+    more = f"; {len(interrupted) - 1} more like it: {spoken('ls')}" if len(interrupted) > 1 else ""
     what = f"session {last.session_id} of {workflow.name} has the same input: {_where(last)}{more}"
     if asks and cli.out.for_people and cli.out.terminal and sys.stdin.isatty():
         cli.out.line(f"{what[0].upper()}{what[1:]}.")
@@ -200,14 +211,14 @@ def _where(info: SessionInfo) -> str:
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=SESSIONS)
 @click.option("--dry-run", is_flag=True, help="Show the plan and run nothing.")
-@click.option("--from", "start", metavar="STEP", help="Rewind first: redo this step and what follows.")
-@click.option("--until", metavar="STEP", help="Pause once this step has ended.")
+@click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind first: redo it and what follows.")
+@click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause once this step has ended.")
 @click.option("--force", is_flag=True, help="Take it over from a process that holds it and does not move.")
 @click.option("--accept", is_flag=True, help="Take what the code has changed behind the session as it is.")
 @click.option("--wake", is_flag=True, help="End what it sleeps for now.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="A new budget.")
+@click.option("--budget", type=Usd(), metavar="USD", help="A new budget.")
 @click.option("--owner", metavar="NAME", help="Refuse if it belongs to somebody else.")
 @by_whom
 @common(lines=True, target=True)
@@ -232,7 +243,7 @@ async def _chosen(
     async with cli.engine(what=what, code=True, quiet=True) as engine:
         found = await candidates(cli, engine) if session is None else [await cli.session(engine, session)]
         if len(found) > 1:
-            return listed(cli, found)
+            return await listed(cli, engine, found)
         info = found[0]
         cli.check_code(engine, info)
         if dry_run or until is not None:
@@ -246,33 +257,49 @@ async def _chosen(
 
 async def candidates(cli: Cli, engine: Engine) -> list[SessionInfo]:
     """What was interrupted; without such what failed, or was paused. Those that nobody drives any more."""
-    every = [info for info in await engine.sessions() if info.parent_id is None]
-    if cli.targets:
-        every = [info for info in every if info.workflow in engine.workflows]
+    counts: Counter[str] = Counter()
+    for (workflow, status), count in (await engine.tally(level="root")).items():
+        if workflow in engine.workflows or not (cli.targets or cli.host.workflows):
+            counts[status.value] += count
     for group in CANDIDATES:
-        found = [info for info in every if info.status.value in group]
-        if found:
-            if len(found) == 1:
-                others = sum(info.status.value in INTERRUPTED_ONES for info in every) - 1
-                more = f"; {others} more stand still: holdfast ls" if others else ""
-                cli.out.note(f"The last one: {found[0].session_id} of {found[0].workflow}, {_where(found[0])}{more}")
-            return found
-    running = sum(info.status.value in ("running", "pausing", "sleeping", "waiting") for info in every)
-    more = f"; {running} run or wait: holdfast ls" if running else ""
+        if not any(counts[status] for status in group):
+            continue
+        found = await _newest(cli, engine, group)
+        if len(found) == 1:
+            others = sum(counts[status] for status in INTERRUPTED_ONES) - 1
+            more = f"; {others:,} more stand still: {spoken('ls')}" if others else ""
+            cli.out.note(f"The last one: {found[0].session_id} of {found[0].workflow}, {_where(found[0])}{more}")
+        return found
+    running = sum(counts[status] for status in ("running", "pausing", "sleeping", "waiting"))
+    more = f"; {running} run or wait: {spoken('ls')}" if running else ""
     raise Refused(f"nothing to resume: no session of this store was interrupted{more}", NOT_FOUND)
 
 
-def listed(cli: Cli, found: list[SessionInfo]) -> int:
-    from holdfast.cli import shapes
-    from holdfast.cli.words import short_ids
+async def _newest(cli: Cli, engine: Engine, statuses: Sequence[str]) -> list[SessionInfo]:
+    """The newest of them, as many as a person looks at."""
+    names = list(engine.workflows) if cli.targets or cli.host.workflows else [None]
+    found: list[SessionInfo] = []
+    for name in names:
+        found += await engine.sessions(workflow=name, status=statuses, level="root", limit=LISTED + 1)
+    return sorted(found, key=lambda info: info.created_at, reverse=True)
 
+
+async def listed(cli: Cli, engine: Engine, found: list[SessionInfo]) -> int:
+    """Several could be meant: the newest of them, for somebody to name one."""
+    from holdfast.cli import shapes
+    from holdfast.cli.words import place, shortened
+
+    some = found[:LISTED]
     if not cli.out.for_people:
-        cli.out.document(shapes.candidates(found))
+        cli.out.document(shapes.candidates(some))
         return USAGE
-    short = short_ids(info.session_id for info in found)
-    rows = [[short[info.session_id], info.workflow, cli.out.status(info.status.value), _where(info)] for info in found]
-    cli.out.table(["session", "workflow", "status", "where"], rows)
-    cli.out.note(f"{len(found)} sessions could go on; name one: holdfast resume {short[found[0].session_id]}")
+    short = await shortened(cli, engine, [info.session_id for info in some])
+    ids = [short.get(info.session_id, info.session_id) for info in some]
+    stand = [[cli.out.status(info.status.value), place(info), ago(info.updated_at)] for info in some]
+    rows = [[id, info.workflow, *how] for id, info, how in zip(ids, some, stand, strict=True)]
+    cli.out.table(["SESSION", "WORKFLOW", "STATUS", "STEP", "MOVED"], rows)
+    many = f"More than {LISTED}" if len(found) > LISTED else len(found)
+    cli.out.note(f"{many} sessions could go on; name one: {spoken('resume', ids[0])}")
     return USAGE
 
 
@@ -295,7 +322,7 @@ def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
         cli.out.document(plan.to_json())
         return DONE
     rewound = f", rewound to before {start}" if start else ""
-    cli.out.line(f"Session {plan.session_id} is {cli.out.status(plan.status.value)}{rewound}. A resume would do this:")
+    cli.out.line(f"Session {plan.session_id} {cli.out.stands(plan.status.value)}{rewound}. A resume would do this:")
     print_steps(cli, plan)
     if until is not None:
         cli.out.line(f"It would pause behind {until}.")
@@ -342,10 +369,13 @@ class Ride:
         from holdfast.api import Engine
         from holdfast.cli.live import follow, show_for
 
-        async with Engine(self.cli.place.url, workflows=[self.workflow]) as engine:
+        engine = Engine(self.cli.place.url, workflows=self.cli.host.workflows or [self.workflow])
+        engine.waker.only = ""  # this session alone, as soon as it is known: a worker is for the others
+        async with engine:
             self.view.began = time.monotonic()
             session = await begin(engine)
-            self.session_id = session.id
+            self.session_id = engine.waker.only = session.id
+            engine.waker.poke()
             until = asyncio.ensure_future(session.outcome())
             try:
                 outcome = await follow(engine, session.id, self.view, show_for(self.out), until)
@@ -440,36 +470,41 @@ class Ride:
             f"{name} {'' if is_over else 'is '}{self.out.status(info.status.value)}"
             f" after {span(self.view.elapsed)}{spent}"
         )
-        if outcome.skipped_visits:
+        if outcome.skipped_visits or outcome.saved_time or outcome.saved_usd:
             cost = f" and {money(outcome.saved_usd)}" if outcome.saved_usd else ""
-            visits = f"{outcome.skipped_visits} visit{'s' if outcome.skipped_visits > 1 else ''}"
+            visits = counted(outcome.skipped_visits, "visit") if outcome.skipped_visits else "operations"
             self.out.line(f"Saved by resuming: {span(outcome.saved_time)}{cost} ({visits} done before)")
 
     def _results(self, outcome: Outcome[Any]) -> None:
         from holdfast.cli import shapes
         from holdfast.cli.words import value
 
+        host = self.cli.host
+        if host.result is not None and self.workflow is host.workflows[0]:
+            self.out.line(host.result(outcome))
+            return
         written = {path.partition(".")[0]: None for step in self.workflow.steps for path in step.places}
         room = self.out.width - max(map(len, written), default=0) - 2 if self.out.terminal else None
         state = shapes.state(outcome.state)
         facts(self.out, {name: value(state[name], room) for name in written if name in state})
 
     def _failure(self, info: SessionInfo) -> None:
+        from holdfast.cli.showing import traceback
+        from holdfast.cli.words import one_line
+
         failure = info.failure
         if failure is not None:
-            if failure.traceback:
-                self.out.note(failure.traceback.rstrip())
+            for line in traceback(self.cli, info):
+                self.out.note(line, as_it_is=True)
             tries = f" after {failure.attempts} attempts" if failure.attempts > 1 else ""
-            self.out.note(f"{failure.step} failed{tries}: {failure.type}: {failure.message}")
+            self.out.note(one_line(f"{failure.step} failed{tries}: {failure.type}: {failure.message}"))
         self.out.note(f"Resume: {self._command()}")
 
     async def _ways(self, engine: Engine, info: SessionInfo) -> None:
         from holdfast.cli.words import standing
 
-        for line in await standing(self.cli, engine, info):
+        for line in await standing(self.cli, engine, info, then=self._command()):
             self.out.note(line)
-        if info.status.value == "waiting":
-            self.out.note(f"Then:  {self._command()}")
 
     def _left(self, why: str, code: int) -> int:
         """This program has to end. What is done is kept; the last line is the command that goes on."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli.common import OneOf
 from holdfast.cli.failing import USAGE, Refused
 from holdfast.cli.output import Output
 from holdfast.cli.project import DEFAULT_STORE, FOLDER
@@ -96,7 +97,7 @@ def _name_example(path: Path, made: _Made, made_example: bool) -> bool:
     added = text + ("" if text.endswith("\n") or not text else "\n") + SETTINGS
     _parsed(path, added)
     path.write_text(added, encoding="utf-8")
-    made.make("[tool.holdfast.workflows] in pyproject.toml", "the workflow can be run by its name")
+    made.make("pyproject.toml", "[tool.holdfast.workflows] names it")
     return True
 
 
@@ -130,7 +131,7 @@ _SHELLS = {
 
 
 @click.command()
-@click.argument("shell", required=False, type=click.Choice(list(_SHELLS)))
+@click.argument("shell", required=False, type=OneOf(list(_SHELLS)))
 def completion(shell: str | None) -> None:
     """Print the completion script of a SHELL: bash, zsh or fish; by default that of $SHELL.
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.common import Cli, common, not_found, run_async
+from holdfast.cli.common import SESSIONS, STEPS, Cli, common, not_found, run_async
 from holdfast.cli.failing import DONE, FAILED, USAGE, Refused
+from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, facts, money, span
 from holdfast.cli.words import clock, counted, one_line, printable, reasons, value, way_lines
 from holdfast.errors import DamagedRecord, Redacted, SessionError, UnknownCheckpoint, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
-    from holdfast.model import Failure
     from holdfast.outcome import Checkpoint, Difference, SessionInfo, StoredState
     from holdfast.plan import Plan, PlannedStep
 
@@ -29,7 +29,7 @@ _ENGINE = re.compile(r'[/\\\\]holdfast[/\\\\](engine|visit|context|threads)\.py"
 
 
 @click.command()
-@click.argument("session", metavar="SESSION[@CHECKPOINT]")
+@click.argument("session", metavar="SESSION[@CHECKPOINT]", shell_complete=SESSIONS)
 @click.option("--field", metavar="NAME", help="Print this field of the state alone, as it is. Parts: NAME.PART.")
 @click.option("--full", is_flag=True, help="Cut nothing.")
 @common(target=True)
@@ -46,7 +46,7 @@ def show(cli: Cli, session: str, field: str | None, full: bool) -> int:
 async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
     from holdfast.cli import shapes
 
-    async with cli.engine(what=text) as engine:
+    async with cli.engine(what=f"session {text!r}") as engine:
         info, at = await _meant(engine, text)
         stored, wrong = None, ""
         try:
@@ -95,7 +95,10 @@ async def _gone(engine: Engine, error: Any) -> Exception:
             who, why = stone.by or "somebody", f": {stone.reason}" if stone.reason else ""
             when = ago(to_datetime(stone.removed_at))
             return not_found(f"session {stone.session_id} ({stone.workflow}) was removed {when} by {who}{why}")
-    return not_found(f"{error}; holdfast ls lists those that are")
+    known = [info.session_id for info in await engine.sessions(sort="updated", limit=1000)]
+    if near := did_you_mean(error.session_id, known).partition("did you mean ")[2]:
+        return not_found(f"{error}; did you mean {near}")
+    return not_found(f"{error}; {spoken('ls')} lists those that are")
 
 
 def _checkpoint(text: str) -> int | str:
@@ -137,9 +140,9 @@ async def _tell(
         out.line()
         out.line(out.paint(f"As of record {stored.seq}, {reached.name}", bold=True))
     else:
-        failure = info.failure if info.status.value == "failed" else None
         _paragraph(cli, await reasons(engine, info))
-        _paragraph(cli, _traceback(cli, failure, full) if failure is not None else [])
+        for line in ["", *traceback(cli, info, full)] if info.status.value == "failed" else ():
+            out.line(line)
         _paragraph(cli, await way_lines(cli, engine, info))
     out.line()
     if wrong:
@@ -186,14 +189,15 @@ async def _origin(engine: Engine, info: SessionInfo) -> str:
 
 def _paragraph(cli: Cli, lines: Sequence[str]) -> None:
     for line in ["", *lines] if lines else ():
-        cli.out.line(line)
+        cli.out.say(line)
 
 
-def _traceback(cli: Cli, failure: Failure, full: bool) -> list[str]:
+def traceback(cli: Cli, info: SessionInfo, full: bool = False) -> list[str]:
     """Where it failed. A terminal shows the end of it, without the engine's own frames."""
-    lines = failure.traceback.rstrip().splitlines()
+    lines = info.failure.traceback.rstrip().splitlines() if info.failure is not None else []
     kept = lines if full or not cli.out.terminal else own_frames(lines)[-TRACE_LINES:]
-    more = [f"  … {len(lines) - len(kept)} more lines; --full shows all"] if len(kept) < len(lines) else []
+    whole = f"{cli.command('show', info.session_id)} --full"
+    more = [f"  … {counted(len(lines) - len(kept), 'more line')}: {whole}"] if len(kept) < len(lines) else []
     return [cli.out.paint(line, dim=True) for line in [*(f"  {printable(line)}" for line in kept), *more]]
 
 
@@ -232,7 +236,7 @@ MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left o
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=SESSIONS)
 @common(target=True)
 def plan(cli: Cli, session: str | None) -> int:
     """What a resume would do with every step, and why. Nothing runs, nothing is changed.
@@ -244,13 +248,13 @@ def plan(cli: Cli, session: str | None) -> int:
 
 
 async def _plan(cli: Cli, text: str | None) -> int:
-    async with cli.engine(what=text or "nothing to plan", code=True, quiet=True) as engine:
+    async with cli.engine(what=f"session {text!r}" if text else "nothing to plan", code=True, quiet=True) as engine:
         if text is None:
             from holdfast.cli.running import candidates, listed
 
             some = await candidates(cli, engine)
             if len(some) > 1:
-                return listed(cli, some)
+                return await listed(cli, engine, some)
             text = some[0].session_id
         info, found = await _planned(cli, engine, text)
         if cli.out.as_json:
@@ -269,7 +273,7 @@ async def _planned(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Pl
 def print_plan(cli: Cli, found: Plan, ways: Sequence[str] = ()) -> None:
     """A plan for a person; ``ways``: what can be done, one a line."""
     out = cli.out
-    out.line(f"{found.session_id} is {out.status(found.status.value)}: {_in_short(found)}")
+    out.line(f"{found.session_id} {out.stands(found.status.value)}: {_in_short(found)}")
     print_steps(cli, found)
     _paragraph(cli, ways)
 
@@ -278,7 +282,7 @@ def print_steps(cli: Cli, found: Plan) -> None:
     """What becomes of every step."""
     out = cli.out
     for obstacle in found.obstacles:
-        out.line(out.paint(f"! {obstacle}", "red"))
+        out.say(out.paint(f"! {obstacle}", "red"), 2)
     out.line()
     rows = [
         [out.paint(f"{MARKS[each.verdict]} {each.verdict}", VERDICTS[each.verdict]), each.step, _why(each)]
@@ -300,8 +304,8 @@ def _in_short(found: Plan) -> str:
 
 
 @click.command()
-@click.argument("session")
-@click.argument("step")
+@click.argument("session", shell_complete=SESSIONS)
+@click.argument("step", shell_complete=STEPS)
 @common(target=True)
 def why(cli: Cli, session: str, step: str) -> int:
     """Why a resume would run a step, or would not."""
@@ -310,7 +314,7 @@ def why(cli: Cli, session: str, step: str) -> int:
 
 
 async def _why_step(cli: Cli, text: str, step: str) -> int:
-    async with cli.engine(what=text, code=True, quiet=True) as engine:
+    async with cli.engine(what=f"session {text!r}", code=True, quiet=True) as engine:
         info, found = await _planned(cli, engine, text)
         planned = next((each for each in found if each.step == step), None)
         if planned is None:
@@ -368,7 +372,7 @@ def _happened(found: Checkpoint) -> str:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=SESSIONS)
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="The last so many."
 )
@@ -386,7 +390,7 @@ def checkpoints(cli: Cli, session: str, limit: int, before: int | None, everythi
 async def _checkpoints(cli: Cli, text: str, before: int | None, limit: int | None) -> None:
     from holdfast.cli import shapes
 
-    async with cli.engine(what=text) as engine:
+    async with cli.engine(what=f"session {text!r}") as engine:
         info = await found_session(engine, text)
         found = await engine.checkpoints(info.session_id, before=before, limit=limit)
     if cli.out.as_json:
@@ -420,7 +424,7 @@ def _checkpoint_table(cli: Cli, found: Iterable[Checkpoint]) -> None:
 
 
 @click.command()
-@click.argument("session", metavar="SESSION[@A]")
+@click.argument("session", metavar="SESSION[@A]", shell_complete=SESSIONS)
 @click.argument("others", nargs=-1, metavar="[A] [B]")
 @click.option("--full", is_flag=True, help="Cut nothing.")
 @common()
@@ -441,11 +445,11 @@ def diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> int:
 
 
 async def _diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> int:
-    async with cli.engine(what=session) as engine:
+    async with cli.engine(what=f"session {session!r}") as engine:
         first, at = await _meant(engine, session)
         given = ([] if at is None else [at]) + [_checkpoint(text) for text in others]
         if not 1 <= len(given) <= 2:
-            raise Refused("name one checkpoint, or two, or another session; see holdfast diff --help", USAGE)
+            raise Refused(f"name one checkpoint, or two, or another session; see {spoken('diff', '--help')}", USAGE)
         other = await _other(engine, first, str(given[-1])) if at is None or len(given) == 2 else None
         if other is None:
             found = await engine.diff(first.session_id, *given)

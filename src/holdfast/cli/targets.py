@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.failing import USAGE, Refused
+from holdfast.cli.host import host
 from holdfast.cli.project import Project
 from holdfast.errors import did_you_mean
 
@@ -38,17 +39,36 @@ def load(target: str, project: Project) -> Workflow[Any]:
 
 
 def load_known(project: Project, targets: tuple[str, ...] = ()) -> dict[str, tuple[str, Workflow[Any]]]:
-    """All workflows that were named, by ``--target`` or in the project: name → target and workflow."""
-    found: dict[str, tuple[str, Workflow[Any]]] = {}
+    """All workflows that were named, by ``--target`` or in the project: name → target and workflow.
+
+    A program that brings its workflows along has those and no others.
+    """
+    found = {name: (name, workflow) for name, workflow in host().brought.items()}
+    if found:
+        return found
     for target in (*project.targets.values(), *targets):
         workflow = load(target, project)
         found[workflow.name] = (target, workflow)
     return found
 
 
-def resolve(text: str, project: Project) -> str:
-    """A target as it is, or the target of a workflow of the project."""
-    return project.targets.get(text, text)
+def load_named(text: str, project: Project) -> tuple[str, Workflow[Any]]:
+    """What a person means by a target, or by the name of a workflow of the project or of this program."""
+    brought = host().brought
+    if not brought:
+        target = project.targets.get(text, text)
+        _search(project.root)
+        if target == text and text.isidentifier() and importlib.util.find_spec(text) is None:
+            raise Refused(f"{text} is neither a file nor a workflow of the project{_perhaps(text, project)}", USAGE)
+        return target, load(target, project)
+    if text not in brought:
+        raise Refused(f"no workflow {text!r} is here{did_you_mean(text, brought)}", USAGE)
+    return text, brought[text]
+
+
+def _perhaps(text: str, project: Project) -> str:
+    files = [each.name for each in sorted(project.root.glob("*.py"))[:50]]
+    return did_you_mean(text, [*project.targets, *files])
 
 
 def _is_windows(target: str) -> bool:
@@ -70,7 +90,8 @@ def _from_file(place: str, project: Project) -> ModuleType:
     given = Path(place).expanduser()
     path = next((each for each in (given, project.root / given) if each.is_file()), None)
     if path is None:
-        raise Refused(f"there is no file {place}", USAGE)
+        files = [str(given.with_name(each.name)) for each in sorted(given.parent.glob("*.py"))[:50]]
+        raise Refused(f"there is no file {place}{did_you_mean(place, files)}", USAGE)
     path = path.resolve()
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.common import Cli, common, needs_somebody, run_async
+from holdfast.cli.common import SESSIONS, Cli, common, needs_somebody, run_async
 from holdfast.cli.failing import DONE, FAILED, PERSON, USAGE, Refused
 from holdfast.cli.output import money, span
 from holdfast.cli.showing import found_session
@@ -45,7 +45,7 @@ COLOURS = {
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=SESSIONS)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the session ends.")
 @click.option("--after", metavar="CURSOR", default="", help="Only what came after the event with this cursor.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only such: step.completed, or all of session.")
@@ -64,7 +64,7 @@ def events(cli: Cli, session: str, follow: bool, after: str, types: tuple[str, .
 async def _events(cli: Cli, text: str, follow: bool, after: str, types: tuple[str, ...], last: int | None) -> None:
     from holdfast.cli import shapes
 
-    async with cli.engine(what=text) as engine:
+    async with cli.engine(what=f"session {text!r}") as engine:
         info = await found_session(engine, text)
         printer = Printer(cli)
         past = await _past(engine, info, after)
@@ -179,7 +179,7 @@ class Printer:
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=SESSIONS)
 @click.option("--history", is_flag=True, help="First all that has happened so far.")
 @common(lines=True)
 def watch(cli: Cli, session: str | None, history: bool) -> int:
@@ -196,7 +196,7 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
     from holdfast.cli import shapes
     from holdfast.cli.live import View, chart, show_for
 
-    async with cli.engine(what=text) as engine:
+    async with cli.engine(what=f"session {text!r}") as engine:
         info = await found_session(engine, text)
         view = View(info.workflow, list(await engine.outline(info.session_id)), info=info)
         show = show_for(cli.out)
@@ -255,16 +255,16 @@ async def _goes_on(engine: Engine, info: SessionInfo) -> bool | None:
 def _headline(cli: Cli, info: SessionInfo, steps: int) -> str:
     done = f"{counted(steps, 'step')} done" if steps else "nothing done yet"
     where = f", now at {info.step}#{info.visit}" if info.step else ""
-    return f"{info.session_id} ({info.workflow}) is {cli.out.status(info.status.value)}: {done}{where}"
+    return f"{info.session_id} ({info.workflow}) {cli.out.stands(info.status.value)}: {done}{where}"
 
 
 async def _tell_end(cli: Cli, engine: Engine, info: SessionInfo) -> None:
     out = cli.out
     spent = f", {money(info.spent_usd)}" if info.spent_usd else ""
     took = span(info.updated_at - info.created_at)
-    out.line(f"{info.session_id} is {out.status(info.status.value)} ({took} after it was created{spent})")
+    out.line(f"{info.session_id} {out.stands(info.status.value)} ({took} after it was created{spent})")
     for line in await standing(cli, engine, info):
-        out.line(line)
+        out.say(line)
 
 
 async def _watch_all(cli: Cli, history: bool) -> int:
@@ -293,7 +293,7 @@ async def _all(cli: Cli, engine: Engine, history: bool) -> int:
             if session_id not in cursors:
                 known = first and not history
                 cursors[session_id] = await _read(engine, session_id, "", None if known else printer)
-                printer.text(f"{printer.named(session_id)} is {cli.out.status(info.status.value)} at {place(info)}")
+                printer.text(f"{printer.named(session_id)} {cli.out.stands(info.status.value)} at {place(info)}")
             ended.pop(session_id, None)
         for session_id in set(cursors) - set(ended):
             cursors[session_id] = await _read(engine, session_id, cursors[session_id], printer)
@@ -328,7 +328,7 @@ async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer |
 async def _stopped(cli: Cli, engine: Engine, session_id: str, printer: Printer) -> SessionInfo:
     info = await engine.info(session_id)
     said = note(info, await engine.pauses(session_id))
-    printer.text(f"{printer.named(session_id)} is {cli.out.status(info.status.value)}{f': {said}' if said else ''}")
+    printer.text(f"{printer.named(session_id)} {cli.out.stands(info.status.value)}{f': {said}' if said else ''}")
     return info
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli.host import spoken
 from holdfast.cli.output import ago
+from holdfast.errors import SessionError
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 LEAST = 6
 """How many characters of an id are shown at least: it should still be unique tomorrow."""
+
+MANY = 200
+"""In a longer list neither ids are cut nor the reasons of pauses looked up: that is done one by one."""
 
 _GENERATED = re.compile(r"[0-9a-hjkmnp-tv-z]{12}|.+\.[0-9a-f]{16}")
 
@@ -47,6 +53,29 @@ def short_ids(ids: Iterable[str], least: int = LEAST) -> dict[str, str]:
         else:
             found[each] = each[: max(needed, least)]
     return found
+
+
+async def shortened(cli: Cli, engine: Engine, ids: Sequence[str]) -> dict[str, str]:
+    """The shortest beginnings by which `Engine.find` knows these sessions, where a terminal shows them.
+
+    Costs two looks at an index for each. In a long list ids stay as they are.
+    """
+    if not cli.out.terminal or len(ids) > MANY:
+        return {}
+    found: dict[str, str] = {}
+    for each in sorted(set(ids)):
+        above, dot, own = each.rpartition(".")
+        head, least = (found.get(above, above) + dot, 4) if dot else ("", LEAST)
+        found[each] = await _shortest(engine, each, [head + own[:length] for length in range(least, len(own))])
+    return found
+
+
+async def _shortest(engine: Engine, session_id: str, beginnings: list[str]) -> str:
+    for each in beginnings if _GENERATED.fullmatch(session_id) else ():
+        with suppress(SessionError):
+            if (await engine.find(each)).session_id == session_id:
+                return each
+    return session_id
 
 
 def _shared(one: str, other: str) -> int:
@@ -167,14 +196,16 @@ def reason(pause: Pause) -> str:
     return one_line(f"{pause.kind}: {pause.reason}")
 
 
-async def standing(cli: Cli, engine: Engine, info: SessionInfo) -> list[str]:
+async def standing(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
     """Why a session stands still, and the way out: the exact command. Empty if nothing is to be done."""
-    return [*await reasons(engine, info), *await way_lines(cli, engine, info)]
+    return [*await reasons(engine, info), *await way_lines(cli, engine, info, then)]
 
 
-async def way_lines(cli: Cli, engine: Engine, info: SessionInfo) -> list[str]:
-    """What can be done now, one a line."""
+async def way_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
+    """What can be done now, one a line; ``then`` is the command that comes after what is awaited."""
     found = await ways(cli, engine, info)
+    if then and info.status.value == "waiting":
+        found = [*found, ("Then:", then)]
     width = max((len(what) for what, _ in found), default=0)
     return [f"{what.ljust(width)}  {command}" for what, command in found]
 
@@ -243,7 +274,7 @@ async def ways(cli: Cli, engine: Engine, info: SessionInfo) -> list[tuple[str, s
             some = (await _open_children(engine, info))[:5]
             return [("Look at the child:", cli.command("show", each.session_id)) for each in some]
         case "sleeping":
-            return [("Wake it now:", f"{resume} --wake"), ("Drive what is due:", "holdfast worker")]
+            return [("Wake it now:", f"{resume} --wake"), ("Drive what is due:", spoken("worker"))]
         case "cancelled":
             return [("Begin anew from it:", cli.command("fork", name, workflow))]
     return []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.common import Cli, by_whom, common, run_async
+from holdfast.cli.common import WORKFLOWS, Cli, by_whom, common, run_async
 from holdfast.cli.failing import DONE, INTERRUPTED, TERMINATED, USAGE, Refused
 from holdfast.cli.project import check_exists
 
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.5
 """Seconds between two looks for sessions that nobody drives."""
 
+READY = ("ready", "created")
+
 SHARE = 20
 """A look that takes long is followed by a rest this many times as long: looking must not become the work."""
 
 
 @click.command()
-@click.option("--workflow", "only", multiple=True, metavar="NAME", help="Only sessions of this workflow; repeatable.")
+@click.option("--workflow", "only", multiple=True, metavar="NAME", shell_complete=WORKFLOWS,
+              help="Only sessions of this workflow; repeatable.")  # fmt: skip
 @click.option("--once", is_flag=True, help="End when nothing is ready or due any more.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True, metavar="N",
               help="How many sessions to drive at once.")  # fmt: skip
@@ -103,20 +106,23 @@ class Job:
         while True:
             began = time.monotonic()
             ready = await self._ready(engine)
-            for info in ready[: max(self.concurrency - len(engine.driver.runs), 0)]:
+            for info in ready[: self._room(engine)]:
                 await self._take_up(engine, info)
             if once and not ready and not engine.driver.runs:
                 return
             await asyncio.sleep(max(0.05 if once else LOOK_EVERY, SHARE * (time.monotonic() - began)))
 
     async def _ready(self, engine: Engine) -> list[SessionInfo]:
-        """What could go on and nobody drives; the oldest first."""
-        found = [*await engine.sessions(status="ready"), *await engine.sessions(status="created")]
-        return [
-            info
-            for info in sorted(found, key=lambda info: info.updated_at)
-            if info.workflow in engine.workflows and self.refused.get(info.session_id) != info.updated_at
-        ]
+        """What could go on and nobody drives; the oldest first. No more are read than there is room for."""
+        found: list[SessionInfo] = []
+        most = self._room(engine) + len(self.refused) + 1
+        for name in engine.workflows:
+            found += await engine.sessions(workflow=name, status=READY, sort="updated", reverse=True, limit=most)
+        found.sort(key=lambda info: info.updated_at)
+        return [info for info in found if self.refused.get(info.session_id) != info.updated_at]
+
+    def _room(self, engine: Engine) -> int:
+        return max(self.concurrency - len(engine.driver.runs), 0)
 
     async def _take_up(self, engine: Engine, info: SessionInfo) -> None:
         from holdfast.errors import AlreadyRunning, HoldfastError, SessionEnded, UnknownSession, VerbRefused

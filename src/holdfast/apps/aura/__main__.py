@@ -1,0 +1,74 @@
+"""``python -m holdfast.apps.aura``: Aura as a program. Without options it runs its sample."""
+
+from __future__ import annotations
+
+import os
+from datetime import time
+from pathlib import Path
+from typing import Annotated
+
+import click
+from pydantic import Field
+
+from holdfast import Outcome, program
+from holdfast.apps.aura.free_time import reads_calendars
+from holdfast.apps.aura.models import AuraState
+from holdfast.apps.aura.orchestrator import beside
+from holdfast.apps.aura.starting import SAMPLE_STUDENT, starting
+from holdfast.apps.aura.workflow import aura
+
+HELP = """Look after a student's week: gather assignments, tell what is mastered, plan the days, write a report.
+
+Without --data it works on a small invented sample.
+"""
+
+
+def begin(
+    student: Annotated[str, Field(description="The student's id or e-mail address in the data.")] = SAMPLE_STUDENT,
+    data: Annotated[
+        list[str] | None, Field(description="A folder with an export, a .csv file, or classroom:TOKEN.json.")
+    ] = None,
+    calendar: Annotated[Path | None, Field(description="An iCalendar file; what is in it is not free.")] = None,
+    time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon; else that of this machine.")] = None,
+    now: Annotated[str | None, Field(description="Plan from this day or moment; else from the start.")] = None,
+    day_start: Annotated[time | None, Field(description="No work before this time of day; else 15:00.")] = None,
+    day_end: Annotated[time | None, Field(description="No work after this time of day; else 20:00.")] = None,
+    days: Annotated[int | None, Field(description="How many days to plan; else 7.")] = None,
+    limit: Annotated[int | None, Field(description="At most so many minutes of work a day; else 120.")] = None,
+    reports: Annotated[
+        Path | None, Field(description="The folder for the report; else aura/ beside the store.")
+    ] = None,
+) -> AuraState:
+    """The starting state, from options."""
+    if data is None and calendar is None and not reads_calendars():
+        click.echo("aura: the sample runs without its calendar, which needs: pip install 'holdfast[apps]'", err=True)
+    return starting(
+        student, data=data or None, calendar=calendar, time_zone=time_zone, now=now, day_start=day_start,
+        day_end=day_end, days=days, limit=limit, reports=reports or beside(_store()),
+    )  # fmt: skip
+
+
+def _store() -> str | None:
+    """The store that was named; None: the usual one."""
+    context = click.get_current_context(silent=True)
+    return (context and context.params.get("store")) or os.environ.get("HOLDFAST_STORE")
+
+
+def result(outcome: Outcome[AuraState]) -> str:
+    """What is said at the end."""
+    state = outcome.state
+    assert state.report is not None
+    lines = [
+        *state.report.summary,
+        f"Stress: {state.report.stress} ({state.report.stress_because}).",
+        *state.advice,
+        f"Report: {state.report.markdown}",
+        f"        {state.report.html}",
+    ]
+    return "\n".join(lines)
+
+
+main = program(aura, begin=begin, result=result, help=HELP)
+
+if __name__ == "__main__":
+    main()

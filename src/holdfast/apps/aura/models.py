@@ -1,0 +1,261 @@
+"""What Aura's agents hand to each other, and the state of its sessions.
+
+All moments are aware and kept in UTC; they are shown in the time zone that the state names.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
+
+from holdfast import Status
+
+LIVE = "classroom:"
+"""What stands before the token of an account on the live API."""
+
+
+class BadInput(ValueError):
+    """Something that Aura was given cannot be used. The message names the field, or the file and the place in it."""
+
+
+class CurrentStep(StrEnum):
+    """Where a session is: the step that comes next, or the end."""
+
+    SYNCING = "SYNCING"
+    ANALYZING = "ANALYZING"
+    PLANNING = "PLANNING"
+    REPORTING = "REPORTING"
+    COMPLETED = "COMPLETED"
+
+
+class Course(BaseModel):
+    """A course as one account sees it. ``user_id`` is the student's id in that account."""
+
+    account: str
+    course_id: str
+    name: str
+    user_id: str
+
+
+class Assignment(BaseModel):
+    """One piece of work that a student was given. ``minutes``: how long it takes, if somebody said so."""
+
+    id: str
+    account: str
+    course: str
+    title: str
+    kind: str = "ASSIGNMENT"
+    due: AwareDatetime | None = None
+    handed_in: bool = False
+    handed_in_at: AwareDatetime | None = None
+    graded_at: AwareDatetime | None = None
+    late: bool = False
+    points: float | None = None
+    max_points: float | None = None
+    minutes: Annotated[int, Field(gt=0)] | None = None
+
+    @property
+    def score(self) -> float | None:
+        """From 0 to 1; None without a grade, or where no points can be had. More than all points count as all."""
+        if self.points is None or not self.max_points:
+            return None
+        return min(max(self.points / self.max_points, 0.0), 1.0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is still something to do."""
+        return not self.handed_in and self.points is None
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Whether it should have been handed in by now, and was not."""
+        return self.is_open and self.due is not None and self.due < now
+
+
+def subject_key(course: str) -> str:
+    """Courses of the same name are one subject, whichever account they belong to."""
+    return course.strip().casefold()
+
+
+class Result(BaseModel):
+    """One graded piece of work, for a chart."""
+
+    at: AwareDatetime
+    score: float
+
+
+class SubjectMastery(BaseModel):
+    """How well a subject is mastered. ``mastery`` is None as long as there is nothing to tell it from."""
+
+    subject: str
+    mastery: float | None = Field(ge=0, le=1)
+    confidence: float = Field(ge=0, le=1)
+    graded: int = 0
+    late: int = 0
+    missing: int = 0
+    trend: Literal["rising", "steady", "falling"] | None = None
+    history: list[Result] = []
+
+    @property
+    def need(self) -> float:
+        """How much the subject needs attention, from 0 to 1: 0.5 as long as nothing is known."""
+        known = 0.5 if self.mastery is None else 1 - self.mastery
+        return self.confidence * known + (1 - self.confidence) * 0.5
+
+
+class SkillProfile(BaseModel):
+    """What SkillMastery found."""
+
+    subjects: list[SubjectMastery]
+    overall: float | None = Field(default=None, ge=0, le=1)
+
+    def need(self, subject: str) -> float:
+        """The need of a subject; 0.5 for one that nothing is known about."""
+        key = subject_key(subject)
+        return next((each.need for each in self.subjects if subject_key(each.subject) == key), 0.5)
+
+
+class DailyPlanItem(BaseModel):
+    """One sitting: which work, from when to when, and why then."""
+
+    assignment_id: str
+    course: str
+    title: str
+    start: AwareDatetime
+    end: AwareDatetime
+    due: AwareDatetime | None
+    why: str
+
+    @property
+    def minutes(self) -> int:
+        """How long it is."""
+        return round((self.end - self.start).total_seconds() / 60)
+
+
+class Unplanned(BaseModel):
+    """Work, or the rest of it, that has no place in the plan."""
+
+    assignment_id: str
+    course: str
+    title: str
+    due: AwareDatetime | None
+    minutes: int
+    why: str
+
+
+class DayLoad(BaseModel):
+    """How full a day is, in minutes: what the calendar leaves free within the limit, and what is planned."""
+
+    start: AwareDatetime
+    free: int
+    planned: int
+
+
+class ParentReport(BaseModel):
+    """What ParentInsight wrote, and where it lies."""
+
+    stress: Literal["low", "moderate", "high"]
+    stress_because: str
+    summary: list[str]
+    markdown: Path
+    html: Path
+
+
+def local_zone() -> str:
+    """The time zone of this machine, by its name; UTC where it has none."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    linked = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
+    return next((name for name in (named, linked) if name and is_zone(name)), "UTC")
+
+
+def is_zone(name: str) -> bool:
+    """Whether a time zone of this name is known.
+
+    >>> is_zone("Europe/Lisbon"), is_zone("Europe/Atlantis"), is_zone("../x")
+    (True, False, False)
+    """
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder
+        return False
+    return True
+
+
+def _known_zone(name: str) -> str:
+    if not is_zone(name):
+        raise ValueError(f"there is no time zone {name!r}; use a name such as Europe/Lisbon or UTC")
+    return name
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+def _seen_from_everywhere(place: str) -> str:
+    prefix = LIVE if place.startswith(LIVE) else ""
+    return f"{prefix}{_absolute(Path(place.removeprefix(prefix)))}"
+
+
+Place = Annotated[Path, AfterValidator(_absolute)]
+"""Kept absolute, so that a resume from another folder finds it."""
+
+
+class AuraState(BaseModel):
+    """The state of a session: what it was asked, and what each agent left.
+
+    ``now`` and ``time_zone`` are settled when the session is made, so that a resume on another day or machine
+    computes with the same.
+    """
+
+    student_id: Annotated[str, Field(min_length=1, description="the student's id or e-mail address in the data")]
+    data: list[Annotated[str, AfterValidator(_seen_from_everywhere)]] = Field(
+        min_length=1, description="a folder with an export, a .csv file, or classroom:TOKEN.json"
+    )
+    calendar: Place | None = Field(default=None, description="an iCalendar file; what is in it is not free")
+    time_zone: Annotated[str, AfterValidator(_known_zone)] = Field(
+        default_factory=local_zone, description="by default that of this machine"
+    )
+    now: Annotated[AwareDatetime, AfterValidator(_in_utc)] = Field(
+        default_factory=lambda: datetime.now(UTC), description="plan from this moment; by default from the start"
+    )
+    day_start: time = Field(default=time(15), description="no work before this time of day")
+    day_end: time = Field(default=time(20), description="no work after this time of day")
+    days: int = Field(default=7, ge=1, le=60, description="how many days to plan")
+    limit: int = Field(default=120, ge=15, le=960, description="at most so many minutes of work a day")
+    reports: Place = Field(
+        default_factory=lambda: _absolute(Path(".holdfast", "aura")), description="the folder for the report"
+    )
+    assignments: list[Assignment] = []
+    skill_profile: SkillProfile | None = None
+    daily_plan: list[DailyPlanItem] = []
+    unplanned: list[Unplanned] = []
+    load: list[DayLoad] = []
+    advice: list[str] = []
+    report: ParentReport | None = None
+
+
+class WorkflowState(AuraState):
+    """A session as one document: its state, position and status. ``document["name"]`` is ``document.name``.
+
+    ``current_step``, ``status``, ``pause_requested`` and ``error`` are derived from the session.
+    """
+
+    session_id: str
+    current_step: CurrentStep = CurrentStep.SYNCING
+    status: Status = Status.CREATED
+    pause_requested: bool = False
+    error: str | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in type(self).model_fields:
+            raise KeyError(name)
+        return getattr(self, name)

@@ -1,0 +1,72 @@
+"""What a session starts with: settings become a state, or a refusal before anything is stored."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pydantic import ValidationError
+
+from holdfast.apps.aura import classroom_sync
+from holdfast.apps.aura.free_time import check_hours, read_calendar, reads_calendars
+from holdfast.apps.aura.models import AuraState, BadInput, is_zone, local_zone
+
+SAMPLE = Path(__file__).parent / "sample_data"
+SAMPLE_STUDENT = "student-1"
+SAMPLE_SETTINGS: dict[str, Any] = {
+    "data": SAMPLE,
+    "time_zone": "Europe/Lisbon",
+    "now": "2030-03-04T07:30",
+}
+"""The sample has dates of its own, so it brings the moment that they belong to."""
+
+
+def sample_settings() -> dict[str, Any]:
+    """Those of the sample; with its calendar, where calendars can be read."""
+    return SAMPLE_SETTINGS | ({"calendar": SAMPLE / "calendar.ics"} if reads_calendars() else {})
+
+
+def starting(student_id: str, **settings: Any) -> AuraState:
+    """The state of a new session. Settings are fields of `AuraState`; without ``data`` it is the sample.
+
+    Files are read here, too, so that one that is broken is told now and not in the middle of a session.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "data" not in given:
+        given = sample_settings() | given
+    try:
+        state = AuraState(student_id=student_id, **_settled(given))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BadInput(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
+    check_hours(state.day_start, state.day_end)
+    classroom_sync.check(state.student_id, state.data, state.time_zone)
+    if state.calendar is not None:
+        read_calendar(state.calendar)
+    return state
+
+
+def _settled(given: dict[str, Any]) -> dict[str, Any]:
+    """One place as a list of one; a day, or a moment without a zone, as it is where the student lives."""
+    unknown = given.keys() - AuraState.model_fields.keys()
+    if unknown:
+        raise BadInput(f"{min(unknown)}: there is no such setting; there are {', '.join(AuraState.model_fields)}")
+    data = given["data"]
+    settled = given | {"data": [str(place) for place in ([data] if isinstance(data, str | Path) else data)]}
+    if "now" in given:
+        settled["now"] = _moment(given["now"], given.get("time_zone") or local_zone())
+    return settled
+
+
+def _moment(given: date | datetime | str, time_zone: str) -> datetime:
+    if not is_zone(time_zone):
+        raise BadInput(f"time_zone: there is no time zone {time_zone!r}; use a name such as Europe/Lisbon or UTC")
+    try:
+        found = given if isinstance(given, date) else datetime.fromisoformat(given)
+    except ValueError:
+        raise BadInput(f"now: {given!r} is not a moment; write 2030-03-04 or 2030-03-04T07:30") from None
+    moment = found if isinstance(found, datetime) else datetime.combine(found, time.min)
+    return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(time_zone))

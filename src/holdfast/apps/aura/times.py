@@ -1,0 +1,36 @@
+"""How moments are said: in the student's time zone, and with the day of the week."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+
+def day_of(moment: datetime, zone: ZoneInfo) -> str:
+    """The day.
+
+    >>> from datetime import UTC
+    >>> day_of(datetime(2030, 3, 4, 23, 30, tzinfo=UTC), ZoneInfo("Asia/Tokyo"))
+    'Tue 5 Mar 2030'
+    """
+    local = moment.astimezone(zone)
+    return f"{local:%a} {local.day} {local:%b %Y}"
+
+
+def time_of(moment: datetime, zone: ZoneInfo) -> str:
+    """The time of day."""
+    return f"{moment.astimezone(zone):%H:%M}"
+
+
+def said(moment: datetime, zone: ZoneInfo) -> str:
+    """Day and time."""
+    return f"{day_of(moment, zone)}, {time_of(moment, zone)}"
+
+
+def many(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> many(1, "piece"), many(2, "piece")
+    ('1 piece', '2 pieces')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"

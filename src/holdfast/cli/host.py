@@ -1,0 +1,71 @@
+"""Whose command line this is: Holdfast's own, or that of a program that brings its workflows along.
+
+Commands ask here how to call themselves, so that what they tell people to type is what these people have.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from holdfast.outcome import Outcome
+    from holdfast.workflow import Workflow
+
+
+@dataclass(frozen=True)
+class Host:
+    """A program with commands.
+
+    ``name`` stands before its refusals, ``words`` are how a person calls it, ``launch`` how it starts another process
+    of itself. ``workflows``: those that it brings along, its main one first; without any they are found by target.
+    """
+
+    name: str = "holdfast"
+    words: tuple[str, ...] = ("holdfast",)
+    launch: tuple[str, ...] = (sys.executable, "-m", "holdfast")
+    store: str | None = None
+    workflows: tuple[Workflow[Any], ...] = ()
+    result: Callable[[Outcome[Any]], str] | None = None
+
+    @property
+    def brought(self) -> dict[str, Workflow[Any]]:
+        """The workflows that it brings along, by name."""
+        return {workflow.name: workflow for workflow in self.workflows}
+
+
+HOLDFAST = Host()
+
+
+def host() -> Host:
+    """Whose command is running now."""
+    context = click.get_current_context(silent=True)
+    return (context and context.find_object(Host)) or HOLDFAST
+
+
+def spoken(*words: str) -> str:
+    """A command of this program, as a person types it.
+
+    >>> spoken("ls", "--all")
+    'holdfast ls --all'
+    """
+    return shlex.join([*host().words, *words])
+
+
+def started_by() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """How a person called this process, and how it starts another one of itself: without its arguments, both."""
+    given = len(sys.argv) - 1
+    words = tuple(sys.orig_argv[: len(sys.orig_argv) - given])
+    launch = (sys.executable, *words[1:])
+    script = sys.argv[0]
+    if words[-1] != script or script.endswith(".py") or not os.access(script, os.X_OK):
+        return words, launch
+    found = shutil.which(os.path.basename(script))  # a script of an installed package: its name does, if it is found
+    return (os.path.basename(script) if found and os.path.samefile(found, script) else script,), launch

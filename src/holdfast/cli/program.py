@@ -1,0 +1,241 @@
+"""`program`: workflows as a program of their own, with the commands of ``holdfast``.
+
+The commands are the same ones. What differs is in the `Host` that they find: which workflows there are, where the
+store is, what the program is called.
+"""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import click
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from holdfast.cli.app import App, app
+from holdfast.cli.failing import USAGE, Refused, Unknown, guarded
+from holdfast.cli.host import Host, started_by
+from holdfast.cli.inputs import fields_of
+from holdfast.cli.running import Loaded, RunCommand, run
+from holdfast.errors import DefinitionError, HoldfastError, did_you_mean
+from holdfast.outcome import Outcome
+from holdfast.workflow import Workflow
+
+S = TypeVar("S", bound=BaseModel)
+
+RUN = """Start a session and show it until it ends or needs somebody.
+
+Ctrl+C finishes the operation that runs and prints the command that goes on; twice aborts it.
+"""
+
+
+def program(
+    workflow: Workflow[S], *others: Workflow[Any], begin: Callable[..., S | Mapping[str, Any]] | None = None,
+    result: Callable[[Outcome[S]], str] | None = None, arguments: Sequence[str] = (), name: str | None = None,
+    help: str = "", store: str | Path | None = None,
+) -> Program:  # fmt: skip
+    """Make workflows a program: ``if __name__ == "__main__": program(brief)()``.
+
+    Without a command it runs a session of ``workflow``; its other commands are those of ``holdfast``. ``others`` are
+    run by name, and by `Context.call`.
+
+    ``begin`` makes the starting state. Its parameters become the options, as fields of the state do without it; an
+    `Annotated` description is their help. It returns a state, or a mapping of fields, and refuses with a `ValueError`
+    that says what is wrong. ``result`` makes the text that is printed when a session has completed. ``arguments`` are
+    options that are given by their place instead. ``store`` is used unless ``--store`` or ``HOLDFAST_STORE`` names
+    another; without it, the project's.
+
+    >>> from pydantic import BaseModel
+    >>> from holdfast import Workflow, program, step
+    >>> class Greeting(BaseModel):
+    ...     name: str
+    ...     text: str = ""
+    >>> @step(writes="text")
+    ... def greet(name: str) -> str:
+    ...     return f"Hello, {name}!"
+    >>> main = program(Workflow("greeting", state=Greeting, steps=[greet]), result=lambda outcome: outcome.state.text)
+    >>> main.name
+    'greeting'
+    """
+    start = None if begin is None else _Begin(begin, workflow)
+    fields = workflow.model.model_fields if start is None else start.model.model_fields
+    for each in arguments:
+        if each not in fields:
+            raise DefinitionError(f"program {workflow.name}: no option {each!r} to be an argument"
+                                  f"{did_you_mean(each, fields)}")  # fmt: skip
+    return Program((workflow, *others), start, result, tuple(arguments), name or workflow.name, help, store)
+
+
+class Program(App):
+    """A click group: call it, and it ends the process. Commands of its own can be added as to any group."""
+
+    left_out = frozenset({"init", "demo", "completion"})
+
+    def __init__(
+        self, workflows: tuple[Workflow[Any], ...], begin: _Begin | None,
+        result: Callable[[Outcome[Any]], str] | None, arguments: tuple[str, ...], name: str, help: str,
+        store: str | Path | None,
+    ) -> None:  # fmt: skip
+        super().__init__(name, help=help, context_settings=dict(app.context_settings))
+        self.workflows = workflows
+        self.begin = begin
+        self.result = result
+        self.arguments = arguments
+        self.store = None if store is None else str(store)
+
+    def main(
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
+        standalone_mode: bool = True, **extra: Any,
+    ) -> Any:  # fmt: skip
+        """Run as the process that this is, and end it with the exit code that fits."""
+        words, launch = started_by()
+        if "obj" not in extra:
+            extra["obj"] = Host(str(self.name), words, launch, self.store, self.workflows, self.result)
+        called = prog_name or shlex.join(words)
+
+        def call(standalone_mode: bool) -> Any:
+            return super(Program, self).main(args, called, complete_var, standalone_mode, **extra)
+
+        return guarded(call, str(self.name)) if standalone_mode else call(False)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without a command it is ``run``."""
+        named = args[0] if args else ""
+        if named not in (*self.list_commands(ctx), *ctx.help_option_names):
+            self._check_word(ctx, named)
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def _check_word(self, ctx: click.Context, word: str) -> None:
+        names = [workflow.name for workflow in self.workflows[1:]]
+        if word and not word.startswith("-") and word not in names and not self.arguments:
+            raise Unknown(f"no command {word!r}{did_you_mean(word, [*self.list_commands(ctx), *names])}")
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The workflows are known: no command has to be told where they are."""
+        if name == "run":
+            return _Run(self)
+        found = super().get_command(ctx, name)
+        if found is None or name in self.commands:
+            return found
+        found = copy.copy(found)
+        found.params = self.fitting(found.params)
+        return found
+
+    def fitting(self, params: Sequence[click.Parameter]) -> list[click.Parameter]:
+        """Parameters of a command of ``holdfast`` as they are here."""
+        kept = [copy.copy(param) for param in params if param.name not in ("target", "where")]
+        for param in kept:
+            if param.name == "store" and self.store is not None and isinstance(param, click.Option):
+                param.help = f"The store; else HOLDFAST_STORE, {self.store}."
+        return kept
+
+    def loaded(self, name: str) -> Loaded:
+        """A workflow and how a session of it is started."""
+        workflow = next(each for each in self.workflows if each.name == name)
+        if workflow is not self.workflows[0]:
+            return Loaded(name, workflow, fields_of(workflow.model))
+        if self.begin is None:
+            return Loaded(name, workflow, fields_of(workflow.model), None, self.arguments)
+        return Loaded(name, workflow, fields_of(self.begin.model), self.begin, self.arguments)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        with self._run(ctx) as inner:
+            return ["[COMMAND]", *inner.command.collect_usage_pieces(inner)]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Those of ``run``, which needs no name, then the commands."""
+        with self._run(ctx) as inner:
+            inner.command.format_options(inner, formatter)
+        self.format_commands(ctx, formatter)
+
+    def _run(self, ctx: click.Context) -> click.Context:
+        return _Run(self).make_context("run", [], parent=ctx, resilient_parsing=True)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_commands(ctx, formatter)
+        if self.commands:
+            with formatter.section("More"):
+                rows = [(name, command.get_short_help_str()) for name, command in self.commands.items()]
+                formatter.write_dl(rows)
+
+
+class _Run(RunCommand):
+    """``run`` of a program: its workflow is known, others are named first."""
+
+    def __init__(self, program: Program) -> None:
+        params = program.fitting(run.params)
+        super().__init__("run", callback=run.callback, params=params, help=RUN, options_metavar="[OPTIONS]")
+        self.program = program
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        main, *others = [workflow.name for workflow in self.program.workflows]
+        named = bool(args) and args[0] in others
+        self._take_in(ctx, self.program.loaded(args[0] if named else main), args)
+        return click.Command.parse_args(self, ctx, args[1:] if named else args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        others = [workflow.name for workflow in self.program.workflows[1:]]
+        return [*([f"[{'|'.join(others)}]"] if others else []), *super().collect_usage_pieces(ctx)]
+
+
+class _Begin:
+    """A program's ``begin``, with its parameters as a model: they are described and read as fields of a state are."""
+
+    def __init__(self, make: Callable[..., Any], workflow: Workflow[Any]) -> None:
+        self.make = make
+        self.workflow = workflow
+        self.model = _parameters(make, workflow.name)
+
+    def __call__(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The values that a session starts with. What cannot be one is refused before anything is stored."""
+        try:
+            given = self.model.model_validate(values)
+        except ValidationError as error:
+            raise Refused(_said(error, option=True), USAGE) from error
+        try:
+            made = self.make(**{name: getattr(given, name) for name in given.model_fields_set})
+        except ValidationError as error:
+            raise Refused(_said(error), USAGE) from error
+        except OSError as error:
+            raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
+        except (ValueError, HoldfastError) as error:
+            raise Refused(str(error), USAGE) from error
+        return self._values(made)
+
+    def _values(self, made: Any) -> dict[str, Any]:
+        if isinstance(made, self.workflow.model):
+            return {name: getattr(made, name) for name in made.model_fields_set}
+        if isinstance(made, Mapping):
+            return dict(made)
+        raise DefinitionError(
+            f"program {self.workflow.name}: begin returned {type(made).__name__}; it returns a"
+            f" {self.workflow.model.__name__}, or a mapping of its fields"
+        )
+
+
+def _parameters(make: Callable[..., Any], name: str) -> type[BaseModel]:
+    hints = get_type_hints(make, include_extras=True)
+    fields: dict[str, Any] = {}
+    for each in signature(make).parameters.values():
+        if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
+            raise DefinitionError(f"program {name}: begin takes {each}; only parameters with a name become options")
+        if each.name not in hints:
+            raise DefinitionError(f"program {name}: begin does not say of which type {each.name!r} is")
+        fields[each.name] = hints[each.name], ... if each.default is Parameter.empty else each.default
+    return create_model("Input", __config__=ConfigDict(protected_namespaces=()), **fields)
+
+
+def _said(error: ValidationError, option: bool = False) -> str:
+    """Which values cannot be, and why: one line."""
+    found = []
+    for each in error.errors(include_url=False):
+        first, *inner = each["loc"] or ("",)
+        where = f"--{str(first).replace('_', '-')}" if option else str(first)
+        place = ".".join([where, *map(str, inner)])
+        found.append(f"{place}: {each['msg']}" if place else each["msg"])
+    return "; ".join(found)

@@ -1,0 +1,179 @@
+"""ClassroomSync on the live API, through Google's client and over HTTP, against a local server of the same shapes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine, Event, Outcome, Retry, Workflow, step
+from holdfast.apps.aura.models import Assignment, AuraState, BadInput
+from holdfast.apps.aura.sources import Source, open_source
+from holdfast.apps.aura.starting import starting
+from holdfast.apps.aura.workflow import PATIENCE, aura, sync
+from tests.apps.classroom import (
+    NOW,
+    STUDENT,
+    Classroom,
+    course,
+    export,
+    handed_in,
+    put,
+    serving,
+    submission,
+    token,
+    work,
+)
+
+QUICKLY = Retry(attempts=3, first=0, on=PATIENCE.on)
+QUICK = Workflow("quick", state=AuraState, steps=[step(sync.fn, writes="assignments", retry=QUICKLY)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three courses, so two pages of them; five pieces of work in the first, so three pages."""
+    return export(
+        tmp_path / "school",
+        courses=[course("c1", "Botany"), course("c2", "Zoology"), course("c3", "Empty")],
+        courseWork=[work(f"w{number}", due=NOW + timedelta(days=number)) for number in range(5)] + [work("z1", "c2")],
+        studentSubmissions=[submission("w0"), handed_in("w1", NOW, 7), submission("z1", "c2")],
+    )
+
+
+@pytest.fixture
+def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Classroom]:
+    with serving(folder) as found:
+        monkeypatch.setenv("HOLDFAST_CLASSROOM_URL", found.url)
+        yield found
+
+
+@pytest.fixture
+def place(tmp_path: Path, server: Classroom) -> str:
+    return f"classroom:{token(tmp_path / 'school.json', server)}"
+
+
+def ran(place: str) -> tuple[Outcome[AuraState], list[Event]]:
+    """One sync as a session, with no waits between its attempts."""
+
+    async def main() -> tuple[Outcome[AuraState], list[Event]]:
+        async with Engine(":memory:") as engine:
+            session = await engine.start(QUICK, student_id=STUDENT, data=[place])
+            return await session.outcome(), [event async for event in session.events()]
+
+    return asyncio.run(main())
+
+
+def test_the_live_api_gives_what_the_export_gives_page_by_page(server: Classroom, folder: Path, place: str) -> None:
+    source, exported = open_source(place, "UTC"), open_source(str(folder), "UTC")
+
+    def gathered(source: Source) -> list[Assignment]:
+        return [each for one in source.courses(STUDENT) for each in source.assignments(one)]
+
+    assert gathered(source) == gathered(exported)
+    assert len(gathered(exported)) == 6
+    assert server.asked.count("/v1/courses") == 2
+    assert server.asked.count("/v1/courses/c1/courseWork") == 3
+    assert server.asked.count("/v1/courses/c1/courseWork/-/studentSubmissions") == 1
+
+
+def test_an_unknown_student_is_refused_by_the_live_api_too(server: Classroom, place: str) -> None:
+    with pytest.raises(BadInput, match=r"^student_id: 'student-9' has no course in classroom:.*school\.json$"):
+        starting("student-9", data=[place])
+    assert server.asked == ["/v1/userProfiles/student-9"]
+
+
+CUT: list[tuple[int, dict[str, str]]] = [(0, {}), (0, {})]  # the client itself tries a second time
+
+
+@pytest.mark.parametrize("faults", [[(429, {"Retry-After": "0"})], [(503, {})], CUT], ids=["429", "503", "cut"])
+def test_trouble_that_passes_is_tried_again(
+    server: Classroom, place: str, faults: list[tuple[int, dict[str, str]]]
+) -> None:
+    server.faults = list(faults)
+    outcome, events = ran(place)
+    assert server.faults == []
+    assert (outcome.status, len(outcome.state.assignments)) == ("completed", 6)
+    assert [event.event_type for event in events].count("step.retried") == 1
+
+
+def test_a_course_that_was_fetched_is_not_fetched_again_when_another_one_fails(server: Classroom, place: str) -> None:
+    server.broken = "/v1/courses/c2/courseWork"
+    outcome, events = ran(place)
+    assert outcome.status == "completed"
+    assert [event.event_type for event in events].count("step.retried") == 1
+    assert server.asked.count("/v1/userProfiles/student-1") == 1
+    assert server.asked.count("/v1/courses/c1/courseWork") == 3  # three pages, once
+    assert server.asked.count("/v1/courses/c2/courseWork") == 2
+
+
+def test_the_wait_that_the_api_asks_for_is_honoured(server: Classroom, place: str) -> None:
+    server.faults = [(429, {"Retry-After": "1"})]
+    _, events = ran(place)
+    (retried,) = [event for event in events if event.event_type == "step.retried"]
+    assert retried.data["delay"] >= 1.0
+    assert "answered 429" in retried.data["error"]
+
+
+def test_a_refusal_is_not_tried_again_and_says_what_it_was(server: Classroom, place: str) -> None:
+    server.faults = [(403, {})]
+    outcome, events = ran(place)
+    assert outcome.status == "failed"
+    assert outcome.failure is not None
+    assert "answered 403: as the test wants it" in outcome.failure.message
+    assert "step.retried" not in [event.event_type for event in events]
+    assert len(server.asked) == 1
+
+
+def test_a_token_that_google_refuses_is_told_before_anything_is_stored(server: Classroom, tmp_path: Path) -> None:
+    wrong = token(tmp_path / "wrong.json", server, "guess")
+    with pytest.raises(BadInput, match=r"^data: Google refuses the token, sign in again: .*invalid_grant"):
+        starting(STUDENT, data=[f"classroom:{wrong}"])
+
+
+def test_a_token_that_has_expired_is_renewed(server: Classroom, tmp_path: Path) -> None:
+    old = token(tmp_path / "old.json", server, "old", renewal="right", hours=-1)
+    assert len(open_source(f"classroom:{old}", "UTC").courses(STUDENT)) == 3
+    assert server.asked[0] == "/token"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "cannot be read: No such file"), ("{", "is no token"), ({"token": "x"}, "is no token")]
+)
+def test_a_file_that_is_no_token_is_refused_by_its_name(tmp_path: Path, content: object, said: str) -> None:
+    path = tmp_path / "token.json"
+    if content is not None:
+        put(path, content)
+    with pytest.raises(BadInput, match=said) as refused:
+        starting(STUDENT, data=[f"classroom:{path}"])
+    assert str(path) in str(refused.value)
+
+
+def test_nobody_at_the_other_end_is_an_error_that_a_retry_honours(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HOLDFAST_CLASSROOM_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        outcome, events = ran(place)
+    assert outcome.status == "failed"
+    assert outcome.failure is not None
+    assert "did not answer" in outcome.failure.message
+    assert [event.event_type for event in events].count("step.retried") == 2
+
+
+def test_several_accounts_are_gathered_in_one_session(server: Classroom, place: str, tmp_path: Path) -> None:
+    table = put(tmp_path / "club.csv", "student,course,title\nstudent-1,Chess,Openings\n")
+    state = starting(STUDENT, data=[place, table], now=NOW, reports=tmp_path / "reports", time_zone="UTC")
+
+    async def main() -> Outcome[AuraState]:
+        async with Engine(":memory:") as engine:
+            return await (await engine.start(aura, state)).outcome()
+
+    outcome = asyncio.run(main())
+    assert outcome.status == "completed"
+    assert {each.account for each in outcome.state.assignments} == {"school", "club"}
+    profile = outcome.state.skill_profile
+    assert profile is not None
+    assert {each.subject for each in profile.subjects} == {"Botany", "Zoology", "Chess"}

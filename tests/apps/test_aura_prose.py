@@ -1,0 +1,120 @@
+"""Aura with a language model, over real HTTP: it finds the words, the facts stay those that were computed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine
+from holdfast.apps.aura import WorkflowState, aura, run_aura_orchestrator
+from holdfast.apps.aura.starting import starting
+from tests.support.modelserver import (
+    COMPLETION_TOKENS,
+    PROMPT_TOKENS,
+    Act,
+    Cuts,
+    ModelServer,
+    Refuses,
+    Says,
+    Status,
+    model_server,
+)
+
+STUDENT = "student@example.com"
+WORDS = {"advice": ["Begin with the planets."], "summary": ["A busy week.", "There are 20 assignments."]}
+
+
+def says(purpose: str) -> Says:
+    return Says(json.dumps({"sentences": WORDS[purpose]}))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    with model_server() as server:
+        monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
+        monkeypatch.setenv("HOLDFAST_MODEL_URL", server.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield server
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "aura.db"
+
+
+def facts_of(state: WorkflowState) -> object:
+    return state.model_dump(include={"assignments", "skill_profile", "daily_plan", "unplanned", "load"})
+
+
+def test_the_model_writes_the_words_and_the_facts_stay_as_they_were_computed(server: ModelServer, store: Path) -> None:
+    server.will(says("advice"), says("summary"))
+    done = run_aura_orchestrator(STUDENT, store=store)
+    assert done.report is not None
+    assert (done.advice, done.report.summary) == (WORDS["advice"], WORDS["summary"])
+    markdown = done.report.markdown.read_text()
+    assert "A busy week." in markdown
+    assert "Begin with the planets." in markdown
+    assert "| Mathematics | 43% |" in markdown
+    told = json.loads(server.requests[1]["messages"][1]["content"])["findings"]
+    assert told[0] == "20 assignments in 4 courses: 10 graded, 10 open, 2 of them overdue."
+    with Engine(store, workflows=[aura]) as engine:
+        assert engine.info(done.session_id).spent_tokens == 2 * (PROMPT_TOKENS + COMPLETION_TOKENS)
+
+
+def test_without_a_model_the_same_facts_are_told_in_plain_words(
+    store: Path, tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.will(says("advice"), says("summary"))
+    with_model = run_aura_orchestrator(STUDENT, store=store)
+    monkeypatch.delenv("HOLDFAST_MODEL")
+    without = run_aura_orchestrator(STUDENT, store=tmp_path / "other.db")
+    assert facts_of(with_model) == facts_of(without)
+    assert without.report is not None
+    assert without.report.summary[0].startswith("20 assignments in 4 courses")
+    assert len(server.requests) == 2
+
+
+def test_an_answer_with_an_invented_number_is_asked_for_again(server: ModelServer, store: Path) -> None:
+    server.will(Says('{"sentences": ["You have 99 things to do at 18:45."]}'), says("advice"), says("summary"))
+    done = run_aura_orchestrator(STUDENT, store=store)
+    assert done.advice == WORDS["advice"]
+    assert "18:45, 99 is not among the findings" in server.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("fault", [Status(429, {"retry-after": "0"}), Cuts()], ids=["429", "cut"])
+def test_trouble_of_the_model_goes_through_the_engines_retry(server: ModelServer, store: Path, fault: Act) -> None:
+    server.will(fault, says("advice"), says("summary"))
+    done = run_aura_orchestrator(STUDENT, store=store)
+    assert (done.status, done.advice) == ("completed", WORDS["advice"])
+    with Engine(store) as engine:
+        types = [event.event_type for event in engine.events(done.session_id)]
+    assert types.count("step.retried") == 1
+    assert len(server.requests) == 3
+
+
+def test_a_refusal_fails_the_step_at_once_and_a_resume_asks_again(server: ModelServer, store: Path) -> None:
+    server.will(says("advice"), Refuses("not about children"))
+    failed = run_aura_orchestrator(STUDENT, store=store)
+    assert (failed.status, failed.current_step) == ("failed", "REPORTING")
+    assert failed.error is not None
+    assert "not about children" in failed.error
+    assert len(server.requests) == 2
+    server.will(says("summary"))
+    done = run_aura_orchestrator(STUDENT, failed.session_id, store=store)
+    assert (done.status, len(server.requests)) == ("completed", 3)  # the advice was not paid for again
+
+
+def test_a_resume_does_not_pay_for_an_answer_again(server: ModelServer, store: Path, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    reports.write_text("in the way: no folder can be made")
+    server.will(says("advice"), says("summary"))
+    with Engine(store, workflows=[aura]) as engine:
+        engine.start(aura, starting(STUDENT, reports=reports), session_id="s1", owner=STUDENT).outcome()
+        assert engine.info("s1").status == "failed"
+    reports.unlink()
+    done = run_aura_orchestrator(STUDENT, "s1", store=store)
+    assert done.report is not None
+    assert (done.status, done.report.summary, len(server.requests)) == ("completed", WORDS["summary"], 2)

@@ -1,0 +1,225 @@
+"""ClassroomSync's sources: exports and CSV files, as they are and as they should not be."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.apps.aura.classroom_sync import check
+from holdfast.apps.aura.models import Assignment, BadInput
+from holdfast.apps.aura.sources import open_source
+from tests.apps.classroom import NOW, STUDENT, Resource, course, export, handed_in, put, small_class, submission, work
+
+LISBON, TOKYO = "Europe/Lisbon", "Asia/Tokyo"
+
+
+def gathered(place: Path, student: str = STUDENT, zone: str = LISBON) -> dict[str, Assignment]:
+    source = open_source(str(place), zone)
+    return {each.id: each for course in source.courses(student) for each in source.assignments(course)}
+
+
+def botany(folder: Path, *found: Resource) -> Path:
+    """One course with this work; the first piece was given to the student."""
+    return export(
+        folder,
+        courses=[course("c1", "Botany")],
+        courseWork=list(found),
+        studentSubmissions=[submission(found[0]["id"])],
+    )
+
+
+def test_graded_open_and_untouched_work_is_told_apart(tmp_path: Path) -> None:
+    late = NOW - timedelta(days=1)
+    folder = export(
+        tmp_path / "school",
+        courses=[course("c1", "Botany")],
+        courseWork=[work(name, due=NOW - timedelta(days=2)) for name in ("graded", "late", "with-teacher", "new")]
+        + [work("taken-back"), work("nobody-touched")],
+        studentSubmissions=[
+            handed_in("graded", NOW - timedelta(days=3), 8.5),
+            handed_in("late", late),
+            submission("with-teacher", state="TURNED_IN"),
+            submission("new"),
+            submission("taken-back", state="RECLAIMED_BY_STUDENT"),
+        ],
+    )
+    found = {each.title.removeprefix("Work "): each for each in gathered(folder).values()}
+    assert [name for name, each in found.items() if each.is_open] == ["new", "taken-back", "nobody-touched"]
+    assert [name for name, each in found.items() if each.is_overdue(NOW)] == ["new"]
+    assert (found["graded"].score, found["graded"].late) == (0.85, False)
+    assert (found["late"].late, found["late"].handed_in_at, found["late"].score) == (True, late, None)
+    assert found["new"].id == "school/c1/new"
+
+
+def test_a_due_time_is_in_utc_and_its_zeros_may_be_left_out(tmp_path: Path) -> None:
+    midnight = datetime(2030, 3, 5, 0, 0, tzinfo=UTC)
+    folder = botany(tmp_path, work("w1", due=midnight))
+    assert json.loads((folder / "courseWork.json").read_text())["courseWork"][0]["dueTime"] == {}
+    (found,) = gathered(folder, zone=TOKYO).values()
+    assert found.due == midnight
+
+
+@pytest.mark.parametrize(("zone", "due"), [(LISBON, "2030-03-05T23:59+00:00"), (TOKYO, "2030-03-05T14:59+00:00")])
+def test_a_day_without_a_time_ends_where_the_student_lives(tmp_path: Path, zone: str, due: str) -> None:
+    dated = work("w1") | {"dueDate": {"year": 2030, "month": 3, "day": 5}}
+    folder = botany(tmp_path, dated, work("w2"))
+    first, second = gathered(folder, zone=zone).values()
+    assert first.due == datetime.fromisoformat(due)
+    assert second.due is None
+
+
+def test_what_is_not_the_students_is_left_out(tmp_path: Path) -> None:
+    folder = export(
+        tmp_path,
+        courses=[course("c1", "Botany"), course("c2", "Old", courseState="ARCHIVED"), course("c3", "Not mine")],
+        students=[{"courseId": "c1", "userId": STUDENT}, {"courseId": "c3", "userId": "student-2"}],
+        courseWork=[
+            work("mine"),
+            work("draft", state="DRAFT"),
+            work("for-others", assigneeMode="INDIVIDUAL_STUDENTS"),
+            work("for-me", assigneeMode="INDIVIDUAL_STUDENTS"),
+            work("old", "c2"),
+            work("theirs", "c3"),
+        ],
+        studentSubmissions=[
+            submission("mine", by="student-2", state="TURNED_IN", assignedGrade=1),
+            submission("for-others", by="student-2"),
+            submission("for-me"),
+        ],
+    )
+    found = gathered(folder)
+    assert [each.title for each in found.values()] == ["Work mine", "Work for-me"]
+    assert all(each.is_open for each in found.values())  # the other student's grade is not this one's
+
+
+def test_pages_are_read_in_order_and_may_overlap(tmp_path: Path) -> None:
+    small_class(tmp_path)
+    (tmp_path / "courseWork.json").unlink()
+    put(tmp_path / "courseWork-2.json", {"courseWork": [work("w2"), work("w3")], "nextPageToken": "x"})
+    put(tmp_path / "courseWork-10.json", {"courseWork": [work("w4", title="The last word")]})
+    put(tmp_path / "courseWork-1.json", {"courseWork": [work("w1"), work("w2")], "nextPageToken": "y"})
+    put(tmp_path / "courseWork" / "more.json", [work("w5"), work("w4", title="Even later")])
+    titles = [each.title for each in gathered(tmp_path).values()]
+    assert titles == ["Work w1", "Work w2", "Work w3", "Even later", "Work w5"]
+
+
+def test_a_page_that_promises_more_than_there_is_is_refused(tmp_path: Path) -> None:
+    small_class(tmp_path)
+    page = put(tmp_path / "courseWork.json", {"courseWork": [work("w1")], "nextPageToken": "more"})
+    with pytest.raises(BadInput, match=r"courseWork\.json: its nextPageToken says that there is more") as refused:
+        gathered(tmp_path)
+    assert str(page) in str(refused.value)
+
+
+def test_a_student_is_found_by_id_or_address_in_every_account(tmp_path: Path) -> None:
+    profile = {"id": STUDENT, "emailAddress": "Student@Example.com"}
+    for account in ("school", "club"):
+        small_class(tmp_path / account)
+        put(tmp_path / account / "userProfiles.json", {"userProfiles": [profile]})
+    small_class(tmp_path / "strangers")
+    put(tmp_path / "strangers" / "studentSubmissions.json", {"studentSubmissions": [submission("w1", by="student-9")]})
+    by_id, by_address = gathered(tmp_path), gathered(tmp_path, "student@example.com")
+    assert list(by_id) == list(by_address) == ["club/c1/w1", "club/c1/w2", "school/c1/w1", "school/c1/w2"]
+
+
+def test_two_accounts_of_one_name_are_refused(tmp_path: Path) -> None:
+    places = [str(small_class(tmp_path / folder / "school")) for folder in ("a", "b")]
+    check(STUDENT, [places[0], places[0]], LISBON)  # the same place twice is the same place
+    with pytest.raises(BadInput, match=r"^data: .*a/school and .*b/school both have an account 'school'; rename one"):
+        check(STUDENT, places, LISBON)
+
+
+def test_an_unknown_student_is_refused_and_the_known_ones_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"^student_id: 'student-7' has no course in .*; known are student-1$"):
+        check("student-7", [str(small_class(tmp_path))], LISBON)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("courseWork.json", '{"courseWork": [\n  {"id": "w1",}\n]}', "courseWork.json, line 2, column 15: this is no"),
+        ("courseWork.json", {"courseWork": [work("w1"), {"id": "w2"}]}, "courseWork.json: courseWork[1].courseId: "),
+        ("courseWork.json", {"courseWork": [work("w1", dueDate={"month": "May"})]}, "courseWork[0].dueDate.month: "),
+        ("courseWork.json", {"courseWork": [work("w1", dueDate={"year": 2030, "month": 2, "day": 30})]}, "dueDate"),
+        ("courses.json", {"items": []}, 'courses.json: {"courses": […]} is expected there'),
+        ("courses.json", "null", 'courses.json: {"courses": […]} is expected there'),
+        ("studentSubmissions.json", {"studentSubmissions": [submission("w1", late="perhaps")]}, "[0].late: "),
+    ],
+)  # fmt: skip
+def test_a_broken_export_is_refused_with_file_and_place(tmp_path: Path, file: str, content: object, said: str) -> None:
+    small_class(tmp_path)
+    put(tmp_path / file, content)
+    with pytest.raises(BadInput) as refused:
+        check(STUDENT, [str(tmp_path)], LISBON)
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_not_text_is_refused_with_the_place_of_the_byte(tmp_path: Path) -> None:
+    small_class(tmp_path)
+    (tmp_path / "courses.json").write_bytes(b'{"courses": \xff}')
+    with pytest.raises(BadInput, match=r"courses\.json, byte 12: this is no UTF-8 text"):
+        check(STUDENT, [str(tmp_path)], LISBON)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("nowhere", "there is no folder and no file"), ("empty", "has no courses.json"), ("notes.txt", "neither")],
+)
+def test_a_place_without_data_is_refused(tmp_path: Path, place: str, said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(BadInput, match=said) as refused:
+        check(STUDENT, [str(tmp_path / place)], LISBON)
+    assert str(refused.value).startswith("data: ")
+    assert str(tmp_path / place) in str(refused.value)
+
+
+CSV = """student,course,title,due,handed_in,points,max_points,late,minutes
+student-1,Botany,Leaves,2030-03-01,2030-02-28T18:00,9,10,,
+student-1,Botany,Roots,2030-03-05T18:00,,,,,30
+student-1,Zoology,Wings,2030-02-01T12:00+09:00,yes,5,10,yes,
+student-2,Botany,Leaves,2030-03-01,no,,,,
+"""
+
+
+def test_a_csv_file_is_read_with_its_empty_cells(tmp_path: Path) -> None:
+    leaves, roots, wings = gathered(put(tmp_path / "grades.csv", CSV), zone=TOKYO).values()
+    assert (leaves.id, leaves.score, leaves.late) == ("grades/Botany/Leaves", 0.9, False)
+    assert leaves.due == datetime(2030, 3, 1, 14, 59, tzinfo=UTC)  # the end of the day in Tokyo
+    assert leaves.handed_in_at == datetime(2030, 2, 28, 9, 0, tzinfo=UTC)
+    assert (roots.is_open, roots.minutes, roots.due) == (True, 30, datetime(2030, 3, 5, 9, 0, tzinfo=UTC))
+    assert (wings.late, wings.handed_in, wings.due) == (True, True, datetime(2030, 2, 1, 3, 0, tzinfo=UTC))
+
+
+def test_semicolons_and_a_byte_order_mark_are_understood(tmp_path: Path) -> None:
+    path = tmp_path / "grades.csv"
+    path.write_text("\ufeff" + CSV.replace(",", ";"), "utf-8")
+    assert len(gathered(path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("title,due", "titel,due", "grades.csv, line 1: there is no column 'titel'; did you mean 'title'?"),
+        ("title,due", "due", "line 1: column 'title' is missing"),
+        ("2030-03-01,2030", "31.2.2030,2030", "line 2, column 'due': '31.2.2030' is not a day or a moment"),
+        ("9,10", "nine,10", "line 2, column 'points': 'nine' is not a number from 0 on"),
+        ("9,10", "nan,10", "line 2, column 'points': 'nan' is not a number from 0 on"),
+        (",30\n", ",0\n", "line 3, column 'minutes': '0' is not a whole number of minutes above 0"),
+        ("yes,5", "maybe,5", "line 4, column 'handed_in': 'maybe' is not yes, no, or the moment when it was"),
+        ("10,yes,", "10,perhaps,", "line 4, column 'late': 'perhaps' is not yes or no"),
+        ("student-1,Botany,Roots", "student-1,,Roots", "line 3, column 'course': it is empty"),
+        ("Botany,Roots", "Botany,Leaves", "line 3: 'Leaves' comes twice in Botany; give each an id"),
+        (",30\n", ",30,1\n", "line 3: it has more cells than there are columns"),
+    ],
+)  # fmt: skip
+def test_a_wrong_csv_file_is_refused_with_line_and_column(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in CSV
+    path = put(tmp_path / "grades.csv", CSV.replace(old, new, 1))
+    with pytest.raises(BadInput) as refused:
+        check(STUDENT, [str(path)], LISBON)
+    assert said in str(refused.value)
+    assert str(path) in str(refused.value)

@@ -1,0 +1,395 @@
+"""Aura's calls: start, look, save, pause, resume, through the documents that they give."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, get_origin, get_type_hints
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast import Engine
+from holdfast.apps.aura import (
+    aura,
+    classroom_sync,
+    daily_planner,
+    get_workflow_state,
+    parent_insight,
+    request_pause,
+    run_aura_orchestrator,
+    save_workflow_state,
+    skill_mastery,
+)
+from holdfast.apps.aura.models import (
+    Assignment,
+    BadInput,
+    CurrentStep,
+    DailyPlanItem,
+    ParentReport,
+    SkillProfile,
+    WorkflowState,
+)
+from holdfast.apps.aura.sources import open_source
+from holdfast.apps.aura.starting import SAMPLE, starting
+from holdfast.errors import InvalidSessionId, UnknownSession, VerbRefused, WrongOwner
+from tests.apps.classroom import NOW, STUDENT, big_class, put, small_class
+from tests.support.children import outside_sql
+
+STUDENT_MAIL = "student@example.com"
+STEPS = ("sync", "analyze", "plan", "report")
+FIELDS = {"sync": "assignments", "analyze": "skill_profile", "plan": "daily_plan", "report": "report"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "aura.db"
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each agent was called."""
+    counted: Counter[str] = Counter()
+
+    def watch(module: Any, name: str, agent: str) -> None:
+        real = getattr(module, name)
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            counted[agent] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, called)
+
+    watch(classroom_sync, "gather", "sync")
+    watch(skill_mastery, "analyze", "analyze")
+    watch(daily_planner, "plan", "plan")
+    watch(parent_insight, "write", "report")
+    return counted
+
+
+def up_to(store: Path, last: str | None, session_id: str = "s1") -> WorkflowState:
+    """A session on the sample that stands still behind a step; None: before the first one."""
+    with Engine(store, workflows=[aura]) as engine:
+        state = starting(STUDENT_MAIL, reports=store.parent / "reports")
+        engine.start(aura, state, session_id=session_id, owner=STUDENT_MAIL, paused=True)
+        if last is not None:
+            engine.resume(session_id, until=last).outcome()
+    found = get_workflow_state(session_id, store=store)
+    assert found is not None
+    return found
+
+
+def data_of(state: WorkflowState) -> dict[str, Any]:
+    """Everything but who and where it is."""
+    return state.model_dump(exclude={"session_id": True, "report": {"markdown", "html"}, "reports": True})
+
+
+# start
+
+
+@pytest.mark.covers("S1.24")
+def test_a_start_with_a_student_alone_completes_and_returns_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_aura_orchestrator(STUDENT_MAIL)
+    session_id = result["session_id"]
+    assert (result["status"], result["current_step"]) == ("completed", CurrentStep.COMPLETED)
+    assert result == get_workflow_state(session_id)
+    assert (tmp_path / ".holdfast" / "aura" / f"aura-{session_id}.html").is_file()
+    with pytest.raises(KeyError):
+        result["sesion_id"]
+
+
+@pytest.mark.covers("S1.27")
+def test_without_a_student_nothing_is_stored(store: Path) -> None:
+    with pytest.raises(BadInput, match=r"^student_id: "):
+        run_aura_orchestrator("", store=store)
+    with pytest.raises(TypeError):
+        run_aura_orchestrator(store=store)  # type: ignore[call-arg]
+    assert not store.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"time_zone": "Europe/Atlantis"}, "time_zone: there is no time zone 'Europe/Atlantis'; use a name such as"),
+        ({"now": "soon"}, "now: 'soon' is not a moment; write 2030-03-04 or"),
+        ({"day_start": "20:00", "day_end": "8:00"}, "day_end: "),
+        ({"day_start": "20:00", "day_end": "08:00"}, "day_end: the day ends at 08:00, which is not after 20:00"),
+        ({"days": 0}, "days: Input should be greater than or equal to 1"),
+        ({"data": []}, "data: List should have at least 1 item"),
+        ({"calender": "x"}, "calender: there is no such setting; there are student_id, data"),
+        ({"calendar": SAMPLE / "school" / "courses.json"}, "calendar: "),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name_and_nothing_is_stored(store: Path, settings: Any, said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        run_aura_orchestrator(STUDENT_MAIL, store=store, **settings)
+    assert str(refused.value).startswith(said)
+    assert not store.exists()
+
+
+def test_an_unknown_student_and_broken_data_are_refused_and_nothing_is_stored(store: Path, tmp_path: Path) -> None:
+    folder = small_class(tmp_path / "school")
+    with pytest.raises(BadInput, match=r"^student_id: 'student-9' has no course"):
+        run_aura_orchestrator("student-9", store=store, data=folder)
+    put(folder / "courseWork.json", "{")
+    with pytest.raises(BadInput, match=r"courseWork\.json, line 1, column 2"):
+        run_aura_orchestrator(STUDENT, store=store, data=folder)
+    assert not store.exists()
+
+
+def test_dates_come_from_the_start_of_the_session_and_not_from_a_later_step(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    folder = small_class(tmp_path / "school")
+    before = datetime.now(UTC)
+    with Engine(store, workflows=[aura]) as engine:
+        state = starting(STUDENT, data=folder, reports=tmp_path / "reports")
+        session_id = engine.start(aura, state, paused=True, owner=STUDENT).id
+    first = get_workflow_state(session_id, store=store)
+    assert first is not None
+    assert before <= first.now <= datetime.now(UTC)
+    monkeypatch.setenv("TZ", "Pacific/Honolulu")
+    done = run_aura_orchestrator(STUDENT, session_id, store=store)
+    assert (done.now, done.time_zone) == (first.now, "Asia/Tokyo")
+    assert done.load[0].start.astimezone(UTC).hour == 15  # midnight in Tokyo
+    assert done.load[0].start <= first.now < done.load[0].start + timedelta(days=1)
+
+
+def test_a_day_given_for_now_begins_where_the_student_lives(tmp_path: Path) -> None:
+    state = starting(STUDENT, data=small_class(tmp_path), now="2030-03-05", time_zone="Asia/Tokyo")
+    assert state.now == datetime(2030, 3, 4, 15, 0, tzinfo=UTC)
+
+
+# steps
+
+
+@pytest.mark.covers("S1.3", "S1.7", "S1.8", "S1.9", "S1.10", "S1.32", "S1.33", "S1.34", "S1.35")
+@pytest.mark.parametrize("done", range(5), ids=["none", *STEPS])
+def test_each_step_fills_its_field_is_kept_and_is_not_run_again(
+    store: Path, done: int, calls: Counter[str], tmp_path: Path
+) -> None:
+    state = up_to(store, STEPS[done - 1] if done else None)
+    assert state.current_step is list(CurrentStep)[done]
+    assert state.status == ("completed" if done == 4 else "paused")
+    for number, step in enumerate(STEPS):
+        assert bool(state[FIELDS[step]]) == (number < done), step
+    assert calls == Counter(STEPS[:done])
+    with Engine(store, workflows=[aura]) as engine:
+        assert [each.step for each in engine.checkpoints("s1")] == list(STEPS[:done])
+    finished = run_aura_orchestrator(STUDENT_MAIL, "s1", store=store)
+    assert calls == Counter(STEPS)  # what was done is not done again
+    assert (finished.status, finished.current_step) == ("completed", CurrentStep.COMPLETED)
+    undisturbed = run_aura_orchestrator(STUDENT_MAIL, store=tmp_path / "other.db", reports=tmp_path / "other")
+    assert data_of(finished) == data_of(undisturbed)
+
+
+@pytest.mark.covers("S1.40")
+def test_agents_exchange_typed_models(store: Path) -> None:
+    done = run_aura_orchestrator(STUDENT_MAIL, store=store)
+    assert {type(each) for each in done.assignments} == {Assignment}
+    assert {type(each) for each in done.daily_plan} == {DailyPlanItem}
+    assert (type(done.skill_profile), type(done.report)) == (SkillProfile, ParentReport)
+    for agent in (classroom_sync.gather, skill_mastery.analyze, daily_planner.plan, parent_insight.write):
+        given = get_type_hints(agent)
+        assert not [kind for kind in given.values() if kind is dict or get_origin(kind) is dict], agent
+        assert given["return"] in (list[Assignment], SkillProfile, daily_planner.Plan, ParentReport)
+
+
+@pytest.mark.covers("S1.3")
+@pytest.mark.parametrize("wrong", ["PAUSED", "syncing", "DONE", "", None])
+def test_a_position_that_is_none_of_the_five_is_refused(store: Path, wrong: Any) -> None:
+    assert [each.value for each in CurrentStep] == ["SYNCING", "ANALYZING", "PLANNING", "REPORTING", "COMPLETED"]
+    known = {"session_id": "s1", "student_id": STUDENT, "data": ["x"]}
+    with pytest.raises(ValidationError, match="current_step"):
+        WorkflowState.model_validate(known | {"current_step": wrong})
+    with pytest.raises(BadInput, match=r"^current_step: "):
+        save_workflow_state("s1", known | {"current_step": wrong}, store=store)
+    assert get_workflow_state("s1", store=store) is None
+
+
+# looking and saving
+
+
+@pytest.mark.covers("S1.16", "S1.29")
+def test_an_unknown_id_is_none_when_looked_for_and_refused_when_run(store: Path) -> None:
+    assert get_workflow_state("nobody", store=store) is None
+    assert not store.exists()  # looking makes no store
+    run_aura_orchestrator(STUDENT_MAIL, store=store)
+    assert get_workflow_state("nobody", store=store) is None
+    with pytest.raises(UnknownSession, match="nobody"):
+        run_aura_orchestrator(STUDENT_MAIL, "nobody", store=store)
+    with pytest.raises(UnknownSession, match="nobody"):
+        request_pause("nobody", store=store)
+    with Engine(store) as engine:
+        assert len(engine.sessions()) == 1
+
+
+@pytest.mark.covers("S1.15", "S1.16")
+def test_saving_creates_once_and_then_replaces(store: Path, calls: Counter[str]) -> None:
+    settings = {"data": [str(SAMPLE)], "time_zone": "UTC", "now": NOW, "reports": store.parent / "r"}
+    first = save_workflow_state("s1", {"student_id": STUDENT_MAIL, **settings}, store=store)
+    assert (first.current_step, first.status, first.assignments) == (CurrentStep.SYNCING, "paused", [])
+    assert get_workflow_state("s1", store=store) == first
+    work = [Assignment(id="a", account="x", course="Botany", title="Leaves")]
+    second = save_workflow_state("s1", first.model_copy(update={"assignments": work, "days": 3}), store=store)
+    assert (second.assignments, second.days) == (work, 3)
+    assert get_workflow_state("s1", store=store) == second
+    assert save_workflow_state("s1", second, store=store) == second
+    with Engine(store) as engine:
+        assert [info.session_id for info in engine.sessions()] == ["s1"]
+    assert calls == Counter()
+
+
+def test_a_saved_document_goes_on_from_its_position(store: Path, tmp_path: Path, calls: Counter[str]) -> None:
+    halfway = up_to(store, "analyze")
+    calls.clear()
+    copy = save_workflow_state("copy", halfway, store=tmp_path / "elsewhere.db")
+    assert (copy.current_step, copy.status) == (CurrentStep.PLANNING, "paused")
+    done = run_aura_orchestrator(STUDENT_MAIL, "copy", store=tmp_path / "elsewhere.db")
+    assert calls == Counter(["plan", "report"])
+    assert data_of(done) == data_of(run_aura_orchestrator(STUDENT_MAIL, "s1", store=store))
+
+
+def test_a_document_may_go_back_but_not_ahead_of_its_session(store: Path, calls: Counter[str]) -> None:
+    done = run_aura_orchestrator(STUDENT_MAIL, store=store)
+    back = save_workflow_state(
+        done.session_id, done.model_copy(update={"current_step": CurrentStep.PLANNING, "days": 2}), store=store
+    )
+    assert (back.current_step, back.status, back.days) == (CurrentStep.PLANNING, "ready", 2)
+    with pytest.raises(BadInput, match=r"^current_step: session .* stands at PLANNING; only running it leads to COMPL"):
+        save_workflow_state(done.session_id, done, store=store)
+    again = run_aura_orchestrator(STUDENT_MAIL, done.session_id, store=store)
+    assert (len(again.load), calls["sync"], calls["plan"]) == (2, 1, 2)
+    with pytest.raises(BadInput, match=r"^current_step: 'new' is new; a session is COMPLETED by running it"):
+        save_workflow_state("new", done, store=store)
+
+
+def test_what_cannot_be_saved_is_refused_and_changes_nothing(store: Path) -> None:
+    state = up_to(store, "sync")
+    for wrong, field in (({"days": 99}, "days"), ({"student_id": "student-2"}, "student_id"), ({"load": [1]}, "load")):
+        with pytest.raises(BadInput, match=rf"^{field}"):
+            save_workflow_state("s1", state.model_dump() | wrong, store=store)
+    with pytest.raises(InvalidSessionId):
+        save_workflow_state("../x", state, store=store)
+    assert get_workflow_state("s1", store=store) == state
+
+
+def test_a_saved_pause_request_is_one_and_its_absence_takes_none_back(store: Path) -> None:
+    done = run_aura_orchestrator(STUDENT_MAIL, store=store)
+    back = save_workflow_state(
+        done.session_id, done.model_copy(update={"current_step": CurrentStep.PLANNING}), store=store
+    )
+    assert (back.status, back.pause_requested) == ("ready", False)
+    paused = save_workflow_state(back.session_id, back.model_copy(update={"pause_requested": True}), store=store)
+    assert (paused.status, paused.current_step) == ("paused", CurrentStep.PLANNING)
+    saved = save_workflow_state(back.session_id, back.model_copy(update={"days": 5}), store=store)
+    assert (saved.status, saved.days) == ("paused", 5)
+
+
+@pytest.mark.covers("S1.17")
+def test_sessions_are_rows_of_workflow_states_by_their_id(store: Path) -> None:
+    done = run_aura_orchestrator(STUDENT_MAIL, store=store)
+    up_to(store, "analyze", "halfway")
+    look = "SELECT session_id, current_step, status, owner FROM workflow_states ORDER BY created_at"
+    assert outside_sql(store, look) == [
+        {"session_id": done.session_id, "current_step": None, "status": "completed", "owner": STUDENT_MAIL},
+        {"session_id": "halfway", "current_step": "plan", "status": "paused", "owner": STUDENT_MAIL},
+    ]
+
+
+def test_a_session_of_somebody_else_is_refused(store: Path) -> None:
+    up_to(store, "sync")
+    with pytest.raises(WrongOwner, match=r"belongs to 'student@example\.com', not to 'student-2'"):
+        run_aura_orchestrator("student-2", "s1", store=store)
+    with Engine(store, workflows=[aura]) as engine:
+        engine.start(aura, starting(STUDENT_MAIL), session_id="nobodys", paused=True)
+    with pytest.raises(
+        BadInput, match=r"^student_id: session 'nobodys' is about 'student@example\.com', not 'student-2'"
+    ):
+        run_aura_orchestrator("student-2", "nobodys", store=store)
+    with pytest.raises(BadInput, match=r"^days: settings are for a new session"):
+        run_aura_orchestrator(STUDENT_MAIL, "s1", store=store, days=3)
+
+
+def test_pausing_a_completed_session_says_that_it_is_completed(store: Path) -> None:
+    done = run_aura_orchestrator(STUDENT_MAIL, store=store)
+    assert request_pause(done.session_id, store=store, reason="lunch", by="ann") == done
+
+
+def test_a_failed_step_is_told_and_goes_on_once_its_cause_is_gone(store: Path, tmp_path: Path) -> None:
+    folder = small_class(tmp_path / "school")
+    with Engine(store, workflows=[aura]) as engine:
+        state = starting(STUDENT, data=folder, now=NOW, time_zone="UTC", reports=tmp_path / "reports")
+        engine.start(aura, state, session_id="s1", owner=STUDENT, paused=True)
+    whole = (folder / "courses.json").read_text()
+    put(folder / "courses.json", "{")
+    failed = run_aura_orchestrator(STUDENT, "s1", store=store)
+    assert (failed.status, failed.current_step) == ("failed", CurrentStep.SYNCING)
+    assert failed.error is not None
+    assert "courses.json, line 1, column 2" in failed.error
+    put(folder / "courses.json", whole)
+    assert run_aura_orchestrator(STUDENT, "s1", store=store).status == "completed"
+
+
+def test_a_session_that_runs_cannot_be_saved_over(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    real = skill_mastery.analyze
+
+    def slow(*args: Any) -> SkillProfile:
+        begun.set()
+        assert go_on.wait(30)
+        return real(*args)
+
+    monkeypatch.setattr(skill_mastery, "analyze", slow)
+    with Engine(store, workflows=[aura]) as engine:
+        session = engine.start(aura, starting(STUDENT_MAIL, reports=store.parent / "r"), session_id="s1")
+        assert begun.wait(30)
+        document = get_workflow_state("s1", store=store)
+        assert document is not None
+        assert (document.current_step, document.status, len(document.assignments)) == ("ANALYZING", "running", 20)
+        with pytest.raises(VerbRefused, match="pause"):
+            save_workflow_state("s1", document.model_copy(update={"days": 3}), store=store)
+        go_on.set()
+        assert session.outcome().status == "completed"
+
+
+# load
+
+
+def test_a_class_of_three_accounts_with_six_courses_of_400_assignments_takes_a_few_seconds(
+    store: Path, tmp_path: Path
+) -> None:
+    folder = big_class(tmp_path / "class", 3, 6, 400)
+    begun = time.perf_counter()
+    done = run_aura_orchestrator(STUDENT, store=store, data=folder, now=NOW, time_zone="UTC", days=14)
+    took = time.perf_counter() - begun
+    assert done.status == "completed", done.error
+    assert len(done.assignments) == 3 * 6 * 400
+    assert len({each.id for each in done.assignments}) == 3 * 6 * 400
+    assert done.skill_profile is not None
+    assert len(done.skill_profile.subjects) == 18
+    assert done.report is not None
+    assert done.report.stress == "high"
+    assert took < 10
+
+
+def test_nothing_heavy_is_imported_before_it_is_used() -> None:
+    heavy = ("icalendar", "recurring_ical_events", "googleapiclient", "google.oauth2", "httpx")
+    code = f"import sys, holdfast.apps.aura; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_the_sample_is_small_and_invented() -> None:
+    assert sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file()) < 40_000
+    people = open_source(str(SAMPLE), "UTC").students()
+    assert people == ["student-1", "student-2", "student-2@example.com", "student@example.com"]

@@ -1,0 +1,189 @@
+"""A service that speaks OpenAI's chat completions, on a port of this machine, with the faults that real ones have.
+
+It does what its script says, an item for each request: a status, a text, a fault. When the script is at its end, it
+answers from the schema that came with the request, so that an answer always fits the question.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PROMPT_TOKENS, COMPLETION_TOKENS = 100, 20
+"""What every answer costs."""
+
+ONE = {"string": "some words", "integer": 7, "number": 0.5, "boolean": True, "null": None}
+
+
+@dataclass(frozen=True)
+class Says:
+    """A completion with this text."""
+
+    text: str
+    finish_reason: str = "stop"
+
+
+@dataclass(frozen=True)
+class Refuses:
+    """A completion that is a refusal."""
+
+    why: str = "I cannot help with that"
+
+
+@dataclass(frozen=True)
+class Status:
+    """Another status than 200."""
+
+    code: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str = '{"error": {"message": "not now"}}'
+
+
+@dataclass(frozen=True)
+class Body:
+    """Status 200 with a body that need not be a completion."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Half of an answer, then silence until the other side gives up."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Half of an answer, then a connection that is reset."""
+
+
+Act = Says | Refuses | Status | Body | Stalls | Cuts
+
+
+class ModelServer(ThreadingHTTPServer):
+    """The service. ``requests`` are the bodies that came, ``headers`` what came with them."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.script: deque[Act] = deque()
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.faults = 0
+        self.closing = threading.Event()
+
+    @property
+    def url(self) -> str:
+        """The base URL, as settings take it."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def will(self, *acts: Act) -> None:
+        """What it does with the next requests."""
+        self.script.extend(acts)
+
+
+@contextmanager
+def model_server() -> Iterator[ModelServer]:
+    """The service, for as long as the block lasts."""
+    server = ModelServer()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ModelServer
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
+        self.server.requests.append(asked)
+        if self.path != "/v1/chat/completions":
+            self._send(404, {}, '{"error": {"message": "no such place"}}')
+            return
+        act = self.server.script.popleft() if self.server.script else Says(json.dumps(_answer(asked)))
+        self._do(act, str(asked["model"]))
+
+    def _do(self, act: Act, model: str) -> None:
+        match act:
+            case Says(text, reason):
+                self._send(200, {}, _completion(model, {"role": "assistant", "content": text}, reason))
+            case Refuses(why):
+                self._send(200, {}, _completion(model, {"role": "assistant", "content": None, "refusal": why}, "stop"))
+            case Status(code, headers, body):
+                self._send(code, headers, body)
+            case Body(text):
+                self._send(200, {}, text)
+            case Stalls() | Cuts():
+                self._half(model)
+                self.server.faults += 1
+                self.server.closing.wait(30) if isinstance(act, Stalls) else self._reset()
+
+    def _send(self, code: int, headers: Mapping[str, str], body: str) -> None:
+        data = body.encode()
+        self.send_response(code)
+        for name, value in {"content-type": "application/json", "content-length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _half(self, model: str) -> None:
+        data = _completion(model, {"role": "assistant", "content": "words " * 100}, "stop").encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2])
+        self.wfile.flush()
+
+    def _reset(self) -> None:
+        """Close so that the other side gets a reset, not an end."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        self.close_connection = True
+
+
+def _completion(model: str, message: dict[str, Any], reason: str) -> str:
+    usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS}
+    usage["total_tokens"] = PROMPT_TOKENS + COMPLETION_TOKENS
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    return json.dumps(
+        {"id": "chatcmpl-1", "object": "chat.completion", "model": model, "choices": [choice], "usage": usage}
+    )
+
+
+def _answer(asked: dict[str, Any]) -> Any:
+    """The simplest value of the schema that came with the request."""
+    schema = asked["response_format"]["json_schema"]["schema"]
+    return _simplest(schema, schema.get("$defs", {}))
+
+
+def _simplest(schema: dict[str, Any], known: dict[str, Any]) -> Any:
+    if "$ref" in schema:
+        return _simplest(known[schema["$ref"].rpartition("/")[2]], known)
+    for choices in ("anyOf", "oneOf", "allOf"):
+        if choices in schema:
+            return _simplest(schema[choices][0], known)
+    if "const" in schema or "enum" in schema:
+        return schema.get("const", schema.get("enum", [None])[0])
+    if schema.get("type") == "array":
+        return [_simplest(schema.get("items", {}), known) for _ in range(max(schema.get("minItems", 1), 1))]
+    if schema.get("type") == "object":
+        return {name: _simplest(each, known) for name, each in schema.get("properties", {}).items()}
+    return ONE[schema.get("type", "string")]
