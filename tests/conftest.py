@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from hypothesis import settings
@@ -13,6 +14,10 @@ pytest_plugins = ["tests.covers", "holdfast.testing.fixtures"]
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=1000, deadline=None)
 settings.load_profile("ci")
+
+# What a shell starts in the background ignores Ctrl+C, and so would every program that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
