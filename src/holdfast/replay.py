@@ -13,6 +13,7 @@ import msgspec
 from holdfast.clock import LATEST
 from holdfast.errors import DamagedRecord, IllegalTransition, Redacted
 from holdfast.model import Failure, Record
+from holdfast.questions import Asked
 from holdfast.state import Blob, Change, Inline, Slot, State
 from holdfast.workflow import Check, Workflow
 
@@ -47,7 +48,10 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A remembered operation. ``input`` is a fingerprint, never the arguments themselves."""
+    """A remembered operation. ``input`` is a fingerprint, never the arguments themselves.
+
+    ``outcome``: a question came to nothing (``expired``, ``rounds``, ``declined``), and ``value`` is what to say of it.
+    """
 
     id: str
     name: str
@@ -57,13 +61,15 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     took: int = 0
     agent: str = ""
     effects: tuple[Effect, ...] = ()
+    outcome: str = ""
 
 
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact about the session that changes no data; it may move the position.
 
     ``shift`` moves the open timers on by the time for which they were frozen, ``wake`` ends them now. ``attempts`` is
-    how many of the open visit have failed by now. ``noticed`` is a child whose failure the step was told.
+    how many of the open visit have failed by now. ``noticed`` is a child whose failure the step was told. ``forgets``
+    are operations that are no longer remembered: questions that nobody answered, which are to be asked anew.
     """
 
     type: str
@@ -78,13 +84,14 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: int | None = None
     effects: tuple[Effect, ...] = ()
     noticed: str = ""
+    forgets: tuple[str, ...] = ()
 
 
 class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A wait was opened: until ``due``, or for the end of ``child``. The operation of the same id ends it.
+    """A wait was opened: until ``due``, for the end of ``child``, or for an answer to what it asks (in time).
 
-    ``at`` is when, ``input`` is as in an operation. A wait for a message needs no record: what it waits for is kept for
-    it anyway.
+    The operation of the same id ends it. ``at`` is when, ``input`` is as in an operation. A wait for a message needs no
+    record: what it waits for is kept for it anyway.
     """
 
     id: str
@@ -95,6 +102,7 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
     effects: tuple[Effect, ...] = ()
     at: int = 0
     input: str = ""
+    ask: Asked | None = None
 
 
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -186,6 +194,9 @@ class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: tuple[str, ...] = ()
 
 
+ASKING = ("ask", "confirm", "collect")
+"""The names of operations that ask people."""
+
 Body = KeyBody | CheckpointBody | OperationBody | EventBody | WaitBody | EditBody | RewindBody | DefinitionBody
 _bodies: dict[str, msgspec.json.Decoder[Any]] = {
     "key": msgspec.json.Decoder(KeyBody),
@@ -218,7 +229,8 @@ class Line:
 
     __slots__ = (
         "attempts", "base", "bytes_since_key", "effects", "leaving", "left", "noticed", "opened", "operations",
-        "outline", "records_since_key", "state", "step", "took", "touched", "usd", "version", "visits", "waits",
+        "outline", "records_since_key", "spans", "state", "step", "took", "touched", "usd", "version", "visits", "waits",
+        "worked",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -238,6 +250,8 @@ class Line:
         self.touched = False  # an edit or another definition came since the visit was opened
         self.left: tuple[tuple[int, int], ...] = ()
         self.took = 0
+        self.worked = 0  # of that, in the operations of the open visit …
+        self.spans: list[tuple[int, int]] = []  # … which was at these times
         self.usd = 0
         self.records_since_key = 0
         self.bytes_since_key = 0
@@ -258,7 +272,7 @@ class Line:
         elif isinstance(body, OperationBody):
             self.operations[body.id] = body
             self.waits.pop(body.id, None)
-            self.took += body.took
+            self._worked(record.at, body.took)
             self._fold_effects(body.effects)
         elif isinstance(body, KeyBody):
             self._fold_key(record, body)
@@ -285,13 +299,10 @@ class Line:
             self.noticed.clear()
         if body.noticed:
             self.noticed.add(body.noticed)
+        for id in body.forgets:
+            self.operations.pop(id, None)
         for id, wait in self.waits.items() if body.shift or body.wake else ():
-            if wait.due is not None and (body.wake or wait.name == "sleep"):
-                # One that was opened while the session was about to stand still has slept no longer than since then.
-                # A clock that was set back meanwhile cannot tell.
-                passed = record.at - wait.at
-                shift = body.shift if passed < 0 else min(body.shift, passed)
-                due = 0 if body.wake else min(wait.due + shift, LATEST)
+            if (due := deferred(wait, record.at, body.shift, body.wake)) is not None:
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
 
     def edit(self, body: EditBody, applied: bool = False) -> None:
@@ -308,13 +319,24 @@ class Line:
                 self.state.apply(change)
         self.visits[record.step] = record.visit
         self.step, self.leaving = (record.step if body.leaving else body.next), body.leaving
-        # A visit's own time contains that of its operations, which were counted one by one.
-        operations = sum(operation.took for operation in self.operations.values()) if self.operations else 0
-        if body.took > operations:
-            self.took += body.took - operations
+        # A visit's own time contains that of its operations, which was counted already.
+        if body.took > self.worked:
+            self.took += body.took - self.worked
         if body.effects:
             self._fold_effects(body.effects)
         self._open(record.seq)
+
+    def _worked(self, end: int, took: int) -> None:
+        """Count the time of an operation, but what it has in common with others only once."""
+        start, gained = end - took, took
+        while self.spans and self.spans[-1][1] > start:
+            since, until = self.spans.pop()
+            gained -= min(until, end) - max(since, start)
+            start, end = min(since, start), max(until, end)
+        if took:
+            self.spans.append((start, end))
+        self.worked += gained
+        self.took += gained
 
     def _fold_key(self, record: Record, body: KeyBody) -> None:
         self.state = State(dict(body.fields))
@@ -346,6 +368,7 @@ class Line:
     def _fold_journal(self, journal: Journal) -> None:
         self.opened = journal.opened
         self.operations.update((operation.id, operation) for operation in journal.operations)
+        self.worked = sum(operation.took for operation in journal.operations)
         self.waits.update((wait.id, wait) for wait in journal.waits)
         self.effects.update(journal.effects)
         self.attempts, self.touched = journal.attempts, journal.touched
@@ -358,6 +381,9 @@ class Line:
     def _open(self, seq: int) -> None:
         if self.operations:
             self.operations.clear()
+        if self.worked:
+            self.spans.clear()
+            self.worked = 0
         if self.waits:
             self.waits.clear()
         if self.effects:
@@ -366,6 +392,13 @@ class Line:
             self.noticed.clear()
         self.attempts, self.touched = 0, False
         self.opened = self.base = seq
+
+    @property
+    def asks(self) -> bool:
+        """Whether the open visit has asked anybody anything."""
+        return any(wait.ask is not None for wait in self.waits.values()) or any(
+            operation.name in ASKING for operation in self.operations.values()
+        )
 
     def key_body(self) -> KeyBody:
         """This line as a key frame. Call `State.seal` first."""
@@ -380,6 +413,20 @@ class Line:
             return None
         operations, waits = tuple(self.operations.values()), tuple(self.waits.values())
         return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts, self.touched)
+
+
+def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
+    """When a wait ends after timers were frozen for a time, or are to end now; None if that is nothing to it.
+
+    One that was opened while the session was about to stand still has slept no longer than since then. A clock that was
+    set back meanwhile cannot tell.
+    """
+    if wait.due is None or (wait.ask is None and wait.name != "sleep" and not wake):
+        return None
+    if wake and wait.ask is None:
+        return 0
+    passed = at - wait.at
+    return min(wait.due + (shift if passed < 0 else min(shift, passed)), LATEST)
 
 
 def fold(records: Iterable[Record]) -> Line:

@@ -140,7 +140,7 @@ def test_an_unknown_student_is_refused_and_the_known_ones_are_named(tmp_path: Pa
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("courseWork.json", '{"courseWork": [\n  {"id": "w1",}\n]}', "courseWork.json, line 2, column 15: this is no"),
+        ("courseWork.json", '{"courseWork": [\n  {"id": "w1" !}\n]}', "courseWork.json, line 2, column 15: this is no"),
         ("courseWork.json", {"courseWork": [work("w1"), {"id": "w2"}]}, "courseWork.json: courseWork[1].courseId: "),
         ("courseWork.json", {"courseWork": [work("w1", dueDate={"month": "May"})]}, "courseWork[0].dueDate.month: "),
         ("courseWork.json", {"courseWork": [work("w1", dueDate={"year": 2030, "month": 2, "day": 30})]}, "dueDate"),

@@ -150,6 +150,26 @@ def _command(program: Sequence[str], args: tuple[str | Path, ...]) -> list[str]:
     return [sys.executable, *program, *map(str, args)]
 
 
+def screen(text: str) -> str:
+    """What a terminal shows after all that was written to it: lines that were replaced are gone."""
+    lines, row, column = [""], 0, 0
+    for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", text):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif part == "\r":
+            column = 0
+        elif part.startswith("\x1b["):
+            if part.endswith("A"):
+                row = max(row - int(part[2:-1] or 1), 0)
+            elif part.endswith("K"):
+                lines[row] = ""
+        elif part:
+            lines[row] = f"{lines[row][:column].ljust(column)}{part}{lines[row][column + len(part) :]}"
+            column += len(part)
+    return "\n".join(line.rstrip() for line in lines).rstrip()
+
+
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
     """The caller's, without what would lead a command to another store or to other colours."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "NO_COLOR", "COLUMNS"))}

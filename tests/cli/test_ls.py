@@ -171,7 +171,7 @@ def test_children_stand_below_who_called_them_if_that_one_is_listed(zoo: Zoo) ->
     assert listed("--sort", "status") == ["", "└ "]
     assert listed("--sort", "status", "--reverse") == ["", "└ "]
     assert listed("--no-children") == [""]
-    assert listed("--tag", "zoo") == [""], "the child has no tag"
+    assert listed("--owner", "ann") == [], "nor below one that is not listed"
 
 
 def test_a_limit_counts_sessions_and_cuts_long_rows_of_children(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
         done = await beside("pause", "--owner", "anne", cwd=place)
         assert (done.code, done.stderr) == (4, "holdfast: no session has owner 'anne'; did you mean 'ann'?\n")
         done = await beside("pause", "--tag", "old", cwd=place)
-        assert (done.code, done.stdout) == (0, "Nothing to pause: 1 match, and has ended.\n")
+        assert (done.code, done.stdout) == (0, "Nothing to pause: the session that matches has ended.\n")
 
         done = await beside("pause", "--all", cwd=place, tty=True)
         assert done.code == 0
@@ -253,7 +253,7 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
         await (await engine.start(office.chat, session_id="talk")).outcome()
     done = await beside("send", "talk", "bye", cwd=place)
     assert done.stdout == "talk  ready: the message is kept until somebody drives the session on\n"
-    assert done.stderr == "Go on:  holdfast resume talk --target TARGET, or a worker\n"
+    assert done.stderr == "Go on:  holdfast resume talk --target TARGET\n"
     async with opened(place) as engine:
         assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)

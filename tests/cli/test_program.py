@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel
 
-from holdfast import Engine, Outcome, Workflow, program, step
+from holdfast import Engine, Outcome, Start, Workflow, program, step
 from holdfast.cli.failing import Refused
 from holdfast.errors import DefinitionError
 from tests.cli import documents
@@ -365,6 +365,32 @@ def begun(begin: Any, *args: str) -> Any:
         return outcome.state.said
 
     return program(SPEECH, begin=begin, result=shown, store="speech.db")(list(args), standalone_mode=False)
+
+
+def test_begin_is_told_the_store_and_the_owner_wherever_they_were_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\nstore = "kept/project.db"\n')
+    told: list[Start] = []
+
+    def begin(start: Start, word: str = "ahoy") -> Word:
+        told.append(start)
+        return Word(word=word)
+
+    main = program(SPEECH, begin=begin)
+    assert "--start" not in CliRunner().invoke(main, ["--help"]).output
+    assert main([], standalone_mode=False) == 0
+    assert main(["--store", "named.db", "--owner", "ann", "--session-id", "s1"], standalone_mode=False) == 0
+    monkeypatch.setenv("HOLDFAST_STORE", str(tmp_path / "told" / "x.db"))
+    assert main([], standalone_mode=False) == 0
+    kept, elsewhere = tmp_path / "kept", tmp_path / "told"
+    assert told == [
+        Start(str(kept / "project.db"), kept),
+        Start(str(tmp_path / "named.db"), tmp_path, "ann", "s1"),
+        Start(str(elsewhere / "x.db"), elsewhere),
+    ]
+    assert all(Path(start.store).exists() for start in told)
 
 
 def test_begin_may_return_fields_and_what_the_state_does_not_admit_is_named(

@@ -12,8 +12,9 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from holdfast.cli import failing
 from holdfast.cli.app import COMMANDS, SECTIONS, app
-from tests.cli import documents
-from tests.cli.kit import run
+from tests.cli import captures, documents
+from tests.cli.kit import plain, run
+from tests.cli.zoo import fill, here
 from tests.docs.pages import code, rows, section
 from tools.cli_reference import PAGE, render
 
@@ -30,6 +31,16 @@ def options_of(name: str) -> set[str]:
 def test_the_page_is_what_the_commands_say_of_themselves() -> None:
     page = PAGE.read_text("utf-8")
     assert render(page) == page, "docs/cli.md is not up to date; run: python -m tools.cli_reference"
+
+
+def test_the_page_shows_what_a_terminal_shows(tmp_path: Path) -> None:
+    shown = captures.printed(PAGE.read_text("utf-8"))
+    seen = captures.made(tmp_path / "briefs")
+    assert shown.keys() == seen.keys()
+    for command, text in shown.items():
+        again = "python -m tests.cli.captures FOLDER"
+        assert captures.alike(text) == captures.alike(seen[command]), f"docs/cli.md is not up to date; run: {again}"
+        assert all(len(line) <= 80 for line in text.splitlines()), command
 
 
 def test_a_page_without_a_place_for_the_generated_parts_is_refused() -> None:
@@ -106,3 +117,74 @@ def test_a_command_that_does_not_exist_gets_the_nearest_one(tmp_path: Path) -> N
     done = run("verfy", cwd=tmp_path)
     assert (done.code, done.stdout) == (2, "")
     assert "did you mean 'verify'" in done.stderr
+
+
+CALLS: dict[str, str] = {
+    "init": "", "run": "brief --topic octopus", "resume": "student", "send": "WAITING hello", "worker": "--once",
+    "ls": "", "show": "FAILED", "status": "", "watch": "FAILED --history", "events": "FAILED", "plan": "FAILED",
+    "why": "FAILED write", "checkpoints": "FAILED", "diff": "FAILED research", "pause": "FAILED --reason lunch",
+    "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
+    "fork": "FAILED --at write --set topic=ok", "verify": "", "doctor": "", "gc": "", "export": "FAILED file.jsonl",
+    "import": "file.jsonl --as copy",
+}  # fmt: skip
+"""A call of every command that has --json, in an order in which each has something to do."""
+
+
+def test_every_command_prints_the_document_that_the_schema_describes(tmp_path: Path) -> None:
+    ids = fill(tmp_path, "fail", "wait", student="lunch", spare="never mind")
+    assert CALLS.keys() == COMMANDS.keys() - NO_JSON
+    for name, args in CALLS.items():
+        words = args.replace("FAILED", ids["fail"]).replace("WAITING", ids["wait"]).split()
+        for form in ("jsonl", "json"):
+            if form == "json" or f"--{form}" in options_of(name):
+                done = here(tmp_path, name, *words, f"--{form}")
+                assert done.code in (0, 1, 3), (name, done)
+                assert done.stdout, (name, form)
+                documents.check(name, done.stdout, form)
+
+
+# in words
+
+
+def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to_read_on(zoo: Path) -> None:
+    fields = "see holdfast run brief.py:brief --help"
+    for words, said in {
+        "gc --aply": "there is no option --aply; did you mean '--apply'? see holdfast gc --help",
+        "run brief --topc x": f"there is no option --topc; did you mean '--topic'? {fields}",
+        "ls --sort ages": "Invalid value for '--sort': there is no 'ages'; known: created, id, spent, status, updated,"
+        " workflow; see holdfast ls --help",
+        "ls --status redy": "Invalid value for '--status': there is no 'redy'; did you mean 'ready'?"
+        " see holdfast ls --help",
+        "show": "Missing argument 'SESSION[@CHECKPOINT]'; see holdfast show --help",
+        "run brief --topic x --budget much": "Invalid value for '--budget': 'much' is no amount of dollars; write 2.50;"
+        f" {fields}",
+        "run breif": "breif is neither a file nor a workflow of the project; did you mean 'brief'?",
+        "run brif.py": "there is no file brif.py; did you mean 'brief.py'?",
+        "show studnet": "no session begins with 'studnet'; did you mean 'student'?",
+    }.items():
+        done = run(*words.split(), cwd=zoo)
+        assert (done.code, done.stdout, done.stderr) == (4 if "studnet" in words else 2, "", f"holdfast: {said}\n")
+
+
+def test_sentences_are_wrapped_between_words_on_a_terminal_and_commands_stay_whole(zoo: Path) -> None:
+    code, out, _ = run("show", "long", cwd=zoo, tty=True, size=(60, 24))
+    lines = plain(out).splitlines()
+    assert code == 0
+    first = next(index for index, line in enumerate(lines) if line.startswith("It was paused by bob: "))
+    assert lines[first] + " " + lines[first + 1] == f"It was paused by bob: {LONG}"
+    command = run("run", "brief", "--topic", "squid", cwd=zoo, tty=True, size=(40, 24), typed="n\n")
+    assert "has the same input" in command.stdout
+    narrow = run("rewind", "student", "--to", "nowhere", cwd=zoo, tty=True, size=(50, 24))
+    assert max(map(len, plain(narrow.stdout).splitlines())) <= 50
+    piped = run("show", "long", cwd=zoo)
+    assert f"It was paused by bob: {LONG}" in piped.stdout.splitlines()
+
+
+LONG = "the question is whether anybody has asked the harbour master"
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("zoo")
+    fill(folder, student="lunch", long=LONG)
+    return folder

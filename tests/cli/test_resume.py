@@ -14,6 +14,7 @@ import pytest
 from holdfast import Engine
 from tests.cli.desk import Desk, last_line, resume_command
 from tests.cli.kit import Process, plain, run
+from tests.cli.samples import execute
 
 TARGET = ("--target", "brief.py")
 
@@ -70,6 +71,33 @@ def test_several_candidates_are_listed_and_not_guessed(desk: Desk) -> None:
     assert code == 2
     assert {each["session_id"] for each in json.loads(out)["candidates"]} == {"one", "two"}
     assert desk.calls == []
+
+
+def test_of_many_candidates_the_newest_are_listed_and_no_others_read(desk: Desk) -> None:
+    desk.stored(*(f"s{number:02}" for number in range(30)))
+    execute(desk.store, "UPDATE sessions SET visit = visit + 1 WHERE session_id < 's05'")
+    code, out, err = run("resume", *TARGET, cwd=desk.root)
+    assert (code, len(out.splitlines())) == (2, 21)
+    assert out.splitlines()[1].startswith("s29 ")
+    assert err == "More than 20 sessions could go on; name one: holdfast resume s29\n"
+
+
+def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) -> None:
+    source = (desk.root / "brief.py").read_text()
+    (desk.root / "brief.py").write_text(source.replace('await ctx.do(begin, "plan")', FIRST))
+    desk.hold("plan")
+    with Process("run", "brief.py", "--topic", "otters", cwd=desk.root) as process:
+        desk.reaches("plan")
+        process.signal(signal.SIGKILL)
+    desk.release("plan")
+    code, out, _ = run("resume", *TARGET, cwd=desk.root)
+    assert code == 0
+    assert "Resuming within plan: there is no checkpoint yet\nSkipped, done before: 1 operation of plan\n" in out
+    assert re.search(r"Saved by resuming: .* and \$0\.25 \(operations done before\)", out)
+    assert "from scratch" not in out
+
+
+FIRST = 'await ctx.do(look_up, "first"); await ctx.do(begin, "plan")'
 
 
 def test_what_is_not_there_cannot_go_on(desk: Desk) -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from holdfast.cli.app import app
 from tests.cli.desk import Desk, last_line, resume_command
 from tests.cli.kit import Process, plain, run
+from tests.cli.samples import execute
 
 
 def parsed(desk: Desk, *args: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -162,6 +163,21 @@ def test_a_failure_ends_with_the_reason_and_below_the_traceback_with_the_command
     assert desk.calls == ["write", "review"]
 
 
+def test_what_a_failure_says_cannot_steer_the_terminal_and_shows_the_authors_own_frames(desk: Desk) -> None:
+    source = (desk.root / "brief.py").read_text()
+    wild = source.replace('ValueError(f"{name} is broken")', 'ValueError("gone\\n\\x1b[2J")')
+    (desk.root / "brief.py").write_text(wild)
+    desk.breaks("plan")
+    code, out, _ = run("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True)
+    text = plain(out)
+    assert code == 1
+    assert "\x1b[2J" not in out
+    assert "plan failed: ValueError: gone \\x1b[2J" in text
+    assert 'brief.py", line' in text
+    assert "holdfast/engine.py" not in text
+    assert re.search(r"… \d+ more lines: holdfast show \w+ --full", text)
+
+
 def test_sigterm_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
     desk.hold("research")
     with Process("run", "brief.py", "--topic", "otters", "--store", "my.db", cwd=desk.root) as process:
@@ -241,6 +257,16 @@ def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_a
     assert desk.calls == ["write", "review"]
 
 
+def test_to_find_a_session_of_the_same_input_no_other_is_read(desk: Desk) -> None:
+    desk.stored("other", count=1)
+    desk.stored("same")
+    execute(desk.store, "UPDATE sessions SET visit = visit + 1 WHERE session_id = 'other'")
+    code, _, err = run("run", "brief.py", "--topic", "otters", "--paused", cwd=desk.root)
+    assert (code, "hint: session same of brief has the same input" in err) == (3, True)
+    code, _, err = run("run", "brief.py", "--topic", "otters", "--count", "1", "--paused", cwd=desk.root)
+    assert (code, "hint" in err) == (3, False)  # it is damaged, and so it is none that could go on
+
+
 @pytest.mark.covers("S4.78")
 @pytest.mark.parametrize(("answer", "runs"), [("\n", ["write", "review"]), ("n\n", ["plan", "look_up otters 0"])])
 def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -> None:
@@ -303,3 +329,54 @@ def test_ctrl_c_finishes_the_operation_and_prints_last_the_command_that_goes_on(
     assert run(*resume_command(done.stdout), cwd=desk.root).code == 0
     assert desk.calls == ["review"]  # what ran when it was interrupted had been finished, and is remembered
     assert resume_command(done.stdout) == ["resume", info.session_id, "--target", "brief.py"]
+
+
+BUSY = """
+import asyncio
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from holdfast import Workflow, step
+
+
+class State(BaseModel):
+    seen: int = 0
+
+
+@step(writes="seen")
+async def first() -> int:
+    return 1
+
+
+@step(writes="seen")
+async def second() -> int:
+    Path("calls.txt").write_text("second")
+    while Path("hold-second").exists():
+        time.sleep(0.01)  # nobody gets a turn meanwhile, and nobody can look
+    return 2
+
+
+@step(writes="seen")
+async def third() -> int:
+    await asyncio.sleep(60)  # it is left here
+    return 3
+
+
+busy = Workflow("busy", state=State, steps=[first, second, third])
+"""
+
+
+def test_an_interrupted_program_says_where_the_session_stands_and_not_where_it_was_last_seen(desk: Desk) -> None:
+    (desk.root / "busy.py").write_text(BUSY)
+    desk.hold("second")
+    with Process("run", "busy.py", cwd=desk.root) as process:
+        desk.reaches("second")
+        process.signal(signal.SIGINT)
+        desk.release("second")
+        done = process.wait()
+    assert done.code == 130
+    (info,) = desk.sessions()
+    assert info.step == "third"
+    assert "Interrupted at third#1; what is done is kept." in done.stdout

@@ -23,7 +23,7 @@ def test_init_makes_a_project_whose_example_runs(tmp_path: Path) -> None:
     done = run("init", "--json", cwd=tmp_path)
     told = json.loads(done.stdout)
     assert (done.code, told["kept"]) == (0, [])
-    assert told["made"] == [".holdfast/", "brief.py", "[tool.holdfast.workflows] in pyproject.toml"]
+    assert told["made"] == [".holdfast/", "brief.py", "pyproject.toml"]
     settings = tomllib.loads((tmp_path / "pyproject.toml").read_text())
     assert settings == {
         "project": {"name": "mine"},
@@ -46,6 +46,14 @@ def test_init_overwrites_nothing_and_a_second_time_is_no_error(tmp_path: Path) -
     assert ((tmp_path / "brief.py").read_text(), (tmp_path / "pyproject.toml").read_text()) == ("mine", "")
     second = run("init", cwd=tmp_path)
     assert (second.code, second.stdout.count("kept")) == (0, 3)
+
+
+def test_init_in_an_empty_folder_makes_an_example_that_is_resumed_without_a_target(tmp_path: Path) -> None:
+    assert run("init", cwd=tmp_path).code == 0
+    assert (tmp_path / "pyproject.toml").read_text() == '[tool.holdfast.workflows]\nbrief = "brief.py:brief"\n'
+    started = run("run", "brief", "--topic", "squid", "--paused", cwd=tmp_path)
+    assert started.code == 3, started.stderr
+    assert run("resume", cwd=tmp_path).code == 0
 
 
 def test_init_leaves_a_broken_pyproject_alone(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_one_field_is_printed_raw(zoo: Zoo) -> None:
 def test_an_unknown_id_is_4_and_an_ambiguous_one_lists_the_candidates(tmp_path: Path) -> None:
     nothing = run("show", "ada", cwd=tmp_path)
     assert nothing.code == 4
-    assert nothing.stderr.startswith("holdfast: ada: there is no store at ")
+    assert nothing.stderr.startswith("holdfast: session 'ada': there is no store at ")
     letters(tmp_path, ada="Ada", adam="Adam", adele="Adele")
     unknown = run("show", "bob", "--json", cwd=tmp_path)
     assert (unknown.code, unknown.stdout) == (4, "")
@@ -187,7 +187,7 @@ def test_plan_tells_what_a_resume_would_do_and_runs_nothing(zoo: Zoo) -> None:
     done = run("plan", ids["fail"][:8], cwd=folder)
     assert (done.code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == f"{ids['fail']} is failed: 1 visit done, 2 to run"
+    assert lines[0] == f"{ids['fail']} has failed: 1 visit done, 2 to run"
     assert lines[3] == "✓ done      research  its checkpoint is kept"
     assert lines[4] == r"▸ next      write     failed: ValueError: no tone for it \x1b[2J"
     assert lines[5] == "· will run  review    follows write"

@@ -6,13 +6,58 @@ import asyncio
 import json
 import re
 import signal
+from pathlib import Path
 
-from holdfast import Engine
+from pydantic import BaseModel
+
+from holdfast import Engine, Workflow, step
 from tests.cli import brief as sample
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, run
+from tests.cli.samples import STORE, execute, letters, project, within
 
 TARGET = ("--target", "brief.py")
+
+NAPS = """
+from datetime import timedelta
+
+from pydantic import BaseModel
+
+from holdfast import Context, Workflow, step
+
+
+class Nap(BaseModel):
+    done: bool = False
+
+
+@step(writes="done")
+async def doze(ctx: Context) -> bool:
+    await ctx.sleep(timedelta(milliseconds=300))
+    return True
+
+
+@step(writes="done")
+async def ask(ctx: Context) -> bool:
+    await ctx.sleep(timedelta(milliseconds=300))
+    return (await ctx.call(inner)).done
+
+
+inner = Workflow("inner", state=Nap, steps=[doze])
+outer = Workflow("outer", state=Nap, steps=[ask])
+"""
+
+
+class Nothing(BaseModel):
+    pass
+
+
+@step
+async def nothing() -> None:
+    pass
+
+
+other_letter = Workflow("nothing", state=Nothing, steps=[nothing])
+"""An engine that knows this one alone only looks."""
 
 
 def interrupted(desk: Desk, *ids: str) -> None:
@@ -89,3 +134,46 @@ def test_a_worker_needs_code_and_an_end_for_one_document(desk: Desk) -> None:
     code, said = desk.refused("worker", "--store", "nowhere.db", *TARGET)
     assert (code, "there is no store at" in said) == (4, True)
     assert not desk.store.parent.exists()
+
+
+def test_what_nobody_could_drive_is_not_even_read(desk: Desk) -> None:
+    desk.stored(*(f"p{number}" for number in range(20)))
+    interrupted(desk, "mine")
+    execute(desk.store, "UPDATE sessions SET visit = visit + 1 WHERE session_id <> 'mine'")  # read, it is damaged
+    done = run("worker", "--once", *TARGET, cwd=desk.root)
+    assert (done.code, "damaged" in done.stdout + done.stderr) == (0, False)
+    assert desk.calls.count("review") == 1
+
+
+def test_a_run_drives_its_own_session_and_leaves_what_is_due_to_a_worker(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    store = letters(folder, other="Bob")
+
+    async def reply(engine: Engine) -> None:
+        await engine.message("other", "hello")  # now it could go on, and nobody drives it
+
+    within(store, reply, other_letter)
+    with Process("run", "letter", "--name", "Ada", "--session-id", "mine", cwd=folder) as process:
+        assert process.wait().code == 3
+        assert statuses(store) == {"other": "ready", "mine": "waiting"}
+    assert run("send", "mine", "thanks", cwd=folder).code == 0
+    assert run("resume", "mine", cwd=folder).code == 0
+    assert statuses(store) == {"other": "ready", "mine": "completed"}
+    assert run("worker", "--once", cwd=folder).code == 0
+    assert statuses(store) == {"other": "completed", "mine": "completed"}
+
+
+def test_a_run_wakes_its_own_session_and_what_that_called(tmp_path: Path) -> None:
+    (tmp_path / "nap.py").write_text(NAPS)
+    code, out, _ = run("run", "nap.py:outer", "--session-id", "mine", cwd=tmp_path)
+    assert (code, "Finished agent: ask" in out) == (0, True)
+    assert statuses(tmp_path / STORE) == {"mine": "completed", "mine.": "completed"}
+
+
+def statuses(store: Path) -> dict[str, str]:
+    async def look(engine: Engine) -> dict[str, str]:
+        found = await engine.sessions()
+        return {info.session_id[: info.session_id.find(".") + 1 or None]: info.status.value for info in found}
+
+    seen: dict[str, str] = within(store, look, other_letter)
+    return seen

@@ -47,12 +47,14 @@ class Log:
         slots: dict[str, Slot] = {name: inline(value) for name, value in fields.items()}
         self.add("key", KeyBody(slots, "a", created=True), "a")
 
-    def add(self, kind: RecordKind, body: Body, step: str | None = None, visit: int | None = None) -> Record:
+    def add(
+        self, kind: RecordKind, body: Body, step: str | None = None, visit: int | None = None, at: int = 1000
+    ) -> Record:
         seq = len(self.records) + 1
         previous = self.records[-1].digest if self.records else first_digest("s")
         where = self.line.step or "" if step is None else step
         record = seal(
-            previous, seq, seq - 1, kind, where, self.line.visit if visit is None else visit, 1000, to_payload(body)
+            previous, seq, seq - 1, kind, where, self.line.visit if visit is None else visit, at, to_payload(body)
         )
         self.records.append(record)
         self.line.fold(record, body)
@@ -61,8 +63,8 @@ class Log:
     def checkpoint(self, next_: str | None, *changes: Change, **facts: Any) -> Record:
         return self.add("checkpoint", CheckpointBody(next_, changes, **facts))
 
-    def operation(self, id: str, value: object = None, **facts: Any) -> Record:
-        return self.add("operation", OperationBody(id, id, inline(value), **facts))
+    def operation(self, id: str, value: object = None, at: int = 1000, **facts: Any) -> Record:
+        return self.add("operation", OperationBody(id, id, inline(value), **facts), at=at)
 
     def key_frame(self) -> Record:
         self.line.state.seal()
@@ -189,14 +191,41 @@ def test_another_definition_rearranges_the_state_and_leaves_the_visit_open() -> 
 
 def test_time_spent_in_operations_is_not_counted_twice() -> None:
     log = Log()
-    log.operation("/f#1", took=30)
-    log.operation("/f#2", took=30)
+    log.operation("/f#1", took=30, at=1000)
+    log.operation("/f#2", took=30, at=1030)
     assert log.line.took == 60
     log.checkpoint("b", took=100)
     assert log.line.took == 100
     log.operation("/g#1", took=50)  # in an earlier run of the visit: its last run was shorter
     log.checkpoint("c", took=20)
     assert log.line.took == 150
+
+
+def test_time_of_operations_that_ran_side_by_side_is_counted_once() -> None:
+    log = Log()
+    log.operation("/f#1", took=10, at=1010)
+    log.operation("/f#2", took=15, at=1020)  # from 1005 on
+    assert log.line.took == 20
+    log.operation("/f#3", took=5, at=1030)
+    assert log.line.took == 25
+    log.operation("/f#4", took=40, at=1040)  # around all of them
+    assert log.line.took == 40
+    log.operation("/f#5", took=10, at=1035)  # after the clock was set back
+    assert log.line.took == 40
+    log.checkpoint("b", took=50)
+    assert log.line.took == 50
+    log.operation("/g#1", took=7, at=1045)
+    assert log.line.took == 57
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12)), max_size=8))
+def test_time_of_operations_is_that_in_which_any_of_them_ran(steps: list[tuple[int, int]]) -> None:
+    log, now, busy = Log(), 1000, set[int]()
+    for n, (later, took) in enumerate(steps):
+        now += later
+        log.operation(f"/f#{n}", took=took, at=now)
+        busy.update(range(now - took, now))
+    assert log.line.took == len(busy)
 
 
 def test_a_key_frame_stands_for_all_that_came_before_it() -> None:

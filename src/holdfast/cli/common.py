@@ -50,7 +50,7 @@ class Cli:
         if not create:
             check_exists(self.place, what)
         workflows = [workflow for _, workflow in self.known().values()] if code else []
-        async with Engine(self.place.url, workflows=workflows) as engine:
+        async with Engine(self.place.url, workflows=workflows, create=create) as engine:
             if quiet or not code:
                 await engine.waker.stop()  # who only looks, or asks, drives nothing
             yield engine

@@ -22,7 +22,7 @@ INTERRUPTED, TERMINATED = 130, 143
 
 # Names, not classes: an error is looked up when one was raised, so nothing has to be imported before.
 _CODES = {
-    "UnknownSession": NOT_FOUND, "UnknownCheckpoint": NOT_FOUND, "AmbiguousSession": USAGE,
+    "UnknownSession": NOT_FOUND, "UnknownCheckpoint": NOT_FOUND, "StoreMissing": NOT_FOUND, "AmbiguousSession": USAGE,
     "InvalidSessionId": USAGE, "DefinitionError": USAGE, "ValueRefused": USAGE, "StateRefused": USAGE,
     "AlreadyRunning": CONFLICT, "HoldLost": CONFLICT, "WrongOwner": CONFLICT, "InputConflict": CONFLICT,
     "VerbRefused": CONFLICT, "SessionEnded": CONFLICT,

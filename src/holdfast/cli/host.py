@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,6 +43,20 @@ class Host:
 
 
 HOLDFAST = Host()
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the command line knows of a session that is about to start: for the ``begin`` of a `program`.
+
+    ``store`` is what `Engine` takes; ``folder`` is the one that the store lies in, for files of the program's own.
+    ``owner`` and ``session_id`` are as they were given; None: nobody said.
+    """
+
+    store: str
+    folder: Path
+    owner: str | None = None
+    session_id: str | None = None
 
 
 def host() -> Host:

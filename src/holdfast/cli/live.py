@@ -390,16 +390,23 @@ async def follow(
     try:
         while True:
             over = until.done()
-            async for event in engine.events(session_id, view.cursor):
-                view.take(event)
-                show.event(view, event)
-            view.info = await engine.info(session_id)
-            show.tick(view, engine.driver.ending)
+            await _look(engine, session_id, view, show)
             if over:
                 return until.result()
             await asyncio.wait([until], timeout=EVERY)
+    except asyncio.CancelledError:  # this program has to end, and steps may have ended since the last look
+        await _look(engine, session_id, view, show)
+        raise
     finally:
         show.end()
+
+
+async def _look(engine: Engine, session_id: str, view: View, show: Show) -> None:
+    async for event in engine.events(session_id, view.cursor):
+        view.take(event)
+        show.event(view, event)
+    view.info = await engine.info(session_id)
+    show.tick(view, engine.driver.ending)
 
 
 def chart(out: Output, view: View) -> Iterable[str]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from holdfast.cli.app import App, app
 from holdfast.cli.failing import USAGE, Refused, Unknown, guarded
-from holdfast.cli.host import Host, started_by
+from holdfast.cli.host import Host, Start, started_by
 from holdfast.cli.inputs import fields_of
 from holdfast.cli.running import Loaded, RunCommand, run
 from holdfast.errors import DefinitionError, HoldfastError, did_you_mean
@@ -44,10 +44,10 @@ def program(
     run by name, and by `Context.call`.
 
     ``begin`` makes the starting state. Its parameters become the options, as fields of the state do without it; an
-    `Annotated` description is their help. It returns a state, or a mapping of fields, and refuses with a `ValueError`
-    that says what is wrong. ``result`` makes the text that is printed when a session has completed. ``arguments`` are
-    options that are given by their place instead. ``store`` is used unless ``--store`` or ``HOLDFAST_STORE`` names
-    another; without it, the project's.
+    `Annotated` description is their help. One that is annotated `Start` is told the store and the owner instead. It
+    returns a state, or a mapping of fields, and refuses with a `ValueError` that says what is wrong. ``result`` makes
+    the text that is printed when a session has completed. ``arguments`` are options that are given by their place
+    instead. ``store`` is used unless ``--store`` or ``HOLDFAST_STORE`` names another; without it, the project's.
 
     >>> from pydantic import BaseModel
     >>> from holdfast import Workflow, program, step
@@ -189,16 +189,17 @@ class _Begin:
     def __init__(self, make: Callable[..., Any], workflow: Workflow[Any]) -> None:
         self.make = make
         self.workflow = workflow
-        self.model = _parameters(make, workflow.name)
+        self.model, self.told = _parameters(make, workflow.name)
 
-    def __call__(self, values: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, values: dict[str, Any], start: Start) -> dict[str, Any]:
         """The values that a session starts with. What cannot be one is refused before anything is stored."""
         try:
             given = self.model.model_validate(values)
         except ValidationError as error:
             raise Refused(_said(error, option=True), USAGE) from error
         try:
-            made = self.make(**{name: getattr(given, name) for name in given.model_fields_set})
+            told = dict.fromkeys(self.told, start)
+            made = self.make(**told, **{name: getattr(given, name) for name in given.model_fields_set})
         except ValidationError as error:
             raise Refused(_said(error), USAGE) from error
         except OSError as error:
@@ -218,16 +219,21 @@ class _Begin:
         )
 
 
-def _parameters(make: Callable[..., Any], name: str) -> type[BaseModel]:
+def _parameters(make: Callable[..., Any], name: str) -> tuple[type[BaseModel], list[str]]:
+    """Those that become options, as a model; and who is told the `Start`."""
     hints = get_type_hints(make, include_extras=True)
     fields: dict[str, Any] = {}
+    told: list[str] = []
     for each in signature(make).parameters.values():
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
             raise DefinitionError(f"program {name}: begin takes {each}; only parameters with a name become options")
         if each.name not in hints:
             raise DefinitionError(f"program {name}: begin does not say of which type {each.name!r} is")
-        fields[each.name] = hints[each.name], ... if each.default is Parameter.empty else each.default
-    return create_model("Input", __config__=ConfigDict(protected_namespaces=()), **fields)
+        if hints[each.name] is Start:
+            told.append(each.name)
+        else:
+            fields[each.name] = hints[each.name], ... if each.default is Parameter.empty else each.default
+    return create_model("Input", __config__=ConfigDict(protected_namespaces=()), **fields), told
 
 
 def _said(error: ValidationError, option: bool = False) -> str:

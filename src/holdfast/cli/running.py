@@ -17,7 +17,7 @@ import click
 
 from holdfast.cli.common import SESSIONS, STEPS, TARGETS, Cli, Usd, by_whom, common, needs_somebody, run_async
 from holdfast.cli.failing import CONFLICT, DONE, FAILED, INTERRUPTED, NOT_FOUND, TERMINATED, USAGE, Refused
-from holdfast.cli.host import spoken
+from holdfast.cli.host import Start, spoken
 from holdfast.cli.inputs import Field, described, fields_of, gathered, given_as, options_for
 from holdfast.cli.output import ago, facts, money, span
 from holdfast.cli.project import find_project
@@ -47,13 +47,17 @@ class Loaded(NamedTuple):
     target: str
     workflow: Workflow[Any]
     fields: dict[str, Field]
-    begin: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    begin: Callable[[dict[str, Any], Start], dict[str, Any]] | None = None
     arguments: Sequence[str] = ()
 
-    def start(self, given: dict[str, Any]) -> dict[str, Any]:
+    def start(self, cli: Cli, given: dict[str, Any]) -> dict[str, Any]:
         """The values to start with, from all that was given."""
         values = gathered(given, given["pairs"], self.fields)
-        return typed(self.workflow, values) if self.begin is None else self.begin(values)
+        if self.begin is None:
+            return typed(self.workflow, values)
+        place = cli.place
+        folder = cli.project.root if place.path is None else place.path.parent
+        return self.begin(values, Start(place.url, folder, given["owner"], given["session_id"]))
 
 
 class RunCommand(click.Command):
@@ -149,7 +153,7 @@ def run(cli: Cli, **given: Any) -> int:
     """
     loaded, args = click.get_current_context().meta[RunCommand.META]
     cli.targets = (loaded.target,)
-    values = loaded.start(given)
+    values = loaded.start(cli, given)
     if given["again"] and given["force_restart"]:
         raise click.UsageError("--resume goes on, --force-restart begins anew: give one of them")
     options = {name: given[name] for name in ("session_id", "owner", "tags", "budget", "at", "paused", "by")}
@@ -514,8 +518,9 @@ class Ride:
         if self.session_id is None:
             self.out.note(f"{why} before anything was stored")
         elif self.out.for_people:
+            ended = info is not None and info.status.value == "completed"
             at = f" at {info.step}#{info.visit}" if info is not None and info.step else ""
-            self.out.note(f"{why}{at}; what is done is kept.")
+            self.out.note(f"{why}{' when it had completed' if ended else at}; what is done is kept.")
             self.out.note(f"Resume: {self._command()}")
         elif info is not None:
             document = shapes.stopped(info, self._command())

@@ -22,8 +22,8 @@ SETTINGS = f'\n[tool.holdfast.workflows]\nbrief = "{EXAMPLE}:brief"\n'
 def init(as_json: bool) -> None:
     """Make this folder a Holdfast project.
 
-    Makes .holdfast/, where the store will be, and a small example, brief.py; names the example in pyproject.toml if
-    there is one. Nothing that is there is overwritten, and a second time is no error.
+    Makes .holdfast/, where the store will be, and a small example, brief.py, which it names in pyproject.toml, so that
+    it runs by its name. Nothing that is there is overwritten, and a second time is no error.
     """
     out, made = Output(as_json), _Made()
     here = Path.cwd()
@@ -84,17 +84,17 @@ def _make_example(path: Path, made: _Made) -> bool:
 
 def _name_example(path: Path, made: _Made, made_example: bool) -> bool:
     """True if the workflow can be run by its name."""
-    if not path.is_file():
-        return False
-    text = path.read_text(encoding="utf-8")
+    there = path.is_file()
+    text = path.read_text(encoding="utf-8") if there else ""
     settings = _parsed(path, text).get("tool", {}).get("holdfast")
     if settings is not None:
         made.keep("pyproject.toml", "it has [tool.holdfast]")
         return "brief" in settings.get("workflows", {})
     if not made_example:
-        made.keep("pyproject.toml", f"{EXAMPLE} is not ours to name; add [tool.holdfast.workflows] yourself")
+        if there:
+            made.keep("pyproject.toml", f"{EXAMPLE} is not ours to name; add [tool.holdfast.workflows] yourself")
         return False
-    added = text + ("" if text.endswith("\n") or not text else "\n") + SETTINGS
+    added = text + ("" if text.endswith("\n") or not text else "\n") + SETTINGS.lstrip("" if text else "\n")
     _parsed(path, added)
     path.write_text(added, encoding="utf-8")
     made.make("pyproject.toml", "[tool.holdfast.workflows] names it")

@@ -51,7 +51,8 @@ def _show(folder: Path, options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 130
     kept = options.keep or options.store is not None
-    screen.say(f"\nThe store was {folder / 'holdfast.db'} ({'kept' if kept else 'removed; --keep keeps it'}).")
+    what = "It is kept." if kept else "It is removed; --keep keeps it."
+    screen.say(f"\nThe store was {folder / 'holdfast.db'}.\n{what}")
     return 0
 
 
