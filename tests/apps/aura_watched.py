@@ -1,4 +1,4 @@
-"""Aura's program with its agents watched, for a child process: ``python -m tests.apps.aura_watched ARGS``.
+"""Aura's program with its agents watched, as a job of the fork server: a real process without the wait for imports.
 
 Every call of an agent is a line in the file ``AURA_CALLS``. The call that ``AURA_HOLD`` names says so through the pipe
 ``AURA_REACHED`` and waits at the pipe ``AURA_GATE``. Everything else is as it is.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast.apps.aura import classroom_sync, daily_planner, parent_insight, skill_mastery
+from holdfast.apps.aura import classroom_sync, daily_planner, parent_insight, run_aura_orchestrator, skill_mastery
 from holdfast.apps.aura.__main__ import main
 from holdfast.apps.aura.models import Course
 from holdfast.apps.aura.sources.export import ExportFolder
@@ -59,6 +61,23 @@ def watch_all() -> None:
     watch(parent_insight, "write", lambda *_: "report")
 
 
-if __name__ == "__main__":
+def warm_up() -> None:
+    """Run the sample once: what is made on first use is then there in every fork."""
+    with TemporaryDirectory() as folder:
+        run_aura_orchestrator("student-1", store=":memory:", reports=folder)
+
+
+def job(args: list[str], folder: str, said: str, environment: dict[str, str]) -> None:
+    """``python -m holdfast.apps.aura ARGS`` in a folder; what it says goes to a file."""
+    os.chdir(folder)
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        del os.environ[name]
+    os.environ.update(environment)
+    file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
     watch_all()
-    main()
+    try:
+        main(args)
+    finally:
+        sys.stdout.flush()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
-import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,24 @@ import pytest
 
 from holdfast.apps.aura import get_workflow_state
 from holdfast.apps.aura.models import CurrentStep, WorkflowState
-from tests.support.children import ROOT
+from holdfast.apps.aura.workflow import POSITIONS
+from tests.support.forkserver import Child, ForkServer
 
 PATIENCE = 30
 COURSES = ("math", "bio", "hist", "astro")
 ONCE = Counter([*(f"sync {course}" for course in COURSES), "analyze", "plan", "report"])
 HELD = ("sync hist", "analyze", "plan", "report")
 """In which call of an agent the process is met; the sync of one course, while the others may be done or not."""
+POSITIONS_SAID = {position: f"at {step}#1" for step, position in POSITIONS.items()}
+POSITIONS_SAID[CurrentStep.COMPLETED] = "when it had completed"
 
 
 class Aura:
     """One session in a folder of its own, driven by one process after another."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: ForkServer) -> None:
         self.folder = folder
+        self.server = server
         self.store = folder / "aura.db"
         self.calls_file = folder / "calls.txt"
         for pipe in ("reached", "gate"):
@@ -44,34 +48,50 @@ class Aura:
         os.close(self.reached)
         os.close(self.gate)
 
-    def begin(self, *args: str, hold: str = "") -> subprocess.Popen[str]:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
-        environment |= {
-            "PYTHONPATH": str(ROOT), "AURA_CALLS": str(self.calls_file), "AURA_HOLD": hold,
+    def begin(self, *args: str, hold: str = "") -> Child:
+        environment = {
+            "AURA_CALLS": str(self.calls_file), "AURA_HOLD": hold,
             "AURA_REACHED": str(self.folder / "reached"), "AURA_GATE": str(self.folder / "gate"),
         }  # fmt: skip
-        words = [sys.executable, "-m", "tests.apps.aura_watched", *args, "--store", str(self.store)]
-        return subprocess.Popen(
-            words, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-
-    def start(self, hold: str = "") -> subprocess.Popen[str]:
-        child = self.begin("--session-id", "s1", "--reports", str(self.folder / "reports"), hold=hold)
+        child = self.server.start(
+            "tests.apps.aura_watched:job", args=[*args, "--store", str(self.store)], folder=str(self.folder),
+            said=str(self._said(self.server.next)), environment=environment,
+        )  # fmt: skip
         if hold:
-            self.reach()
+            self._reach(child)
         return child
 
-    def reach(self) -> None:
+    def start(self, hold: str = "") -> Child:
+        return self.begin("--session-id", "s1", "--reports", str(self.folder / "reports"), hold=hold)
+
+    def _reach(self, child: Child) -> None:
         """Wait until the call is made in which a process is held."""
-        ready, _, _ = select.select([self.reached], [], [], PATIENCE)
-        assert ready, "the call was never made"
+        end = time.monotonic() + PATIENCE
+        while not select.select([self.reached], [], [], 0.1)[0]:
+            assert child.is_alive(), self.said(child)
+            assert time.monotonic() < end, "the call was never made"
         assert os.read(self.reached, 100) == b"here"
 
     def release(self) -> None:
         os.write(self.gate, b"x")
 
+    def ends(self, child: Child, code: int) -> str:
+        """Wait for a process and see that it ended as it should."""
+        assert child.wait(PATIENCE) == code, self.said(child)
+        return self.said(child)
+
+    def said(self, child: Child) -> str:
+        return self._said(child.number).read_text()
+
+    def _said(self, number: int) -> Path:
+        return self.folder / f"said-{number}.txt"
+
+    def kill(self, child: Child) -> None:
+        child.signal(signal.SIGKILL)
+        self.ends(child, -signal.SIGKILL)
+
     def resume(self) -> str:
-        return ended(self.begin("resume", "s1"), 0)
+        return self.ends(self.begin("resume", "s1"), 0)
 
     @property
     def calls(self) -> Counter[str]:
@@ -91,25 +111,25 @@ class Aura:
         return document.model_dump(exclude={"reports": True, "report": {"markdown", "html"}}), files
 
 
-def ended(child: subprocess.Popen[str], code: int) -> str:
-    """Wait for a process and see that it ended as it should."""
-    with child:
-        said, _ = child.communicate(timeout=PATIENCE)
-    assert child.returncode == code, said
-    return said
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer("tests.apps.aura_watched") as found:
+        yield found
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Any:
-    found = Aura(tmp_path)
+def session(tmp_path: Path, server: ForkServer) -> Iterator[Aura]:
+    found = Aura(tmp_path, server)
     yield found
     found.close()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, bytes]]:
-    found = Aura(tmp_path_factory.mktemp("undisturbed"))
-    said = ended(found.start(), 0)
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, server: ForkServer
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    found = Aura(tmp_path_factory.mktemp("undisturbed"), server)
+    said = found.ends(found.start(), 0)
     assert "Session s1 of aura completed" in said
     assert found.calls == ONCE
     found.close()
@@ -119,9 +139,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any
 @pytest.mark.covers("S1.37")
 @pytest.mark.parametrize("where", HELD)
 def test_a_kill_in_any_step_costs_that_call_alone(session: Aura, where: str, undisturbed: object) -> None:
-    child = session.start(hold=where)
-    child.kill()
-    ended(child, -signal.SIGKILL)
+    session.kill(session.start(hold=where))
     assert session.document.current_step is list(CurrentStep)[HELD.index(where)]
     assert session.document.status == "ready"
     session.resume()
@@ -138,10 +156,12 @@ def test_a_kill_in_any_step_costs_that_call_alone(session: Aura, where: str, und
 @pytest.mark.parametrize("where", HELD)
 def test_ctrl_c_in_any_step_ends_with_130_and_a_resume_goes_on(session: Aura, where: str, undisturbed: object) -> None:
     child = session.start(hold=where)
-    child.send_signal(signal.SIGINT)
+    child.signal(signal.SIGINT)
     session.release()
-    said = ended(child, 130)
+    said = session.ends(child, 130)
     assert "resume s1" in said
+    stands = POSITIONS_SAID[session.document.current_step]
+    assert f"Interrupted {stands}; what is done is kept." in said
     session.resume()
     again = session.calls - ONCE
     assert set(again) <= {where}
@@ -154,13 +174,12 @@ def test_a_pause_from_outside_in_any_step_lets_it_finish_and_starts_no_other(
     session: Aura, where: str, undisturbed: object
 ) -> None:
     child = session.start(hold=where)
-    pause = [sys.executable, "-m", "holdfast", "pause", "s1", "--store", str(session.store), "--reason", "lunch"]
-    assert subprocess.run(pause, capture_output=True, timeout=PATIENCE, cwd=session.folder).returncode == 0
+    session.ends(session.begin("pause", "s1", "--reason", "lunch"), 0)
     session.release()
     if where == "report":  # too late: it was the last one
-        ended(child, 0)
+        session.ends(child, 0)
     else:
-        assert "lunch" in ended(child, 3)
+        assert "lunch" in session.ends(child, 3)
         # In the sync of the courses it takes effect inside of the step, behind those that were begun.
         done = HELD.index(where) + (where != "sync hist")
         assert session.document.status == "paused"
@@ -171,13 +190,8 @@ def test_a_pause_from_outside_in_any_step_lets_it_finish_and_starts_no_other(
 
 
 def test_two_interruptions_in_one_session_change_nothing(session: Aura, undisturbed: object) -> None:
-    child = session.start(hold="analyze")
-    child.kill()
-    ended(child, -signal.SIGKILL)
-    child = session.begin("resume", "s1", hold="report")
-    session.reach()
-    child.kill()
-    ended(child, -signal.SIGKILL)
+    session.kill(session.start(hold="analyze"))
+    session.kill(session.begin("resume", "s1", hold="report"))
     session.resume()
     assert session.calls == ONCE + Counter(["analyze", "report"])
     assert session.result() == undisturbed

@@ -78,6 +78,9 @@ def test_the_report_lies_beside_the_store_or_where_it_is_wanted(tmp_path: Path) 
     done = aura(tmp_path / "here", "--reports", "wanted", HOLDFAST_STORE=str(tmp_path / "there" / "x.db"))
     assert done.returncode == 0
     assert len(list((tmp_path / "here" / "wanted").glob("*.html"))) == 1
+    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\nstore = "kept/x.db"\n')
+    assert aura(tmp_path / "here").returncode == 0
+    assert len(list((tmp_path / "kept" / "aura").glob("*.html"))) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import time
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +9,9 @@ from typing import Annotated
 import click
 from pydantic import Field
 
-from holdfast import Outcome, program
-from holdfast.apps.aura.free_time import reads_calendars
+from holdfast import Outcome, Start, program
 from holdfast.apps.aura.models import AuraState
-from holdfast.apps.aura.orchestrator import beside
-from holdfast.apps.aura.starting import SAMPLE_STUDENT, starting
+from holdfast.apps.aura.starting import SAMPLE_STUDENT, WITHOUT_CALENDAR, lacks_calendar, starting
 from holdfast.apps.aura.workflow import aura
 
 HELP = """Look after a student's week: gather assignments, tell what is mastered, plan the days, write a report.
@@ -24,6 +21,7 @@ Without --data it works on a small invented sample.
 
 
 def begin(
+    start: Start,
     student: Annotated[str, Field(description="The student's id or e-mail address in the data.")] = SAMPLE_STUDENT,
     data: Annotated[
         list[str] | None, Field(description="A folder with an export, a .csv file, or classroom:TOKEN.json.")
@@ -40,18 +38,12 @@ def begin(
     ] = None,
 ) -> AuraState:
     """The starting state, from options."""
-    if data is None and calendar is None and not reads_calendars():
-        click.echo("aura: the sample runs without its calendar, which needs: pip install 'holdfast[apps]'", err=True)
+    if lacks_calendar({"data": data, "calendar": calendar}):
+        click.echo(f"aura: {WITHOUT_CALENDAR}", err=True)
     return starting(
         student, data=data or None, calendar=calendar, time_zone=time_zone, now=now, day_start=day_start,
-        day_end=day_end, days=days, limit=limit, reports=reports or beside(_store()),
+        day_end=day_end, days=days, limit=limit, reports=reports or start.folder / "aura",
     )  # fmt: skip
-
-
-def _store() -> str | None:
-    """The store that was named; None: the usual one."""
-    context = click.get_current_context(silent=True)
-    return (context and context.params.get("store")) or os.environ.get("HOLDFAST_STORE")
 
 
 def result(outcome: Outcome[AuraState]) -> str:

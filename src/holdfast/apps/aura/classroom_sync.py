@@ -32,17 +32,8 @@ async def _fetched(source: Source, courses: Sequence[Course], ctx: Context) -> l
     def fetch(course: Course) -> list[Assignment]:
         return source.assignments(course)
 
-    batch = await ctx.map(
-        fetch, courses, key=lambda each: f"{source.place} {each.account} {each.course_id}", on_error="collect"
-    )
-    for error in sorted(batch.failed.values(), key=_will_pass):
-        raise error
-    return [each for number in sorted(batch.done) for each in batch.done[number]]
-
-
-def _will_pass(error: Exception) -> tuple[bool, float]:
-    """What no further attempt can mend is told first; of the rest, who asks for the longest wait."""
-    return isinstance(error, ConnectionError), -(getattr(error, "retry_after", None) or 0.0)
+    found = await ctx.map(fetch, courses, key=lambda each: f"{source.place} {each.account} {each.course_id}")
+    return [each for some in found for each in some]
 
 
 def _by_due(assignment: Assignment) -> tuple[bool, float, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from holdfast.apps.aura.models import BadInput
+from holdfast.apps.aura.recurrence import occurrences
 
 if TYPE_CHECKING:
     from icalendar import Calendar
@@ -82,17 +83,15 @@ def busy_slots(path: Path, first: date, last: date, zone: ZoneInfo) -> list[Slot
     start = datetime.combine(first, time.min, zone)
     end = datetime.combine(last + timedelta(days=1), time.min, zone)
     try:
-        from recurring_ical_events import of
-
-        events = of(calendar).between(start, end)
+        found = list(occurrences(calendar.walk("VEVENT"), start, end, zone))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BadInput(f"calendar: {path} has an event that cannot be placed: {error}") from None
-    return sorted(slot for event in events if _takes_time(event) and (slot := _slot(event, zone)).start < slot.end)
+    return sorted(Slot(each.start, each.end) for each in found if _takes_time(each.event) and each.start < each.end)
 
 
 def reads_calendars() -> bool:
     """Whether the libraries for it are installed."""
-    return all(find_spec(name) is not None for name in ("icalendar", "recurring_ical_events"))
+    return all(find_spec(name) is not None for name in ("icalendar", "dateutil"))
 
 
 def read_calendar(path: Path) -> Calendar:
@@ -118,13 +117,3 @@ def read_calendar(path: Path) -> Calendar:
 
 def _takes_time(event: Any) -> bool:
     return str(event.get("TRANSP", "")).upper() != "TRANSPARENT" and str(event.get("STATUS", "")).upper() != "CANCELLED"
-
-
-def _slot(event: Any, zone: ZoneInfo) -> Slot:
-    return Slot(_moment(event.start, zone), _moment(event.end, zone))
-
-
-def _moment(found: date | datetime, zone: ZoneInfo) -> datetime:
-    """A day begins at midnight, and a time without a zone is meant, where the student lives."""
-    moment = found if isinstance(found, datetime) else datetime.combine(found, time.min)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)

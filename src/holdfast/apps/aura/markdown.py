@@ -11,6 +11,10 @@ from holdfast.apps.aura.models import ParentReport, SubjectMastery
 from holdfast.apps.aura.times import day_of, many, said, time_of
 
 LONGEST_LIST = 20
+LEGEND = (
+    "Mastery counts graded, late and missing work, recent work more. Confidence tells how much work there is to tell it"
+    " from. In the plan, need tells how much attention a subject wants; it is 50% as long as nothing is known."
+)
 
 
 def as_markdown(facts: Facts, report: ParentReport) -> str:
@@ -52,6 +56,8 @@ def _subjects(facts: Facts) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for each in facts.profile.subjects:
         yield f"| {' | '.join(map(plain, cells(each)))} |"
+    yield ""
+    yield LEGEND
 
 
 def cells(subject: SubjectMastery) -> list[str]:
@@ -62,13 +68,13 @@ def cells(subject: SubjectMastery) -> list[str]:
 
 
 def _plan(facts: Facts) -> Iterator[str]:
-    for day, items in groupby(facts.plan, key=lambda item: day_of(item.start, facts.zone)):
+    for number, (day, items) in enumerate(groupby(facts.plan, key=lambda item: day_of(item.start, facts.zone))):
+        yield from [""] if number else []
         yield f"**{day}**"
         yield ""
         for item in items:
             hours = f"{time_of(item.start, facts.zone)}–{time_of(item.end, facts.zone)}"
             yield f"- {hours} {plain(item.title)} ({plain(item.course)}): {plain(item.why)}"
-        yield ""
 
 
 def _unplanned(facts: Facts) -> Iterator[str]:

@@ -212,8 +212,8 @@ Place = Annotated[Path, AfterValidator(_absolute)]
 class AuraState(BaseModel):
     """The state of a session: what it was asked, and what each agent left.
 
-    ``now`` and ``time_zone`` are settled when the session is made, so that a resume on another day or machine
-    computes with the same.
+    ``time_zone`` is settled when the session is made, and without ``now`` the start of the session counts, so that a
+    resume on another day or machine computes with the same.
     """
 
     student_id: Annotated[str, Field(min_length=1, description="the student's id or e-mail address in the data")]
@@ -224,8 +224,8 @@ class AuraState(BaseModel):
     time_zone: Annotated[str, AfterValidator(_known_zone)] = Field(
         default_factory=local_zone, description="by default that of this machine"
     )
-    now: Annotated[AwareDatetime, AfterValidator(_in_utc)] = Field(
-        default_factory=lambda: datetime.now(UTC), description="plan from this moment; by default from the start"
+    now: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = Field(
+        default=None, description="plan from this moment; by default from the start of the session"
     )
     day_start: time = Field(default=time(15), description="no work before this time of day")
     day_end: time = Field(default=time(20), description="no work after this time of day")

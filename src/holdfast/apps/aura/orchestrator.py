@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ from pydantic import ValidationError
 
 from holdfast import BlockingEngine, Engine
 from holdfast.apps.aura.models import AuraState, BadInput, CurrentStep, WorkflowState
-from holdfast.apps.aura.starting import starting
+from holdfast.apps.aura.starting import WITHOUT_CALENDAR, lacks_calendar, starting
 from holdfast.apps.aura.workflow import POSITIONS, aura, current_step
-from holdfast.errors import UnknownSession
+from holdfast.errors import StoreMissing, UnknownSession
+
+DEFAULT = Path(".holdfast", "holdfast.db")
 
 Store = str | Path | None
 """What `holdfast.Engine` takes; None is ``.holdfast/holdfast.db`` in the current folder."""
@@ -29,14 +33,16 @@ def run_aura_orchestrator(
     Without ``data`` it is the sample. A session that pauses or fails raises nothing: look at its ``status``.
     """
     if session_id is None:
-        state = starting(student_id, **{"reports": beside(store)} | settings)
+        if lacks_calendar(settings):
+            warnings.warn(WITHOUT_CALENDAR, stacklevel=2)
+        state = starting(student_id, **{"reports": _beside(store)} | settings)
         with _engine(store) as engine:
             session = engine.start(aura, state, owner=student_id)
             session.outcome()
             return _document(engine, session.id)
     if settings:
         raise BadInput(f"{min(settings)}: settings are for a new session; {session_id!r} has its own")
-    with _engine(store) as engine:
+    with _existing(session_id, store) as engine:
         if engine.info(session_id).owner is None:  # it was started on the command line, say
             _check_student(_document(engine, session_id), student_id)
         engine.resume(session_id, owner=student_id).outcome()
@@ -45,19 +51,16 @@ def run_aura_orchestrator(
 
 def get_workflow_state(session_id: str, *, store: Store = None) -> WorkflowState | None:
     """A session as it is stored; None if there is none of that id."""
-    place = _file(store)
-    if place is not None and not place.exists():
-        return None  # looking makes no store
-    with _engine(store) as engine:
-        try:
+    try:
+        with _existing(session_id, store) as engine:
             return _document(engine, session_id)
-        except UnknownSession:
-            return None
+    except UnknownSession:
+        return None
 
 
 def request_pause(session_id: str, *, store: Store = None, reason: str = "", by: str | None = None) -> WorkflowState:
     """Ask a session to stand still before its next step. One that has ended stays as it is, and its status says so."""
-    with _engine(store) as engine:
+    with _existing(session_id, store) as engine:
         engine.pause(session_id, reason=reason, by=by)
         return _document(engine, session_id)
 
@@ -142,19 +145,21 @@ def _document(engine: BlockingEngine, session_id: str) -> WorkflowState:
     )  # fmt: skip
 
 
-def _engine(store: Store) -> Engine:
-    return Engine(workflows=[aura]) if store is None else Engine(store, workflows=[aura])
+def _engine(store: Store, create: bool = True) -> Engine:
+    return Engine(DEFAULT if store is None else store, workflows=[aura], create=create)
 
 
-def beside(store: Store) -> Path:
+@contextmanager
+def _existing(session_id: str, store: Store) -> Iterator[BlockingEngine]:
+    """For a session that should be there: where there is no store it is unknown, and none is made."""
+    try:
+        with _engine(store, create=False) as engine:
+            yield engine
+    except StoreMissing as missing:
+        raise UnknownSession(f"no session {session_id!r}: {missing}", session_id=session_id) from None
+
+
+def _beside(store: Store) -> Path:
     """The folder for reports: beside the store."""
-    place = _file(store)
-    return (place.parent if place is not None else Path(".holdfast")).absolute() / "aura"
-
-
-def _file(store: Store) -> Path | None:
-    """The file of a store; None if it has none."""
-    if store is None:
-        return Path(".holdfast", "holdfast.db")
-    text = str(store).removeprefix("sqlite:///")
-    return None if ":memory:" in text or "://" in text else Path(text)
+    text = str(DEFAULT if store is None else store).removeprefix("sqlite:///")
+    return (DEFAULT if ":memory:" in text or "://" in text else Path(text)).absolute().parent / "aura"

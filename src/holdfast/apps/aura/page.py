@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 
 from holdfast.apps.aura.facts import Facts
-from holdfast.apps.aura.markdown import LONGEST_LIST, cells, rest
+from holdfast.apps.aura.markdown import LEGEND, LONGEST_LIST, cells, rest
 from holdfast.apps.aura.models import ParentReport, Result, SubjectMastery
 from holdfast.apps.aura.times import day_of, said, time_of
 
@@ -46,7 +46,8 @@ def as_html(facts: Facts, report: ParentReport) -> str:
         "<h2>Advice</h2>",
         _list(map(escape, facts.advice)),
     ]
-    head = f'<meta charset="utf-8">\n<title>{title}</title>\n<style>{STYLE}</style>'
+    phone = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<meta charset="utf-8">\n{phone}\n<title>{title}</title>\n<style>{STYLE}</style>'
     body = "\n".join(parts)
     return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
 
@@ -54,7 +55,7 @@ def as_html(facts: Facts, report: ParentReport) -> str:
 def _subjects(subjects: Sequence[SubjectMastery]) -> str:
     heads = ("subject", "mastery", "confidence", "graded", "late", "missing", "trend", "results")
     rows = [[*map(escape, cells(each)), chart(each)] for each in subjects]
-    return _table(heads, rows) if rows else "<p>Nothing.</p>"
+    return f"{_table(heads, rows)}\n<p>{escape(LEGEND)}</p>" if rows else "<p>Nothing.</p>"
 
 
 def chart(subject: SubjectMastery) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,14 @@ SAMPLE_SETTINGS: dict[str, Any] = {
     "now": "2030-03-04T07:30",
 }
 """The sample has dates of its own, so it brings the moment that they belong to."""
+
+
+WITHOUT_CALENDAR = "the sample runs without its calendar, which needs: pip install 'holdfast[apps]'"
+
+
+def lacks_calendar(settings: Mapping[str, Any]) -> bool:
+    """Whether the sample would run, and its calendar cannot be read: to be told, for the plan is another one then."""
+    return all(settings.get(name) is None for name in ("data", "calendar")) and not reads_calendars()
 
 
 def sample_settings() -> dict[str, Any]:

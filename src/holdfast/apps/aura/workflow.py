@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import datetime, time
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from pydantic import AwareDatetime
-
-from holdfast import Context, Retry, Scope, Workflow
+from holdfast import BlockingContext, Context, Retry, Scope, Workflow
 from holdfast.apps.aura import classroom_sync, daily_planner, parent_insight, prose, skill_mastery
 from holdfast.apps.aura.facts import Facts
 from holdfast.apps.aura.free_time import free_days
@@ -44,32 +42,35 @@ async def sync(student_id: str, data: list[str], time_zone: str, ctx: Context) -
 
 
 @skill_agent.step(writes="skill_profile")
-def analyze(assignments: list[Assignment], now: AwareDatetime) -> SkillProfile:
+def analyze(assignments: list[Assignment], now: datetime | None, ctx: BlockingContext) -> SkillProfile:
     """Compute the mastery of each subject."""
-    return skill_mastery.analyze(assignments, now)
+    return skill_mastery.analyze(assignments, now or ctx.started_at)
 
 
 @plan_agent.step(writes=["daily_plan", "unplanned", "load", "advice"], retry=PATIENCE)
 async def plan(
-    assignments: list[Assignment], skill_profile: SkillProfile, now: AwareDatetime, time_zone: str,
+    assignments: list[Assignment], skill_profile: SkillProfile, now: datetime | None, time_zone: str,
     calendar: Path | None, day_start: time, day_end: time, days: int, limit: int, ctx: Context,
 ) -> dict[str, object]:  # fmt: skip
     """Put the open work into free time."""
-    zone = ZoneInfo(time_zone)
-    free = free_days(now, days, (day_start, day_end), time_zone, calendar)
-    found = daily_planner.plan(assignments, skill_profile, now, free, limit, zone)
-    advice = await prose.written(ctx, "advice", daily_planner.advice(found, now, zone))
+    zone, moment = ZoneInfo(time_zone), now or ctx.started_at
+    free = free_days(moment, days, (day_start, day_end), time_zone, calendar)
+    found = daily_planner.plan(assignments, skill_profile, moment, free, limit, zone)
+    advice = await prose.written(ctx, "advice", daily_planner.advice(found, moment, zone))
     return {"daily_plan": found.items, "unplanned": found.unplanned, "load": found.load, "advice": advice}
 
 
 @insight_agent.step(writes="report", retry=PATIENCE)
 async def report(
     student_id: str, assignments: list[Assignment], skill_profile: SkillProfile, daily_plan: list[DailyPlanItem],
-    unplanned: list[Unplanned], load: list[DayLoad], advice: list[str], now: AwareDatetime, time_zone: str,
+    unplanned: list[Unplanned], load: list[DayLoad], advice: list[str], now: datetime | None, time_zone: str,
     reports: Path, ctx: Context,
 ) -> ParentReport:  # fmt: skip
     """Write the report for the parents."""
-    facts = Facts(student_id, now, ZoneInfo(time_zone), assignments, skill_profile, daily_plan, unplanned, load, advice)
+    facts = Facts(
+        student_id, now or ctx.started_at, ZoneInfo(time_zone), assignments, skill_profile, daily_plan, unplanned, load,
+        advice,
+    )  # fmt: skip
     sentences = await prose.written(ctx, "summary", parent_insight.summary(facts))
     return parent_insight.write(facts, sentences, reports, f"aura-{ctx.session_id}")
 

@@ -1,0 +1,152 @@
+"""When the events of a calendar take place: rules, extra dates, exceptions, and single times that were changed.
+
+A rule is counted on the clock of the event's own time zone, so that a lesson at four stays at four when clocks are
+turned. What has no zone is meant where the student lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any, NamedTuple
+
+MOST = 100_000
+"""An event that took place more often than that is a mistake: hourly, it would be eleven years old."""
+
+
+class Occurrence(NamedTuple):
+    """One time that an event takes place, in UTC. ``event`` is what the calendar says about this time."""
+
+    start: datetime
+    end: datetime
+    event: Any
+
+
+def occurrences(events: Iterable[Any], first: datetime, last: datetime, zone: tzinfo) -> Iterator[Occurrence]:
+    """All that touches the time from ``first`` to ``last``, in no order."""
+    for series, changed in _grouped(events, zone):
+        known = [] if series is None else list(series.occurrences(last, changed))
+        for each in [*known, *(other.first for other in changed)]:
+            if each.start < last and (first < each.end or first <= each.start):
+                yield each
+
+
+def _grouped(events: Iterable[Any], zone: tzinfo) -> Iterator[tuple[_Series | None, list[_Series]]]:
+    """Each event with the changes of single times that belong to it; changes of what is not there stand alone."""
+    by_id: dict[str, list[_Series]] = {}
+    for number, event in enumerate(events):
+        by_id.setdefault(str(event.get("UID", f"number {number}")), []).append(_Series(event, zone))
+    for versions in by_id.values():
+        known = list(_newest(versions))
+        changed = [each for each in known if each.replaces is not None]
+        whole = [each for each in known if each.replaces is None]
+        yield whole[0] if whole else None, changed
+        yield from ((each, []) for each in whole[1:])
+
+
+def _newest(versions: list[_Series]) -> Iterator[_Series]:
+    """A calendar may hold an event before and after it was changed."""
+    for each in versions:
+        if not any(other.replaces == each.replaces and other.revision > each.revision for other in versions):
+            yield each
+
+
+class _Series:
+    """One event of the calendar, with all times at which it takes place; or the change of one of these times.
+
+    Times are those of its own clock (``zone``), written without a zone.
+    """
+
+    def __init__(self, event: Any, zone: tzinfo) -> None:
+        start, end = event.start, event.end
+        self.event = event
+        self.is_whole_day = not isinstance(start, datetime)
+        self.zone: tzinfo = zone if self.is_whole_day or start.tzinfo is None else start.tzinfo
+        self.start = self._clock(start)
+        self.length: timedelta = (
+            self._clock(end) - self.start if self.is_whole_day else self._utc(end) - self._utc(start)
+        )
+        self.revision = int(event.get("SEQUENCE", 0))
+        replaces = event.get("RECURRENCE-ID")
+        self.replaces: Any = None if replaces is None else replaces.dt
+        self.and_later = replaces is not None and str(replaces.params.get("RANGE", "")).upper() == "THISANDFUTURE"
+
+    @property
+    def first(self) -> Occurrence:
+        """The time that is written in the event itself."""
+        return self._at(self.start)
+
+    def occurrences(self, last: datetime, changed: list[_Series]) -> Iterator[Occurrence]:
+        """Up to ``last``, without those that were taken out or changed."""
+        out = [*_listed(self.event, "EXDATE"), *(each.replaces for each in changed)]
+        gone, days = {self._clock(each) for each in out}, {each for each in out if not isinstance(each, datetime)}
+        later = {self._clock(each.replaces): each for each in changed if each.and_later}
+        lengths = dict(self._extra())
+        for start in self._starts(self._clock(last), lengths):
+            if start in gone or start.date() in days:
+                continue
+            since = max((at for at in later if at <= start), default=None)
+            if since is None:
+                yield self._at(start, lengths.get(start))
+            else:
+                yield later[since]._at(later[since].start + (start - since))
+
+    def _starts(self, last: datetime, extra: Iterable[datetime]) -> Iterator[datetime]:
+        from dateutil.rrule import rruleset, rrulestr
+
+        found = rruleset()
+        for text in map(self._rule, _all(self.event.get("RRULE"))):
+            rule: Any = rrulestr(text, dtstart=self.start)  # a set only if it is asked for
+            found.rrule(rule)
+        for start in (self.start, *extra):
+            found.rdate(start)
+        for number, start in enumerate(found):
+            if start > last:
+                return
+            if number == MOST:
+                raise ValueError(f"it takes place more than {MOST:,} times before {last}")
+            yield start
+
+    def _rule(self, rule: Any) -> str:
+        """The rule as text; its end is said in the event's own time, as all else is."""
+        parts = dict(part.split("=", 1) for part in rule.to_ical().decode().split(";"))
+        if until := rule.get("UNTIL"):
+            end = self._clock(until[0])
+            ends_with_day = not self.is_whole_day and not isinstance(until[0], datetime)
+            parts["UNTIL"] = f"{datetime.combine(end, time.max) if ends_with_day else end:%Y%m%dT%H%M%S}"
+        return ";".join(f"{name}={value}" for name, value in parts.items())
+
+    def _extra(self) -> Iterator[tuple[datetime, timedelta]]:
+        """The dates that no rule gives, and how long it takes then."""
+        for each in _listed(self.event, "RDATE"):
+            if isinstance(each, tuple):
+                start, end = each
+                yield self._clock(start), end if isinstance(end, timedelta) else self._utc(end) - self._utc(start)
+            else:
+                yield self._clock(each), self.length
+
+    def _at(self, start: datetime, length: timedelta | None = None) -> Occurrence:
+        length = self.length if length is None else length
+        begin = self._utc(start)
+        # A day is as long as it is where clocks are turned; an hour is an hour.
+        return Occurrence(begin, self._utc(start + length) if self.is_whole_day else begin + length, self.event)
+
+    def _clock(self, moment: date | datetime) -> datetime:
+        """A moment on this event's clock. For whole days the day counts, wherever it was written."""
+        if not isinstance(moment, datetime) or self.is_whole_day:
+            return datetime.combine(moment, time.min)
+        return moment.astimezone(self.zone).replace(tzinfo=None, fold=0) if moment.tzinfo else moment
+
+    def _utc(self, moment: datetime) -> datetime:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=self.zone)).astimezone(UTC)
+
+
+def _all(found: Any) -> list[Any]:
+    """What an event may say once or several times."""
+    return [] if found is None else found if isinstance(found, list) else [found]
+
+
+def _listed(event: Any, name: str) -> Iterator[Any]:
+    for dates in _all(event.get(name)):
+        for each in dates.dts:
+            yield each.dt
