@@ -19,6 +19,7 @@ import apsw
 from benchmarks import fresh, steps, travel
 from benchmarks.chat import chat
 from benchmarks.parked import parked
+from benchmarks.questions import questions
 from benchmarks.results import Figure, to_json, to_table
 from benchmarks.steps import QUICK, Scale
 
@@ -31,6 +32,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "resume": fresh.resume,
     "travel": travel.travel,
     "parked": parked,
+    "questions": questions,
     "import": fresh.imports,
 }
 

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.api import Engine, run
     from holdfast.blocking import BlockingEngine, BlockingSession
+    from holdfast.chunks import Chunk, Chunked, ChunkState
+    from holdfast.cli.host import Start
     from holdfast.cli.program import program
-    from holdfast.context import Batch, BlockingContext, Context
+    from holdfast.collecting import Tool, collect
+    from holdfast.context import BlockingContext, Context
     from holdfast.errors import HoldfastError, MapFailed
+    from holdfast.fanout import Batch
     from holdfast.fields import Append, At, Merge, Replace
+    from holdfast.files import File
     from holdfast.ids import SessionId
     from holdfast.model import Event, Status
     from holdfast.outcome import Outcome
+    from holdfast.questions import Question
     from holdfast.retry import Retry
     from holdfast.session import Session
     from holdfast.steps import Scope, guard, migrate, route, step
@@ -23,24 +29,32 @@ if TYPE_CHECKING:
 _HOMES = {
     "Append": "fields",
     "At": "fields",
-    "Batch": "context",
+    "Batch": "fanout",
     "BlockingContext": "context",
     "BlockingEngine": "blocking",
     "BlockingSession": "blocking",
+    "Chunk": "chunks",
+    "ChunkState": "chunks",
+    "Chunked": "chunks",
     "Context": "context",
     "Engine": "api",
     "Event": "model",
+    "File": "files",
     "HoldfastError": "errors",
     "MapFailed": "errors",
     "Merge": "fields",
     "Outcome": "outcome",
+    "Question": "questions",
     "Replace": "fields",
     "Retry": "retry",
     "Scope": "steps",
     "Session": "session",
     "SessionId": "ids",
+    "Start": "cli.host",
     "Status": "model",
+    "Tool": "collecting",
     "Workflow": "workflow",
+    "collect": "collecting",
     "guard": "steps",
     "migrate": "steps",
     "program": "cli.program",
@@ -56,20 +70,28 @@ __all__ = [
     "BlockingContext",
     "BlockingEngine",
     "BlockingSession",
+    "Chunk",
+    "ChunkState",
+    "Chunked",
     "Context",
     "Engine",
     "Event",
+    "File",
     "HoldfastError",
     "MapFailed",
     "Merge",
     "Outcome",
+    "Question",
     "Replace",
     "Retry",
     "Scope",
     "Session",
     "SessionId",
+    "Start",
     "Status",
+    "Tool",
     "Workflow",
+    "collect",
     "guard",
     "migrate",
     "program",

@@ -18,6 +18,7 @@ from holdfast.control import Control
 from holdfast.drivers.signals import SignalWatch
 from holdfast.errors import CallRefused, StoreClosed, StoreError
 from holdfast.outcome import Outcome
+from holdfast.questions import EXPIRY, is_time_to_answer
 from holdfast.store import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.workflow import Workflow
@@ -36,7 +37,8 @@ class Engine(Control):
     ``url`` is ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path, or a `Store`.
     Used as ``async with Engine(…) as engine:``; leaving the block ends what still runs after its current operation
     and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM. ``keep_for`` is how long after
-    its last update a session may be removed by `gc`; None: never. In plain blocking code
+    its last update a session may be removed by `gc`; None: never. ``create=False`` is for who only looks or asks:
+    where there is no store yet, opening raises `StoreMissing` and makes nothing. In plain blocking code
     ``with Engine(…) as engine:`` gives the same verbs without ``await``, on a thread of its own.
 
     >>> import asyncio
@@ -66,10 +68,15 @@ class Engine(Control):
         clock: Clock | None = None,
         signals: bool = True,
         keep_for: timedelta | None = None,
+        create: bool = True,
+        questions_expire: timedelta | None = EXPIRY,
     ) -> None:
+        if not is_time_to_answer(questions_expire):
+            raise ValueError(f"questions_expire is a timedelta above zero, or None, not {questions_expire!r}")
         clock = clock or SystemClock()
-        super().__init__(store_from(url, clock), workflows, clock, limits)
+        super().__init__(store_from(url, clock, create), workflows, clock, limits)
         self.keep_for = keep_for
+        self.questions_expire = questions_expire
         self._kept_for(keep_for)
         self._signals = signals
         self._watch: SignalWatch | None = None
@@ -175,18 +182,20 @@ def run(
         return session.outcome()
 
 
-def store_from(url: str | Path | Store, clock: Clock) -> Store:
+def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> Store:
     """The one place that knows which URL means which store."""
     if isinstance(url, Path):
-        return SqliteStore(url, clock=clock)
+        return SqliteStore(url, clock=clock, create=create)
     if not isinstance(url, str):
         if not hasattr(url, "commit"):
             raise StoreError(f"a store is needed, not {type(url).__name__} {url!r:.60}; give a path, a URL or a Store")
+        if not create:
+            raise StoreError(f"create=False is for a path or a URL; say it to the {type(url).__name__} instead")
         return url
     if url in (":memory:", "sqlite:///:memory:", "sqlite://:memory:", "sqlite://"):
-        return SqliteStore(":memory:", clock=clock)
+        return SqliteStore(":memory:", clock=clock, create=create)
     if url.startswith("sqlite:///"):
-        return SqliteStore(url.removeprefix("sqlite:///"), clock=clock)
+        return SqliteStore(url.removeprefix("sqlite:///"), clock=clock, create=create)
     if "://" not in url:
-        return SqliteStore(url, clock=clock)
+        return SqliteStore(url, clock=clock, create=create)
     raise StoreError(f"{url!r} names no store that Holdfast knows; use sqlite:///path/to/file.db, a path, or :memory:")

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import DefinitionError, did_you_mean
 from holdfast.fields import At, Place, Replace, Shape, windowed
-from holdfast.fits import NONE, admits_none, bare, fits, members, show, without_none
+from holdfast.fits import NONE, admits_none, bare, fits, members, promises_more, show, without_none
 from holdfast.ids import SessionId
 from holdfast.retry import Retry
 
@@ -232,7 +232,8 @@ class Binder:
             )
         may_lack = place.admits_none or place.under_optional
         takes_none = admits_none(annotation)
-        if not fits(place.annotation if takes_none else without_none(place.annotation), annotation):
+        given = place.annotation if takes_none else without_none(place.annotation)
+        if not fits(given, annotation) or promises_more(given, annotation):
             self.problems.add(
                 f"parameter {name!r} is {show(annotation)}, but {self.shape.model.__name__}.{path}"
                 f" is {show(place.annotation)}; declare it as that, or as something wider"

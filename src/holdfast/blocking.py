@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from holdfast.control import Control
 from holdfast.errors import CallRefused, StoreClosed
+from holdfast.files import Files
 from holdfast.html import facts
 from holdfast.session import Session
 
@@ -287,18 +288,26 @@ def on_session(verb: Callable[..., Any]) -> Callable[..., Any]:
     return _blocking(verb, "BlockingSession")
 
 
+def on_files(
+    verb: Callable[Concatenate[Files, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingFiles, P], R]:
+    """A verb of a session's files, blocking."""
+    blocking: Callable[Concatenate[BlockingFiles, P], R] = _blocking(verb, "BlockingFiles")
+    return blocking
+
+
 def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
     name = verb.__name__
 
     if inspect.iscoroutinefunction(verb):
 
         @wraps(verb)
-        def call(self: BlockingEngine | BlockingSession[Any], /, *args: Any, **kwargs: Any) -> Any:
+        def call(self: BlockingEngine | BlockingSession[Any] | BlockingFiles, /, *args: Any, **kwargs: Any) -> Any:
             return self._given(self._thread.call(getattr(self._wrapped, name), *args, **kwargs))
     else:
 
         @wraps(verb)
-        def call(self: BlockingEngine | BlockingSession[Any], /, *args: Any, **kwargs: Any) -> Any:
+        def call(self: BlockingEngine | BlockingSession[Any] | BlockingFiles, /, *args: Any, **kwargs: Any) -> Any:
             self._thread.check()
             return self._thread.iterate(getattr(self._wrapped, name)(*args, **kwargs))
 
@@ -355,6 +364,9 @@ class BlockingEngine:
     checkpoints = on_engine(Control.checkpoints)
     children = on_engine(Control.children)
     message = on_engine(Control.message)
+    questions = on_engine(Control.questions)
+    question = on_engine(Control.question)
+    answer = on_engine(Control.answer)
     plan = on_engine(Control.plan)
     find = on_engine(Control.find)
     diff = on_engine(Control.diff)
@@ -374,6 +386,10 @@ class BlockingEngine:
     export_session = on_engine(Control.export_session)
     exported = on_engine(Control.exported)
     import_session = on_engine(Control.import_session)
+
+    def files(self, session_id: str) -> BlockingFiles:
+        """The files of a session."""
+        return BlockingFiles(self._thread.look(lambda: self._wrapped.files(session_id)), self._thread)
 
     @property
     def trouble(self) -> str | None:
@@ -426,6 +442,23 @@ class BlockingEngine:
         await self._close()
 
 
+class BlockingFiles:
+    """The files of one session, with verbs that wait for their result."""
+
+    def __init__(self, files: Files, thread: LoopThread) -> None:
+        self._wrapped = files
+        self._thread = thread
+
+    def _given(self, found: Any) -> Any:
+        return found
+
+    add = on_files(Files.add)
+    get = on_files(Files.get)
+    list = on_files(Files.list)
+    open = on_files(Files.open)
+    progress = on_files(Files.progress)
+
+
 class BlockingSession(Generic[S]):
     """A handle on one session: an id, and verbs that wait for their result."""
 
@@ -445,6 +478,11 @@ class BlockingSession(Generic[S]):
             return self
         return BlockingSession(found, self._thread) if isinstance(found, Session) else found
 
+    @property
+    def files(self) -> BlockingFiles:
+        """The files of the session."""
+        return BlockingFiles(self._thread.look(lambda: self._wrapped.files), self._thread)
+
     info = on_session(Session.info)
     status = on_session(Session.status)
     state = on_session(Session.state)
@@ -458,6 +496,8 @@ class BlockingSession(Generic[S]):
     checkpoints = on_session(Session.checkpoints)
     children = on_session(Session.children)
     send = on_session(Session.send)
+    questions = on_session(Session.questions)
+    answer = on_session(Session.answer)
     plan = on_session(Session.plan)
     diff = on_session(Session.diff)
     edit = on_session(Session.edit)

@@ -153,6 +153,14 @@ class Typed:
             return encode(value, path, limits)
         return self._encode_carefully(value, path, limits)
 
+    def is_stored_as(self, value: object, data: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
+        """Whether a value has this very stored form, as far as the quick way can tell: False may be a mistake.
+
+        A plan stores different values differently, and that what is stored comes back was proved when it was stored.
+        """
+        written = self._write_plainly(value, limits)
+        return written is not None and written[0] == data
+
     def decode(self, data: bytes, path: str) -> Any:
         """The value again; `StateRefused` if what is stored does not fit the type (any more)."""
         decoder = self._decoder
@@ -202,13 +210,21 @@ class Typed:
 
     def _encode_plainly(self, value: Any, limits: Limits) -> bytes | None:
         """The quick way, for a value that is exactly what the annotation says; None sends it the careful way."""
+        written = self._write_plainly(value, limits)
+        if written is None:
+            return None
+        data, unproved = written
+        return data if unproved is None or self._survives(unproved, data, limits) else None
+
+    def _write_plainly(self, value: Any, limits: Limits) -> tuple[bytes, Plan | None] | None:
+        """What the quick way stores, and the plan if it is still to be proved that it comes back."""
         kind = type(value)
         try:
             if kind in self._direct:
                 if (kind is float and not isfinite(value)) or (kind is int and not INT_MIN <= value <= INT_MAX):
                     return None
                 data = encode_json(value)
-                return data if len(data) <= limits.value_bytes else None
+                return (data, None) if len(data) <= limits.value_bytes else None
             quick = self._plan
             if quick is None:
                 return None
@@ -221,7 +237,7 @@ class Typed:
                 return None
         except (NotPlain, Refusal, UnicodeEncodeError, RecursionError):
             return None
-        return data if quick.safe or self._survives(quick, data, limits) else None
+        return data, None if quick.safe else quick
 
     def _survives(self, quick: Plan, data: bytes, limits: Limits) -> bool:
         """A plan stores different values differently: so what comes back is the same if it is stored the same."""

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
+from types import EllipsisType
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
 
 from pydantic import BaseModel
 
-from holdfast import waits
+from holdfast import asking, waits
+from holdfast.asking import Options
 from holdfast.callee import Callee, callee
-from holdfast.codec import encode, fingerprint
-from holdfast.errors import ContextClosed, MapFailed, StepError, StepLeft, said
+from holdfast.clock import to_datetime
+from holdfast.errors import ContextClosed, Declined, StepError, StepLeft
+from holdfast.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
+from holdfast.filing import BlockingStepFiles, StepFiles
 from holdfast.ids import SessionId
-from holdfast.replay import OperationBody
-from holdfast.state import Blobs, stored
 from holdfast.threads import in_thread
 from holdfast.visit import Frame, Operation, Visit, is_count
 from holdfast.waits import Duration
@@ -31,16 +31,7 @@ from holdfast.workflow import Workflow
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S", bound=BaseModel)
-
-DEFAULT_CONCURRENCY = 8
-
-
-@dataclass(frozen=True)
-class Batch(Generic[R]):
-    """What ``ctx.map(…, on_error="collect")`` returns: results and errors, by position of the item."""
-
-    done: dict[int, R] = field(default_factory=dict)
-    failed: dict[int, Exception] = field(default_factory=dict)
+C = TypeVar("C", str, int, float, bool)
 
 
 class _Run(NamedTuple):
@@ -74,6 +65,11 @@ class Context:
         return SessionId(self._visit.host.session_id)
 
     @property
+    def started_at(self) -> datetime:
+        """When the session was created, in UTC: the same in every step, and in every resume."""
+        return to_datetime(self._visit.host.row.created_at)
+
+    @property
     def step(self) -> str:
         """The name of the step."""
         return self._visit.step.name
@@ -92,6 +88,11 @@ class Context:
     def idempotency_key(self) -> str:
         """A stable key to hand to outside services: the same after a crash, another for every visit and map item."""
         return self._visit.idempotency_key(self._frame.scope)
+
+    @property
+    def files(self) -> StepFiles:
+        """The files of the session."""
+        return StepFiles(self)
 
     @overload
     async def do(
@@ -190,11 +191,9 @@ class Context:
         self, fn: Callable[..., Any], items: Iterable[Any], key: Callable[[Any], str | int] | None,
         concurrency: int, on_error: str,
     ) -> Any:  # fmt: skip
-        if concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         if on_error not in ("raise", "collect"):
             raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}")
-        fan = _FanOut(self, fn, list(items), key)
+        fan = FanOut(self, fn, list(items), key)
         await fan.run(concurrency)
         if on_error == "collect":
             return Batch(fan.done, fan.failed)
@@ -221,6 +220,52 @@ class Context:
         fit the type is an event (``message.refused``), and the wait goes on.
         """
         return await waits.receive(self._visit, self._frame, kind)
+
+    @overload
+    async def ask(
+        self, question: str, *, default: str | EllipsisType = ..., **options: Unpack[Options]
+    ) -> str: ...  # fmt: skip
+    @overload
+    async def ask(
+        self, question: str, kind: type[T], *, default: T | EllipsisType = ..., **options: Unpack[Options]
+    ) -> T: ...
+    @overload
+    async def ask(
+        self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
+    ) -> C: ...
+    async def ask(
+        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
+        **options: Unpack[Options],
+    ) -> Any:  # fmt: skip
+        """Ask somebody, and wait for an answer: a text, a value of a type or model, or one of some choices.
+
+        It is asked again, with the reason, while an answer does not fit: ``rounds`` times, then `RoundsExhausted`.
+        ``expires`` is how long it waits (None: for ever; by default as the workflow or the engine says, else 30
+        minutes). Then ``on_expiry`` raises `QuestionExpired` (``"pause"``: if the step does not catch it, the session
+        pauses), takes the ``default``, or asks once more (``"escalate"``). ``remind`` is how long before that an event
+        reminds of it. ``key`` names the question for answers that come early. ``history`` is the field of the state
+        that a conversation is in.
+        """
+        wish = asking.question(question, kind, choices, default=default, **options)
+        return await asking.ask(self._visit, self._frame, wish)
+
+    async def confirm(
+        self, what: str, *, act: Callable[..., Any] | str = "", **options: Unpack[Options]
+    ) -> Literal[True]:  # fmt: skip
+        """Ask for a yes before an act with effects. A no raises `Declined`, now and whenever the step comes here again.
+
+        ``act`` is what would be done, or its name: declined, its operation cannot run any more in this visit, whoever
+        catches the error. The other options are those of `ask`.
+        """
+        name = act if isinstance(act, str) else callee(act).name
+        wish = asking.confirmation(what, name, **options)
+        try:
+            await asking.ask(self._visit, self._frame, wish)
+        except Declined as declined:
+            if name:
+                self._visit.barred[name] = declined
+            raise
+        return True
 
     async def call(
         self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
@@ -274,114 +319,6 @@ async def _call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwa
     return await value if inspect.isawaitable(value) else value
 
 
-class _FanOut:
-    """One `Context.map`: the expected set is recorded first, then every finished item."""
-
-    def __init__(
-        self, ctx: Context, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None
-    ) -> None:
-        self.visit = ctx._visit
-        self.ctx = ctx
-        self.fn = fn
-        self.items = items
-        self.what = callee(fn)
-        self.done: dict[int, Any] = {}
-        self.failed: dict[int, Exception] = {}
-        # Items are known by what they are, not by which map of the visit came first: branches may race.
-        self.scope = f"{ctx._frame.scope}/map:{self._name(key)}"
-        self.operations = [self._identify(item, key) for item in items]
-        self._refuse_doubles(key)
-        self.queue: deque[int] = deque(range(len(items)))
-
-    def _name(self, key: object) -> str:
-        if self.what.name == "<lambda>" and key is None:
-            raise StepError(
-                f"{self.visit.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
-            )
-        return self.what.name
-
-    def _identify(self, item: Any, key: Callable[[Any], str | int] | None) -> Operation:
-        return self.visit.identify(self.scope, self.what, (item,), {}, None if key is None else key(item))
-
-    def _refuse_doubles(self, key: object) -> None:
-        seen: set[str] = set()
-        for operation in self.operations if key is not None else ():
-            if operation.id in seen:
-                raise StepError(
-                    f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}"
-                )
-            seen.add(operation.id)
-
-    async def run(self, concurrency: int) -> None:
-        """Until every item is done or has failed."""
-        await self._expect()
-        while self.queue:
-            await self.ctx._gather([self._work() for _ in range(min(concurrency, len(self.queue)))])
-            if self.queue:
-                await self.visit.stand_still(self.ctx._frame)
-
-    async def _expect(self) -> None:
-        """Record the set once, before the first item."""
-        ids = [operation.id for operation in self.operations]
-        if not ids:
-            return
-        print_ = fingerprint(ids).hex()[:24]
-        header = Operation(self.visit.nth(f"{self.scope}={print_}"), self.what.name, print_, True)
-        if self.visit.remembered(header) is not None:
-            return
-        await self.visit.admit(header, self.ctx._frame, None)
-        self.visit.check_open()
-        blobs: Blobs = []
-        value = stored(encode(ids, header.id), blobs)
-        body = OperationBody(
-            header.id,
-            self.what.name,
-            value,
-            print_,
-            total=len(ids),
-            agent=self.visit.agent,
-            effects=self.visit.host.ledger.take_effects(),
-        )
-        await self.visit.host.remember(body, blobs)
-
-    async def _work(self) -> None:
-        while self.queue:
-            index = self.queue[0]
-            operation = self.operations[index]
-            if operation.id not in self.visit.host.line.operations and self.visit.host.wanted:
-                return
-            self.queue.popleft()
-            try:
-                self.done[index] = await self.ctx._once(operation, self.what, self.fn, (self.items[index],), {})
-            except ContextClosed:
-                raise  # the step is being left: this is no failure of the item's
-            except Exception as error:
-                self._note_failure(index, operation, error)
-            self.visit.host.show_progress(len(self.done), len(self.items))
-
-    def _note_failure(self, index: int, operation: Operation, error: Exception) -> None:
-        self.failed[index] = error
-        summary = f"{operation.name}, item {index}: {type(error).__name__}: {said(error)}"
-        visit, data = self.visit, {"id": operation.id}
-        visit.host.ledger.effect(f"failed:{operation.id}:{visit.run}", "item.failed", summary, data, visit.step.agent)
-
-    def error(self) -> MapFailed:
-        """All failures as one error; it asks for the longest wait that any of them asks for."""
-        first = next(iter(self.failed.values()))
-        waits = [getattr(error, "retry_after", None) for error in self.failed.values()]
-        failed = {
-            self.operations[index].id: f"{type(error).__name__}: {said(error)}" for index, error in self.failed.items()
-        }
-        error = MapFailed(
-            f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed,"
-            f" first {type(first).__name__}: {said(first)}; the others are kept, resume tries the failed ones again",
-            failed=failed,
-            retry_after=max((wait for wait in waits if isinstance(wait, int | float)), default=None),
-        )
-        error.__cause__ = first
-        return error
-
-
 class BlockingContext:
     """The handle of a ``def`` step: the same operations, blocking.
 
@@ -399,6 +336,11 @@ class BlockingContext:
     def session_id(self) -> SessionId:
         """The session that this step belongs to."""
         return self._context.session_id
+
+    @property
+    def started_at(self) -> datetime:
+        """See `Context.started_at`."""
+        return self._context.started_at
 
     @property
     def step(self) -> str:
@@ -419,6 +361,11 @@ class BlockingContext:
     def idempotency_key(self) -> str:
         """See `Context.idempotency_key`."""
         return self._context.idempotency_key
+
+    @property
+    def files(self) -> BlockingStepFiles:
+        """See `Context.files`."""
+        return BlockingStepFiles(self._context.files, self._wait)
 
     def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R:
         """See `Context.do`. ``fn`` runs in the step's own thread."""
@@ -472,6 +419,31 @@ class BlockingContext:
     def receive(self, kind: Any = str) -> Any:
         """See `Context.receive`."""
         return self._wait(self._context.receive(kind))
+
+    @overload
+    def ask(self, question: str, *, default: str | EllipsisType = ..., **options: Unpack[Options]) -> str: ...
+    @overload
+    def ask(
+        self, question: str, kind: type[T], *, default: T | EllipsisType = ..., **options: Unpack[Options]
+    ) -> T: ...  # fmt: skip
+    @overload
+    def ask(
+        self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
+    ) -> C: ...
+    def ask(
+        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
+        **options: Unpack[Options],
+    ) -> Any:  # fmt: skip
+        """See `Context.ask`."""
+        wish = asking.question(question, kind, choices, default=default, **options)
+        return self._wait(asking.ask(self._context._visit, self._context._frame, wish))
+
+    def confirm(
+        self, what: str, *, act: Callable[..., Any] | str = "", **options: Unpack[Options]
+    ) -> Literal[True]:  # fmt: skip
+        """See `Context.confirm`."""
+        self._wait(self._context.confirm(what, act=act, **options))
+        return True
 
     def call(
         self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any

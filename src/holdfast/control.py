@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 from pydantic import BaseModel
 
-from holdfast.codec import encode
+from holdfast.answering import Answering
 from holdfast.drivers.local import Run
 from holdfast.engine import Drive
 from holdfast.errors import (
@@ -30,6 +30,7 @@ from holdfast.errors import (
     UnknownSession,
     VerbRefused,
 )
+from holdfast.files import Files
 from holdfast.holding import end_parked
 from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.model import Filter, NewSession, Pause, PauseMode, Record, SessionRow, Status, first_digest, seal
@@ -48,7 +49,7 @@ from holdfast.workflow import Workflow
 S = TypeVar("S", bound=BaseModel)
 
 
-class Control(Travel, Retention, Transfer):
+class Control(Travel, Retention, Transfer, Answering):
     """The verbs over one open store."""
 
     drives = Drive  # the testing package drives otherwise
@@ -57,6 +58,11 @@ class Control(Travel, Retention, Transfer):
         """A handle on a stored session."""
         self._check_open()
         return Session(self, SessionId((await self._row(session_id)).session_id))
+
+    def files(self, session_id: str) -> Files:
+        """The files of a session."""
+        self._check_open()
+        return Files(self.store, self.clock, check_session_id(session_id), self._check_open)
 
     # starting
 
@@ -195,7 +201,8 @@ class Control(Travel, Retention, Transfer):
                 budget_usd=new.budget_usd if budget is None else to_micro_usd(budget), pause=pause, claim=pause is None,
             )  # fmt: skip
             try:
-                created = await self._create(workflow, new)
+                async with self._sharing_files(row, new) as new:
+                    created = await self._create(workflow, new)
             except DamagedRecord:
                 await self._row(source)  # if it was removed in the meantime, that is what to say
                 raise
@@ -354,6 +361,7 @@ class Control(Travel, Retention, Transfer):
         )
         drive.taken_up, drive.resumed, drive.resumed_by, drive.wake = taken_up, resumed, by, wake
         drive.accept, drive.until = accept, self.driver.untils.get(row.session_id)
+        drive.questions_expire = self.questions_expire
         drive.load(records)
         return self.driver.begin(drive)
 
@@ -413,45 +421,22 @@ class Control(Travel, Retention, Transfer):
     def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:
         return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode, freeze=freeze)
 
-    # messages
-
-    async def message(
-        self,
-        /,
-        session_id: str,
-        value: Any,
-        *,
-        workflow: Workflow[Any] | None = None,
-        by: str | None = None,
-        **fields: Any,
-    ) -> Status:
-        """Send a message to a session; its next ``ctx.receive`` gets it. Early ones are kept.
-
-        With ``workflow`` a session that does not exist is started first, with ``fields`` as its input.
-        """
-        self._check_open()
-        texts(by=by)
-        payload = msgspec.json.encode({"value": msgspec.Raw(self._encoded(value))})
-        if workflow is None and fields:
-            raise TypeError(f"fields ({', '.join(fields)}) are for a session that is started: give workflow= as well")
-        if workflow is not None and await self.store.get(check_session_id(session_id)) is None:
-            self._know(workflow)
-            new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
-            # If somebody else is quicker, the message is for theirs.
-            await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
-        row = await self._row(session_id)
-        row = await self.store.send(row.session_id, by, self.clock.now(), payload)
-        self.driver.on_change()
+    async def _picked_up(self, row: SessionRow) -> None:
+        """Have a session that became due go on here, if its workflow is known here."""
         if row.due and row.status is Status.READY and row.workflow in self.workflows:
-            # The message is kept, whatever becomes of this; what cannot go on here is left to the waker, who says so.
+            # What came is kept, whatever becomes of this; what cannot go on here is left to the waker, who says so.
             with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
                 await self._wake(row)
             await self.driver.begun(row.session_id)  # if the waker was quicker
-        return (await self._row(session_id)).status
 
-    def _encoded(self, value: Any) -> bytes:
-        plain = value.model_dump() if isinstance(value, BaseModel) else value
-        return encode(plain, "message", self.limits)
+    async def _started_for(
+        self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
+    ) -> None:  # fmt: skip
+        """Start the session that a message is for, unless it is there. If somebody else is quicker, to theirs."""
+        if await self.store.get(check_session_id(session_id)) is None:
+            self._know(workflow)
+            new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
+            await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
 
 
 def _given(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from holdfast.clock import Clock, to_datetime
@@ -19,12 +19,12 @@ from holdfast.context import BlockingContext, Context
 from holdfast.errors import (
     HoldLost,
     LentValueChanged,
-    MapFailed,
     OversizedValue,
     StateRefused,
     StepError,
     StepTimeout,
     StoreError,
+    Unanswered,
     WriteRefused,
     said,
 )
@@ -32,8 +32,9 @@ from holdfast.holding import Holding, end_parked
 from holdfast.ids import SessionId
 from holdfast.lending import Paused
 from holdfast.model import Ended, Failure, Flags, PauseKind, RecordKind, SessionRow, SignalRecord
+from holdfast.questions import Inquiry, QuestionRow
 from holdfast.replay import CheckpointBody, EventBody, OperationBody, Settled, WaitBody, settle
-from holdfast.retry import retry_after
+from holdfast.retry import inside_of
 from holdfast.state import Blob, Blobs, Change, Inline
 from holdfast.store import Store
 from holdfast.threads import in_thread
@@ -138,6 +139,7 @@ class Drive(Holding):
         visit = self.visit
         self.parks = visit.waits_for() if visit is not None and waits else None
         self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
+        self.asked = frozenset(wait.question for wait in visit.waits.values()) if visit is not None else frozenset()
         self._interrupt("leave")
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
@@ -216,7 +218,9 @@ class Drive(Holding):
             except Exception as error:
                 if isinstance(error, StoreError | HoldLost) and (self.broken is not None or not self.in_code):
                     raise  # of our own store; one that the step's code raised is of another engine that it uses
-                if self.broken is not None or not await self._retry(step, attempt, error):
+                if self.broken is not None or await self._unanswered(error):
+                    return
+                if not await self._retry(step, attempt, error):
                     return
                 attempt += 1
                 continue
@@ -318,13 +322,19 @@ class Drive(Holding):
         demand, self.demand = self.demand, None
         return Left() if demand is None or why == "abort" else demand
 
+    async def _unanswered(self, error: Exception) -> bool:
+        """Pause if all that went wrong is that nobody answered; a resume asks anew."""
+        found = list(inside_of(error)) or [error]
+        if not all(isinstance(each, Unanswered) for each in found):
+            return False
+        forgets = tuple(id for id, each in self.line.operations.items() if each.outcome in ("expired", "rounds"))
+        await self.ledger.park(Paused("question", said(found[0])), forgets=forgets)
+        return True
+
     async def _retry(self, step: BoundStep, attempt: int, error: Exception) -> bool:
         """Wait before the next attempt, or fail the session. False if there is no next attempt in this run."""
         now = to_datetime(self.clock.now())
-        cause = error.__cause__ if isinstance(error, MapFailed) and error.__cause__ is not None else error
-        delay = step.retry.delay(attempt, cause, random.random, now)
-        if delay is not None:  # a fan-out is tried again if its first failure would be, after the longest wait of all
-            delay = max(delay, retry_after(error, now) or 0)
+        delay = step.retry.delay(attempt, error, random.random, now)
         if delay is None or isinstance(error, WriteRefused | LentValueChanged):
             await self.ledger.fail(_failure(step.name, error, attempt))
             return False
@@ -367,6 +377,8 @@ class Drive(Holding):
         )  # fmt: skip
         self.ledger.progress = None
         facts = self._end_facts(settled, failure) if settled.next is None else {}
+        if self.line.asks:
+            facts["settles"] = True
         await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
         if self.line.state.loaded:
             self.line.state.forget()
@@ -422,11 +434,10 @@ class Drive(Holding):
 
     # for the visits
 
-    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, consume: tuple[int, ...] = ()) -> None:
+    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, **facts: Any) -> None:
         """Commit an operation or a wait. A store that refuses ends the step, whatever its code does with the error."""
         assert self.line.step is not None
         kind: RecordKind = "wait" if isinstance(body, WaitBody) else "operation"
-        facts: dict[str, Any] = {"consume": consume} if consume else {}
         try:
             await self.ledger.commit(kind, self.line.step, self.line.visit, body, blobs, **facts)
         except Exception:
@@ -436,6 +447,15 @@ class Drive(Holding):
     async def mail(self, limit: int | None = None) -> list[SignalRecord]:
         """The signals that nobody has taken in yet."""
         return await self.store.mail(self.row.key, limit)
+
+    async def note(self, type: str, summary: str, data: Mapping[str, Any], **facts: Any) -> bool:
+        """Commit an event."""
+        return await self.ledger.note(type, summary, data, **facts)
+
+    async def question(self, id: str) -> QuestionRow | None:
+        """How a question of this session stands; None if it is not there."""
+        found = await self.store.questions(Inquiry(ids=(id,)))
+        return found[0] if found and found[0].session_id == self.session_id else None
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str) -> None:
         """Take a signal in without an operation; an event says why. ``noticed``: the child whose failure it tells."""

@@ -5,6 +5,10 @@ HoldfastError
 ├── SessionError           a verb that does not fit a session
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
+│   ├── UnknownFile · FileRefused
+│   └── QuestionError      an answer that is not taken; names the question
+│       ├── UnknownQuestion · SeveralQuestions · WrongSession
+│       ├── AnswerRefused · AnswerConflict · QuestionChanged · QuestionClosed
 ├── CallRefused            a verb that was called where it cannot work
 ├── StepError              what a step did or returned cannot be accepted
 │   ├── ValueRefused       cannot be stored; names the path to the value
@@ -12,8 +16,11 @@ HoldfastError
 │   ├── StateRefused       the model does not admit it; names the field
 │   ├── WriteRefused · LentValueChanged · IllegalTransition · EventRefused
 │   ├── StepTimeout · MapFailed · ChildFailed · ContextClosed · NotReplayable
+│   ├── Declined           a person said no
+│   ├── Unanswered         nobody gave an answer that could be taken; the session pauses
+│   │   ├── QuestionExpired · RoundsExhausted
 └── StoreError             the store cannot do what was asked
-    ├── StoreClosed · NewerSchema · DamagedRecord · Redacted
+    ├── StoreClosed · StoreMissing · NewerSchema · DamagedRecord · DamagedFile · Redacted
     ├── StoreUnavailable
     │   └── StoreReadOnly  the disk is full or broken; reading works
 
@@ -136,6 +143,63 @@ class UnknownCheckpoint(SessionError):
     at: str | int
 
 
+class QuestionError(SessionError):
+    """An answer that is not taken. ``question_id`` is empty if no question is meant by it."""
+
+    question_id: str
+
+
+class UnknownQuestion(QuestionError):
+    """No question has this id, or the session waits for no answer."""
+
+
+class SeveralQuestions(QuestionError):
+    """Several questions of the session wait: ``candidates`` are their ids."""
+
+    candidates: list[str]
+
+
+class WrongSession(QuestionError):
+    """The question is another session's."""
+
+
+class AnswerRefused(QuestionError):
+    """The answer cannot be right: it is of another form than was asked for. The question waits as before."""
+
+    reason: str
+
+
+class AnswerConflict(QuestionError):
+    """Another answer was first: ``by``, ``channel`` and ``at`` say whose."""
+
+    by: str | None
+    channel: str
+    at: str
+
+
+class QuestionChanged(QuestionError):
+    """What was answered is not what is asked now, which is round ``version``."""
+
+    version: int
+    digest: str
+
+
+class QuestionClosed(QuestionError):
+    """The question takes no answer any more: ``status`` is EXPIRED, CANCELLED or COMPLETED."""
+
+    status: str
+
+
+class UnknownFile(SessionError):
+    """The session has no file of this id."""
+
+    file_id: str
+
+
+class FileRefused(SessionError):
+    """A file that cannot be taken in, or an attempt to change one: what was uploaded stays as it is."""
+
+
 class CallRefused(HoldfastError):
     """A verb was called where it cannot work: it would wait for itself, or its engine was opened the other way."""
 
@@ -185,9 +249,10 @@ class StepTimeout(StepError):
 
 
 class MapFailed(StepError):
-    """Items of a ``ctx.map`` failed; all others are done and kept."""
+    """Items of a ``ctx.map`` failed; all others are done and kept. ``errors``: theirs, in the order of the items."""
 
     failed: dict[str, str]
+    errors: tuple[Exception, ...] = ()  # beside the fields: not every error survives pickling
 
 
 class ChildFailed(StepError):
@@ -195,6 +260,33 @@ class ChildFailed(StepError):
 
     child_id: str
     status: str
+
+
+class Declined(StepError):
+    """A person said no to an act; ``reason`` is theirs. The act's operation cannot run in this visit."""
+
+    retryable = False
+    question_id: str
+    reason: str
+
+
+class Unanswered(StepError):
+    """A question came to nothing. Not caught, it pauses the session; resume asks anew.
+
+    ``collected`` is a JSON text of what was collected, if parameters were asked for.
+    """
+
+    question_id: str
+    reason: str
+    collected: str = ""
+
+
+class QuestionExpired(Unanswered):
+    """Nobody answered in time."""
+
+
+class RoundsExhausted(Unanswered):
+    """No answer could be taken, in as many rounds as there were; ``reason`` is what was wrong with the last one."""
 
 
 class ContextClosed(StepError):
@@ -217,6 +309,12 @@ class StoreClosed(StoreError):
     """The store (or its engine) is not open, or was opened by another process."""
 
 
+class StoreMissing(StoreError):
+    """There is no store, and nobody asked for one to be made."""
+
+    path: str
+
+
 class StoreUnavailable(StoreError):
     """The disk or the database refused; nothing was written."""
 
@@ -234,6 +332,13 @@ class NewerSchema(StoreError):
 
 class DamagedRecord(StoreError):
     """A stored record does not match its digest, or cannot be read."""
+
+
+class DamagedFile(StoreError):
+    """The bytes of a file are missing, or are not those that were uploaded."""
+
+    session_id: str
+    file_id: str
 
 
 class Redacted(StoreError):

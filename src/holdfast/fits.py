@@ -24,6 +24,8 @@ from typing import (
     is_typeddict,
 )
 
+from holdfast.plain import unconstrained
+
 NONE = type(None)
 
 _WIDER_NUMBERS: dict[type, tuple[type, ...]] = {int: (float, complex), float: (complex,), bool: (float, complex)}
@@ -86,8 +88,33 @@ def without_none(annotation: Any) -> Any:
     return Union[left] if left else NONE  # noqa: UP007  (built from a tuple)
 
 
+def promises_more(given: Any, wanted: Any) -> bool:
+    """Whether ``wanted`` has a condition (``AwareDatetime`` and its like) on a type that is plain in ``given``.
+
+    >>> from pydantic import AwareDatetime
+    >>> from datetime import datetime
+    >>> promises_more(list[datetime], list[AwareDatetime]), promises_more(list[AwareDatetime], list[datetime])
+    (True, False)
+    """
+    known = set(_innermost(given))
+    more = [part for part in _innermost(wanted) if unconstrained(part) is not part and part not in known]
+    return any(unconstrained(part) in known for part in more)
+
+
+def _innermost(annotation: Any) -> abc.Iterator[Any]:
+    for member in members(annotation):
+        inside = [part for part in get_args(member) if not isinstance(part, list)]
+        if inside and get_origin(member) is not Literal:
+            for part in inside:
+                yield from _innermost(part)
+        elif isinstance(member, type):
+            yield member
+
+
 def fits(given: Any, wanted: Any) -> bool:
     """Whether every value of type ``given`` may stand where ``wanted`` is expected.
+
+    Conditions count where two of them meet: pydantic looks at the others when a value is written.
 
     >>> fits(list[bool], abc.Sequence[int]), fits(int, str)
     (True, False)
@@ -99,6 +126,9 @@ def _fits(given: Any, wanted: Any) -> bool:
     """`fits` for two types that are neither unions nor wrapped."""
     if given == wanted or wanted is object or _unjudged(given) or _unjudged(wanted):
         return True
+    plain, other = unconstrained(given), unconstrained(wanted)
+    if plain is not given or other is not wanted:
+        return (plain is given or other is wanted) and _fits(plain, other)
     if get_origin(given) is Literal:
         return all(_literal_fits(value, wanted) for value in get_args(given))
     if get_origin(wanted) is Literal:

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.clock import to_datetime
 from holdfast.model import Event, Record, SignalRecord, Tombstone
+from holdfast.questions import Asked, Reply, reply_of
 from holdfast.replay import (
     CheckpointBody,
     DefinitionBody,
@@ -28,7 +29,9 @@ from holdfast.replay import (
     WaitBody,
     body_of,
 )
+from holdfast.uploads import FileFacts, file_facts
 
+_ANSWERS = {"answer": "question.answered", "early": "answer.kept", "refused": "answer.refused"}
 _SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": "cancel.requested"}
 
 
@@ -111,6 +114,10 @@ def _of_signal(signal: SignalRecord) -> Parts:
             f"a message came from {signal.by or 'somebody'}",
             {"n": signal.n},
         )
+    if signal.kind in _ANSWERS:
+        return _of_answer(signal, reply_of(signal.payload))
+    if signal.kind == "file":
+        return signal.at, signal.by or "", "file.added", *_of_file(file_facts(signal.payload))
     if signal.kind == "child":
         text = f"the child session {data['child']} {data['status']}" + (f": {data['reason']}" if data["reason"] else "")
         return signal.at, "", f"child.{data['status']}", text, data
@@ -119,6 +126,27 @@ def _of_signal(signal: SignalRecord) -> Parts:
     who = signal.by or "somebody"
     reason = f": {data['reason']}" if data.get("reason") else ""
     return signal.at, signal.by or "", _SIGNALS[signal.kind], f"{who} asked to {signal.kind}{reason}", data
+
+
+def _of_answer(signal: SignalRecord, said: Reply) -> Parts:
+    who = signal.by or "somebody"
+    data: dict[str, Any] = {"n": signal.n, "by": signal.by, "channel": said.channel}
+    if signal.kind == "early":
+        data["key"] = said.key
+        return signal.at, who, "answer.kept", f"{who} answered {said.key!r} before it was asked", data
+    data |= {"question_id": said.question, "round": said.version}
+    if signal.kind == "answer":
+        return signal.at, who, "question.answered", f"{who} answered", data
+    return signal.at, who, "answer.refused", f"an answer of {who} was refused: {said.why}", data | {"why": said.why}
+
+
+def _of_file(file: FileFacts) -> tuple[str, dict[str, Any]]:
+    summary = f"{file.filename}, {file.size:,} bytes, as {file.id}"
+    data = {
+        "file_id": file.id, "filename": file.filename, "content_type": file.content_type, "size_bytes": file.size,
+        "sha256": file.sha256,
+    }  # fmt: skip
+    return summary, data
 
 
 def _of_record(record: Record) -> Iterator[Parts]:
@@ -136,7 +164,10 @@ def _of_record(record: Record) -> Iterator[Parts]:
     elif isinstance(body, OperationBody):
         yield _of_operation(record, body)
     elif isinstance(body, WaitBody):
-        yield _of_wait(record, body)
+        if body.ask is not None:
+            yield from _of_question(record, body, body.ask)
+        else:
+            yield _of_wait(record, body)
     elif isinstance(body, EditBody | RewindBody):
         if body.reopened:
             yield record.at, body.by or "", "session.reopened", f"it was {body.reopened}", {"was": body.reopened}
@@ -193,6 +224,18 @@ def _of_wait(record: Record, body: WaitBody) -> Parts:
         return record.at, agent, "child.called", body.name, {"id": body.id, "child": body.child}
     until = to_datetime(body.due).isoformat(timespec="seconds")
     return record.at, agent, "timer.set", f"{body.name}, until {until}", {"id": body.id, "until": until}
+
+
+def _of_question(record: Record, body: WaitBody, ask: Asked) -> Iterator[Parts]:
+    agent = body.agent or record.step
+    if ask.instead_of:
+        summary = f"nobody answered {ask.text!r}, so it is asked once more"
+        yield record.at, agent, "question.escalated", summary, {"question_id": ask.id, "instead_of": ask.instead_of}
+    until = None if body.due is None else to_datetime(body.due).isoformat(timespec="seconds")
+    data = {"id": body.id, "question_id": ask.id, "round": ask.round, "rounds": ask.rounds, "until": until}
+    if ask.complaint:
+        data["complaint"] = ask.complaint
+    yield record.at, agent, "question.asked", ask.text, data
 
 
 def _of_checkpoint(record: Record, body: CheckpointBody) -> Iterator[Parts]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -15,16 +16,28 @@ from holdfast.codec import Limits
 from holdfast.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
 from holdfast.ledger import Ledger, report_of
 from holdfast.lending import Lending, Paused
-from holdfast.model import Commit, Filter, Flags, Pause, Record, SessionRow, child_report, seal
+from holdfast.model import (
+    Commit,
+    Filter,
+    Flags,
+    Pause,
+    QuestionChange,
+    QuestionStatus,
+    Record,
+    SessionRow,
+    child_report,
+    seal,
+)
 from holdfast.observe import Watch
-from holdfast.replay import EventBody, Line, to_payload
+from holdfast.questions import EXPIRY, reply_of
+from holdfast.replay import EventBody, Line, deferred, to_payload
 from holdfast.store import Store
 from holdfast.versions import DoesNotFit, adoption, fits
 from holdfast.workflow import Workflow
 
 CRASHES_ALLOWED = 3
 
-_WAITS = {"message": "for a message", "child": "for a child session", "child,message": "for a message or a child"}
+_WAITS = {"message": "a message", "child": "a child session", "answer": "an answer", "timer": "a timer"}
 
 
 class Holding:
@@ -32,9 +45,9 @@ class Holding:
 
     # Past thirty attributes an instance has a dictionary of its own, and each access is a search in it.
     __slots__ = (
-        "accept", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits", "line",
-        "parks", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store", "taken_up", "until", "wake",
-        "workflow",
+        "accept", "asked", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits",
+        "line", "parks", "questions_expire", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store",
+        "taken_up", "until", "wake", "workflow",
     )  # fmt: skip
 
     def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
@@ -59,6 +72,8 @@ class Holding:
         self.budgeted = False if row.parent is None and row.budget_usd is None else None
         self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
         self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step was left
+        self.asked: frozenset[str] = frozenset()  # the questions that branches waited for then
+        self.questions_expire: timedelta | None = EXPIRY
         self.kept: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
 
@@ -140,19 +155,29 @@ class Holding:
         until = "" if wakes_at is None else to_datetime(wakes_at).isoformat(timespec="seconds")
         if until:
             data["until"] = until
-        summary = " or ".join(part for part in (_WAITS.get(waiting or "", waiting), until and f"until {until}") if part)
-        facts = self._wait_facts() | {"consume": await self._stale_reports()}
+        things = " or ".join(_WAITS[kind] for kind in data["for"])
+        summary = " or ".join(part for part in (things and f"for {things}", until and f"until {until}") if part)
+        facts = self._wait_facts() | {"consume": await self._stale_mail(), "questions": self._stale_questions()}
         return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
 
-    async def _stale_reports(self) -> tuple[int, ...]:
-        """Ends of children that nobody waits for, or that go on by now: they must not wake the session for ever."""
+    async def _stale_mail(self) -> tuple[int, ...]:
+        """Ends of children and answers that nobody waits for (any more): they must not wake the session for ever."""
         if not self.flags.mail:
             return ()
-        reports = [signal for signal in await self.store.mail(self.row.key) if signal.kind == "child"]
-        of = {signal.n: child_report(signal.payload).child for signal in reports}
+        mail = await self.store.mail(self.row.key)
+        of = {signal.n: child_report(signal.payload).child for signal in mail if signal.kind == "child"}
         # A child that has not ended now goes on since its report; when it ends again there will be another one.
         ended = {child for child in set(of.values()) & self.awaited if await self._has_ended(child)}
-        return tuple(n for n, child in of.items() if child not in ended)
+        answers = {signal.n: reply_of(signal.payload).question for signal in mail if signal.kind == "answer"}
+        return (
+            *(n for n, child in of.items() if child not in ended),
+            *(n for n, question in answers.items() if question not in self.asked),
+        )
+
+    def _stale_questions(self) -> tuple[QuestionChange, ...]:
+        """The questions of this visit that the step did not come to again: it has asked others instead."""
+        asked = [wait.ask.id for wait in self.line.waits.values() if wait.ask is not None]
+        return tuple(QuestionChange(id, QuestionStatus.CANCELLED) for id in asked if id not in self.asked)
 
     async def _has_ended(self, session_id: str) -> bool:
         row = await self.store.get(session_id)
@@ -211,8 +236,15 @@ class Holding:
         summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
         await self.ledger.note(
             "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
-            shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen),
+            shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen), questions=self._deferred_questions(),
         )  # fmt: skip
+
+    def _deferred_questions(self) -> tuple[QuestionChange, ...]:
+        """With the timers that were frozen, questions expire later."""
+        now, frozen = self.clock.now(), self.row.frozen
+        asking = [wait for wait in self.line.waits.values() if wait.ask is not None and frozen]
+        due = {wait.ask.id: deferred(wait, now, frozen, wake=False) for wait in asking if wait.ask is not None}
+        return tuple(QuestionChange(id, expires_at=at) for id, at in due.items())
 
     async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
         if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
+from holdfast.chunks import Part
 from holdfast.clock import Clock
 from holdfast.codec import encode
 from holdfast.lending import Paused
@@ -78,22 +79,22 @@ class Ledger:
     async def note(
         self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
         agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, noticed: str = "",
-        **facts: Any,
+        forgets: tuple[str, ...] = (), part: Part | None = None, **facts: Any,
     ) -> bool:  # fmt: skip
-        """Commit an event. False, with nothing written, if ``only_if_paused`` no longer holds."""
+        """Commit an event. False, with nothing written, if ``only_if_…`` no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
         body = EventBody(
             type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, attempts=attempts,
-            effects=self.take_effects(), noticed=noticed,
+            effects=self.take_effects(), noticed=noticed, forgets=forgets, part=part,
         )  # fmt: skip
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
-    async def park(self, paused: Paused, known: Iterable[Pause] = ()) -> None:
+    async def park(self, paused: Paused, known: Iterable[Pause] = (), forgets: tuple[str, ...] = ()) -> None:
         """Park with a reason. A pause of the same kind and reason that is open already is not opened twice."""
         alike = [pause for pause in known if pause.kind == paused.kind]
         same = any(pause.reason == paused.reason for pause in alike)
         await self.note(
-            "session.paused", paused.reason, {"kind": paused.kind}, release=True,
+            "session.paused", paused.reason, {"kind": paused.kind}, release=True, forgets=forgets,
             open_pauses=() if same else (self.new_pause(paused.kind, paused.reason),),
             close_pauses=tuple(pause.id for pause in alike if pause.reason != paused.reason),
         )  # fmt: skip
@@ -132,7 +133,8 @@ class Ledger:
     ) -> bool:  # fmt: skip
         """Seal a record, fold it in and commit it, with a key frame behind it when one is due.
 
-        False, with nothing written, if ``only_if_paused`` was given and the pause has been withdrawn.
+        False, with nothing written, if ``only_if_paused`` was given and the pause has been withdrawn, or
+        ``only_if_waiting`` and the question was answered.
         """
         if self.broken is not None:
             raise self.broken

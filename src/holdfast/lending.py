@@ -174,20 +174,23 @@ class Lending:
                     self._check_one(step, place, getattr(lent.whole, place.path))
 
     def _check_one(self, step: BoundStep, place: Place, value: object, recent: int | None = None) -> None:
-        try:
-            now = place.typed.encode(value, place.path, self.limits)
-            # Equal values may be written in two ways (the order of a set): then compare like with like.
-            same = now == self._stored(place, recent) or now == place.typed.encode(
-                self.read(place, recent), place.path, self.limits
-            )
-        except (ValueRefused, StateRefused):
-            same = False
-        if not same:
+        if not self._is_as_it_was(place, value, recent):
             raise LentValueChanged(
                 f"{step.name} changed {place.path!r} in place, but does not write it;"
                 " add it to writes=, or work on a copy",
                 field=place.path,
             )
+
+    def _is_as_it_was(self, place: Place, value: object, recent: int | None) -> bool:
+        before = self._stored(place, recent)
+        if before is not None and place.typed.is_stored_as(value, before, self.limits):
+            return True
+        try:
+            now = place.typed.encode(value, place.path, self.limits)
+            # Equal values may be written in two ways (the order of a set): then compare like with like.
+            return now == before or now == place.typed.encode(self.read(place, recent), place.path, self.limits)
+        except (ValueRefused, StateRefused):
+            return False
 
     def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
         """What the step wrote, validated field by field and encoded. Large values go to ``blobs``."""

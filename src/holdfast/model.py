@@ -34,7 +34,9 @@ Ended = Literal["completed", "failed", "cancelled"]
 PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]
 Sort = Literal["created", "updated", "workflow", "spent", "id"]
-PauseKind = Literal["operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes"]
+PauseKind = Literal[
+    "operator", "guard", "budget", "oversized", "missing", "mismatch", "definition", "crashes", "question"
+]  # fmt: skip
 RecordKind = Literal["key", "operation", "checkpoint", "event", "wait", "edit", "rewind", "definition"]
 
 
@@ -141,6 +143,45 @@ class Pause(msgspec.Struct, frozen=True):
     closed_by: str | None = None
 
 
+class QuestionStatus(StrEnum):
+    """What has become of a question. That a waiting one has expired is derived from the clock: see `standing`."""
+
+    WAITING = "WAITING_USER_INPUT"
+    RESUMED = "RESUMED"
+    COMPLETED = "COMPLETED"
+    EXPIRED = "EXPIRED"
+    CANCELLED = "CANCELLED"
+
+
+class QuestionFacts(msgspec.Struct, frozen=True):
+    """The stored facts about one question. What it asks is in record ``seq`` of the log: the first of the commit.
+
+    ``version`` rises with every round, ``seen`` is a digest of what a person is shown. ``answer`` is the number of the
+    signal that it was answered with. ``told``: that it has expired was told to who sent the next message.
+    """
+
+    id: str
+    key: str
+    seq: int
+    status: QuestionStatus
+    version: int
+    seen: bytes
+    created_at: int
+    updated_at: int
+    expires_at: int | None
+    answer: int | None = None
+    told: bool = False
+
+
+class QuestionChange(msgspec.Struct, frozen=True):
+    """What a commit changes in an open question; what is None stays."""
+
+    id: str
+    status: QuestionStatus | None = None
+    expires_at: int | None = None
+    answer: int | None = None
+
+
 class SessionRow(msgspec.Struct, frozen=True):
     """The stored facts about one session.
 
@@ -198,6 +239,17 @@ class SessionRow(msgspec.Struct, frozen=True):
         return self.waiting is not None and "child" in self.waiting.split(",")
 
     @property
+    def awaits_timer(self) -> bool:
+        """Whether one of the things that it waits for is a time, other than that when a question expires."""
+        kinds = (self.waiting or "").split(",")
+        return self.wakes_at is not None and ("answer" not in kinds or "timer" in kinds)
+
+    @property
+    def awaits_answer_for_ever(self) -> bool:
+        """Whether a person may take as long as they like to answer."""
+        return self.wakes_at is None and "answer" in (self.waiting or "").split(",")
+
+    @property
     def wakes_by_itself(self) -> bool:
         """Whether a parked session goes on without anybody's help: what it waits for is there, or a timer runs."""
         status = self.status
@@ -233,11 +285,12 @@ def kept_for(row: SessionRow, ended_for: int | None) -> int | None:
 def has_expired(tree: Sequence[SessionRow], now: int, ended_for: int | None = None) -> bool:
     """Whether a session and all that it called have been left alone for as long as it is kept.
 
-    Never while one of them is driven. Time is counted from the last update, or from when one of them wakes.
+    Never while one of them is driven, or waits for an answer for as long as that takes. Time is counted from the last
+    update, or from when one of them wakes.
     """
     roots = [row for row in tree if row.parent is None]
     keep_for = kept_for(roots[0], ended_for) if roots else None
-    if keep_for is None or any(row.live for row in tree):
+    if keep_for is None or any(row.live or row.awaits_answer_for_ever for row in tree):
         return False
     return all(max(row.updated_at, row.wakes_at or 0) + keep_for <= now for row in tree)
 
@@ -279,6 +332,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     ``redact`` and ``redact_signals`` lose payload and salt, ``unname`` are large values that it no
     longer names; those that nobody else names go. ``plain`` tells that nothing but records and position is written,
     as with most commits.
+    ``asks`` are questions that its record asks, anew or in another round, ``questions`` what changes in open ones.
+    ``only_if_waiting`` is a question that must not have been answered yet. ``settles``: the visit that asked is over.
     """
 
     key: int
@@ -313,11 +368,16 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     redact_signals: tuple[int, ...] = ()
     unname: tuple[bytes, ...] = ()
     cancel_children: str = ""
+    asks: tuple[QuestionFacts, ...] = ()
+    questions: tuple[QuestionChange, ...] = ()
+    only_if_waiting: str = ""
+    settles: bool = False
     plain: bool = False
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """What `Store.create` stores. ``names`` are large values of other sessions that its records name."""
+    """What `Store.create` stores. ``names`` are large values of other sessions that its records name, ``files`` what
+    told another session of files that it shares."""
 
     session_id: str
     workflow: str
@@ -337,6 +397,7 @@ class NewSession(msgspec.Struct, frozen=True):
     keep_for: int | None = None
     names: tuple[bytes, ...] = ()
     leaving: bool = False
+    files: tuple[SignalRecord, ...] = ()
 
 
 class SignalRecord(msgspec.Struct, frozen=True):
@@ -456,6 +517,7 @@ class Whole(msgspec.Struct, frozen=True):
     mail: list[int]
     pauses: list[Pause]
     blobs: dict[bytes, bytes]
+    questions: list[QuestionFacts] = []
 
 
 class Holder(msgspec.Struct, frozen=True):

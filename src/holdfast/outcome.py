@@ -13,6 +13,7 @@ from holdfast.errors import DamagedRecord, StateRefused
 from holdfast.html import facts, table
 from holdfast.ids import SessionId
 from holdfast.model import About, Failure, Holder, Pause, Status
+from holdfast.questions import Question
 
 S = TypeVar("S", bound=BaseModel)
 T = TypeVar("T")
@@ -216,7 +217,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, Generic[S], frozen=True):
-    """How a session stands after it stopped running here."""
+    """How a session stands after it stopped running here. ``questions`` are those that wait for an answer."""
 
     session_id: SessionId
     status: Status
@@ -228,6 +229,7 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
     spent_usd: float
     spent_tokens: int
     _state: S | StateRefused
+    questions: tuple[Question, ...] = ()
 
     @property
     def state(self) -> S:
@@ -249,6 +251,9 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
         if self.pauses:
             pauses = [(pause.kind, pause.reason, pause.by) for pause in self.pauses]
             tables.append(table(["pause", "reason", "by"], pauses, "Why it stands still"))
+        if self.questions:
+            asked = [(each.next_question, each.current_round, each.id) for each in self.questions]
+            tables.append(table(["question", "round", "id"], asked, "What it waits for"))
         if isinstance(self._state, StateRefused):
             tables.append(facts({"refused": self._state}, "State"))
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
+from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum, Flag
 from math import isfinite
@@ -34,8 +35,28 @@ def scalars(annotation: Any) -> frozenset[type] | None:
     return frozenset(kinds) if len(kinds) == len(members) else None
 
 
+# Pydantic's own names for a type with a condition. They are classes when a program runs, and no value is of them.
+_CONSTRAINED: dict[str, type] = {
+    "AwareDatetime": datetime, "NaiveDatetime": datetime, "PastDatetime": datetime, "FutureDatetime": datetime,
+    "PastDate": date, "FutureDate": date, "EmailStr": str,
+}  # fmt: skip
+
+
+def unconstrained(annotation: Any) -> Any:
+    """The type of the values: for ``AwareDatetime`` and its like that is another than the annotation.
+
+    >>> from pydantic import AwareDatetime
+    >>> unconstrained(AwareDatetime), unconstrained(int)
+    (<class 'datetime.datetime'>, <class 'int'>)
+    """
+    if isinstance(annotation, type) and annotation.__module__ in ("pydantic.types", "pydantic.networks"):
+        return _CONSTRAINED.get(annotation.__name__, annotation)
+    return annotation
+
+
 def immutable(annotation: Any) -> bool:
     """Whether a value of this type cannot be changed in place."""
+    annotation = unconstrained(annotation)
     if isinstance(annotation, NewType):
         return immutable(annotation.__supertype__)
     if annotation is None or isinstance(annotation, type):
@@ -103,6 +124,9 @@ _BARE: dict[Any, tuple[Any, ...]] = {list: (Any,), dict: (Any, Any), tuple: (Any
 
 
 def _of_class(kind: type, depth: int, within: tuple[Any, ...]) -> Plan | None:
+    plain = unconstrained(kind)
+    if plain is not kind:
+        return _zoned(kind.__name__) or Plan(_exactly(frozenset({plain})), False)
     if kind in LEAVES:
         return Plan(_exactly(frozenset({kind})), kind is not Decimal)  # pydantic refuses one that is not finite
     if issubclass(kind, Enum):
@@ -110,6 +134,20 @@ def _of_class(kind: type, depth: int, within: tuple[Any, ...]) -> Plan | None:
     if is_model(kind) and kind not in within:
         return _model(kind, depth, (*within, kind))
     return None
+
+
+def _zoned(name: str) -> Plan | None:
+    """Moments with a time zone, or without: that can be seen, so it need not be tried."""
+    if name not in ("AwareDatetime", "NaiveDatetime"):
+        return None
+    aware = name == "AwareDatetime"
+
+    def dump(value: Any, walk: Walk) -> Any:
+        if type(value) is not datetime or (value.tzinfo is not None) is not aware:
+            raise NotPlain
+        return walk.tag(value, 0)
+
+    return Plan(dump, True)
 
 
 def _exactly(kinds: frozenset[type]) -> _Dump:

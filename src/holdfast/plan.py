@@ -144,7 +144,8 @@ def _why_next(row: SessionRow, line: Line) -> str:
     if line.attempts:
         reasons.append(f"{line.attempts} attempts failed")
     if row.waiting:
-        reasons.append(f"waits for {' or '.join('a ' + kind for kind in row.waiting.split(','))}")
+        kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in row.waiting.split(",")]
+        reasons.append(f"waits for {' or '.join(kinds)}")
     if row.wakes_at:
         reasons.append(f"sleeps until {to_datetime(row.wakes_at).isoformat(timespec='seconds')}")
     return "; ".join(reasons) or ("never ran" if not line.visits.get(line.step or "") else "comes round again")

@@ -26,8 +26,9 @@ from holdfast.errors import (
 )
 from holdfast.ids import SessionId, is_session_id
 from holdfast.lending import Lending
-from holdfast.model import Event, Filter, Level, Pause, SessionRow, Sort, Status
+from holdfast.model import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
 from holdfast.outcome import Checkpoint, Diff, Health, Listing, Misfit, Outcome, SessionInfo, StoredState
+from holdfast.questions import Inquiry, Question, question_of
 from holdfast.replay import KeyBody, Line, Origin, body_of, fold
 from holdfast.service import Service
 from holdfast.state import State
@@ -182,7 +183,16 @@ class Reading(Service):
         return Outcome(
             SessionId(row.session_id), row.status, tuple(pauses), row.failure,
             visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, row.spent_tokens, state,
+            await self._open_questions(row),
         )  # fmt: skip
+
+    async def _open_questions(self, row: SessionRow) -> tuple[Question, ...]:
+        """What it, or something that it called, waits for; of one that waits for nobody, nothing is read."""
+        if row.ended is not None or row.waiting is None:
+            return ()
+        now = self.clock.now()
+        query = Inquiry(session_id=row.session_id, statuses=(QuestionStatus.WAITING,))
+        return tuple(question_of(each, now) for each in await self.store.questions(query))
 
     async def _final_state(self, row: SessionRow, run: Run | None) -> BaseModel | StateRefused:
         workflow = self._workflow_of(row)
@@ -209,7 +219,7 @@ class Reading(Service):
         """Whether a parked session will go on without anybody's help: a timer runs, or a child of it moves."""
         if row.wakes_by_itself:
             return not self.waker.leaves(row)
-        if row.status is not Status.WAITING or row.wakes_at is not None:
+        if row.status is not Status.WAITING or row.awaits_timer:
             return row.status is Status.WAITING
         if not row.awaits_child:
             return False

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.chunks import Part, Tally, fold_part
 from holdfast.clock import LATEST
 from holdfast.errors import DamagedRecord, IllegalTransition, Redacted
 from holdfast.model import Failure, Record
@@ -51,6 +52,7 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A remembered operation. ``input`` is a fingerprint, never the arguments themselves.
 
     ``outcome``: a question came to nothing (``expired``, ``rounds``, ``declined``), and ``value`` is what to say of it.
+    ``part``: it is the work on a chunk of a file, or on all of them.
     """
 
     id: str
@@ -62,6 +64,7 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     agent: str = ""
     effects: tuple[Effect, ...] = ()
     outcome: str = ""
+    part: Part | None = None
 
 
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,7 +72,8 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``shift`` moves the open timers on by the time for which they were frozen, ``wake`` ends them now. ``attempts`` is
     how many of the open visit have failed by now. ``noticed`` is a child whose failure the step was told. ``forgets``
-    are operations that are no longer remembered: questions that nobody answered, which are to be asked anew.
+    are operations that are no longer remembered: questions that nobody answered, which are to be asked anew. ``part``
+    is a chunk of a file that failed.
     """
 
     type: str
@@ -85,6 +89,7 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     effects: tuple[Effect, ...] = ()
     noticed: str = ""
     forgets: tuple[str, ...] = ()
+    part: Part | None = None
 
 
 class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -131,7 +136,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A key frame: everything that the records before it add up to.
 
-    ``left`` are the stretches of the log (first and last number) that rewinds have left behind.
+    ``left`` are the stretches of the log (first and last number) that rewinds have left behind, ``chunked`` is how far
+    the work on files has come.
     """
 
     fields: dict[str, Slot]
@@ -147,6 +153,7 @@ class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
     outline: tuple[str, ...] = ()
     left: tuple[tuple[int, int], ...] = ()
     origin: Origin | None = None
+    chunked: dict[str, Tally] = {}
 
 
 class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -228,9 +235,9 @@ class Line:
     """The fold of a session's records: where it stands and what it knows."""
 
     __slots__ = (
-        "attempts", "base", "bytes_since_key", "effects", "leaving", "left", "noticed", "opened", "operations",
-        "outline", "records_since_key", "spans", "state", "step", "took", "touched", "usd", "version", "visits", "waits",
-        "worked",
+        "attempts", "base", "bytes_since_key", "chunked", "effects", "leaving", "left", "noticed", "opened",
+        "operations", "outline", "records_since_key", "spans", "state", "step", "took", "touched", "usd", "version",
+        "visits", "waits", "worked",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -243,6 +250,7 @@ class Line:
         self.operations: dict[str, OperationBody] = {}
         self.waits: dict[str, WaitBody] = {}
         self.effects: set[str] = set()
+        self.chunked: dict[str, Tally] = {}
         self.noticed: set[str] = set()  # children whose failure this attempt at the visit was told
         self.attempts = 0
         self.opened = 0
@@ -274,6 +282,8 @@ class Line:
             self.waits.pop(body.id, None)
             self._worked(record.at, body.took)
             self._fold_effects(body.effects)
+            if body.part is not None:
+                fold_part(self.chunked, body.part, body.total)
         elif isinstance(body, KeyBody):
             self._fold_key(record, body)
         elif isinstance(body, DefinitionBody):
@@ -299,6 +309,13 @@ class Line:
             self.noticed.clear()
         if body.noticed:
             self.noticed.add(body.noticed)
+        if body.part is not None:
+            fold_part(self.chunked, body.part, 0)
+        for tally in self.chunked.values():
+            if body.attempts is not None or body.type == "session.resumed":
+                tally.begin_anew()
+            if body.wake:
+                tally.wake()
         for id in body.forgets:
             self.operations.pop(id, None)
         for id, wait in self.waits.items() if body.shift or body.wake else ():
@@ -342,7 +359,7 @@ class Line:
         self.state = State(dict(body.fields))
         self.version, self.outline, self.left = body.version, body.outline, body.left
         self.step, self.leaving, self.visits = body.step, body.leaving, dict(body.visits)
-        self.took, self.usd = body.took, body.usd
+        self.took, self.usd, self.chunked = body.took, body.usd, body.chunked
         self.records_since_key = self.bytes_since_key = 0
         self._open(record.seq)
         if body.journal is not None:
@@ -404,7 +421,7 @@ class Line:
         """This line as a key frame. Call `State.seal` first."""
         return KeyBody(
             self.state.slots, self.step, self.leaving, self.visits, self.took, self.usd, journal=self.journal(),
-            version=self.version, outline=self.outline, left=self.left,
+            version=self.version, outline=self.outline, left=self.left, chunked=self.chunked,
         )  # fmt: skip
 
     def journal(self) -> Journal | None:

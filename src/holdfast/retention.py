@@ -26,19 +26,25 @@ from holdfast.errors import (
     VerbRefused,
     did_you_mean,
 )
-from holdfast.ids import SessionId, check_session_id
+from holdfast.files import Files
+from holdfast.ids import SessionId, check_session_id, is_session_id
 from holdfast.lending import Lending
 from holdfast.model import Commit, Event, Filter, Record, RecordKind, Removal, SessionRow, Tombstone, has_expired, seal
 from holdfast.reading import Reading
 from holdfast.replay import EventBody, Journal, KeyBody, Line, body_of, fold, to_payload
 from holdfast.service import texts
 from holdfast.state import Blobs, Change, Inline, State, stored
+from holdfast.store import Store
+from holdfast.uploads import FileFacts, file_facts
 
 if TYPE_CHECKING:
     from holdfast.verify import Verification
 
 ROWS = 500
 """How many rows are deleted, or looked at, in one transaction; others commit in between."""
+
+QUESTIONS_KEPT_FOR = timedelta(days=7)
+"""How long after its end it is still known what became of a question."""
 
 BYTES = 2**20
 """How much space is given back in one transaction."""
@@ -57,7 +63,10 @@ _EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false",
 
 
 class CleanUp(msgspec.Struct):
-    """What a clean-up has done, or would do. Sizes are in bytes; ``expired_bytes`` only of what it would do."""
+    """What a clean-up has done, or would do. Sizes are in bytes; ``expired_bytes`` only of what it would do.
+
+    ``strays`` are what uploads that were cut off have left behind.
+    """
 
     applied: bool
     expired: list[SessionId] = []
@@ -69,6 +78,9 @@ class CleanUp(msgspec.Struct):
     free_bytes: int = 0
     given_back: int = 0
     folded: bool = False
+    questions: int = 0
+    strays: int = 0
+    stray_bytes: int = 0
 
 
 class Redaction(msgspec.Struct, frozen=True):
@@ -172,6 +184,7 @@ class Retention(Reading):
 
     async def gc(
         self, *, apply: bool = False, now: datetime | None = None, keep_for: timedelta | None = None,
+        keep_questions_for: timedelta = QUESTIONS_KEPT_FOR,
         on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp:  # fmt: skip
         """Say what could be cleaned up; with ``apply``, do it.
@@ -180,6 +193,8 @@ class Retention(Reading):
         names, and gives the space back. Works in small batches, so others go on meanwhile; ``on_progress`` is called
         between them. Cancelling it between two batches loses nothing. ``keep_for``: sessions that are completed or
         cancelled, and of which nobody said how long they are kept, have expired so long after their last update.
+        Questions that came to their end are forgotten after ``keep_questions_for``; what was asked and answered stays
+        in the log. Those that wait are never.
         """
         self._check_open()
         report = CleanUp(apply)
@@ -188,7 +203,9 @@ class Retention(Reading):
         await self._complete_removals(report, tell)
         at = self.clock.now() if now is None else to_micros(now)
         await self._remove_expired(report, at, ended_for, tell)
+        await self._forget_questions(report, at - (self._kept_for(keep_questions_for) or at), tell)
         await self._sweep(report, tell)
+        await self._clear_strays(report, tell)
         report.free_bytes = (await self.store.space()).free
         while apply and (given := await self.store.compact(self._at_once(BYTES))):
             report.given_back += given
@@ -237,6 +254,12 @@ class Retention(Reading):
             raise tree.damaged[0]
         return has_expired(tree, now, ended_for)
 
+    async def _forget_questions(self, report: CleanUp, before: int, tell: Callable[[CleanUp], None]) -> None:
+        """How many could be forgotten is only known once they are."""
+        while report.applied and (count := await self.store.forget_questions(before, self._at_once(ROWS))):
+            report.questions += count
+            tell(report)
+
     async def _sweep(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
         after: int | None = 0
         while after is not None:
@@ -246,25 +269,43 @@ class Retention(Reading):
             after = found.last
             tell(report)
 
+    def _files(self, row: SessionRow) -> Files:
+        return Files(self.store, self.clock, row.session_id)
+
+    async def _clear_strays(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+        for session_id in await asyncio.to_thread(_with_files, self.store):
+            with suppress(UnknownSession, DamagedRecord):  # it is being removed, or cannot be judged
+                row = await self._row(session_id)
+                count, size = await self._files(row)._clear(row.key, apply=report.applied)
+                report.strays += count
+                report.stray_bytes += size
+            tell(report)
+
     # redaction
 
     async def redact(
         self, session_id: str, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None,
-        signal: int | None = None, event: str | None = None, by: str | None = None, reason: str = "",
+        signal: int | None = None, event: str | None = None, file: str | None = None,
+        by: str | None = None, reason: str = "",
     ) -> Redaction:  # fmt: skip
         """Take the content out of what is stored, for good; that it was there, and who took it away, stays.
 
         ``field``: its present value becomes ``value`` (by default the field's default), and every record that carries
         it is emptied, with what the visits that wrote it remembered. ``seq``: one record. ``signal``: a message or
-        request, by its number. ``event``: the entry behind an event, by its cursor.
+        request, by its number. ``event``: the entry behind an event, by its cursor. ``file``: a file, by its id, with
+        its bytes; what steps have made of it is in the fields that they wrote.
         """
         self._check_open()
         texts(by=by, reason=reason)
-        if sum(each is not None for each in (field, seq, signal, event)) != 1:
-            raise ValueError("name one thing to redact: a field, a record (seq=), a signal or an event (by its cursor)")
+        if sum(each is not None for each in (field, seq, signal, event, file)) != 1:
+            raise ValueError(
+                "name one thing to redact: a field, a record (seq=), a signal, an event (by its cursor) or a file"
+            )
         while True:
             row = await self._row(session_id)
             where = (seq, signal) if event is None else await self._entry(row, event)
+            if file is not None:
+                where = None, (await self._files(row)._signal(file)).n
             try:
                 return await self._redact(row, field, value, *where, redaction.Taken(field=field, by=by, reason=reason))
             except HoldLost:
@@ -289,6 +330,8 @@ class Retention(Reading):
             assert signal is not None
             await self._redact_signal(work, signal)
         await self.store.revise(work.commit(self.clock.now()))
+        if work.files:
+            await self._files(row)._forget(work.files)
         self.driver.on_change()
         return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.store.fold())
 
@@ -372,6 +415,9 @@ class Retention(Reading):
         if found[0].redacted:
             raise work.refusal(f"signal {n} was redacted before")
         work.signals = (n,)
+        if found[0].kind == "file":
+            work.files = (file_facts(found[0].payload),)
+            work.line.chunked.pop(work.files[0].id, None)
         work.found = await redaction.carriers_of_records(self.store, work.row, ())
         if any(signal.n == n for signal in await self.store.mail(work.row.key)):
             work.consume = (n,)  # nobody can read it any more
@@ -402,6 +448,7 @@ class _Work:
         self.changes: tuple[Change, ...] = ()
         self.blobs: Blobs = []
         self.signals: tuple[int, ...] = ()
+        self.files: tuple[FileFacts, ...] = ()
         self.consume: tuple[int, ...] = ()
 
     def refusal(self, why: str) -> VerbRefused:
@@ -432,6 +479,7 @@ class _Work:
             self.taken, records=redaction.ranges(self.found.seqs), signals=list(self.signals)
         )
         what = f"field {taken.field!r}" if taken.field else "a signal" if self.signals else "a record"
+        what = "a file" if self.files else what
         why = f" ({taken.reason})" if taken.reason else ""
         data = msgspec.Raw(msgspec.json.encode(taken))
         return EventBody(redaction.TYPE, f"{what} was redacted by {taken.by or 'somebody'}{why}", taken.by or "", data)
@@ -455,6 +503,15 @@ def _encoded(lending: Lending, name: str, value: Any) -> bytes:
 
 def _children_first(removals: list[Removal]) -> list[Removal]:
     return sorted(removals, key=lambda removal: removal.key, reverse=True)
+
+
+def _with_files(store: Store) -> list[str]:
+    """The sessions that have a folder. Its name begins with the id."""
+    folder = store.folder("any")
+    if folder is None or not folder.parent.is_dir():
+        return []
+    ids = [each.name.partition("~")[0] for each in folder.parent.iterdir()]
+    return sorted(id for id in ids if is_session_id(id))
 
 
 def _remove_files(folder: Path, session_id: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from math import isfinite, log
 
 import msgspec
+
+from holdfast.errors import MapFailed
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -14,7 +16,8 @@ class Retry(msgspec.Struct, frozen=True):
 
     ``jitter`` spreads the waits by up to that share either way, so that many sessions do not come back at once.
     ``on`` lists the errors worth another attempt. An error that says itself how long to wait, by an attribute
-    ``retry_after``, is believed; so is one that says ``retryable = False``.
+    ``retry_after``, is believed; so is one that says ``retryable = False``. What stands for several errors, a
+    `MapFailed` or an ``ExceptionGroup``, is worth another attempt if each of them is, after the longest of their waits.
 
     >>> Retry(attempts=5, jitter=0).delay(3, OSError(), lambda: 0.5, datetime(2024, 1, 1))
     4.0
@@ -38,11 +41,17 @@ class Retry(msgspec.Struct, frozen=True):
 
         ``random`` gives numbers from 0 up to 1. ``now`` is an aware time, for a ``retry_after`` that is one too.
         """
-        if attempt >= self.attempts or not isinstance(error, self.on) or getattr(error, "retryable", True) is False:
+        if attempt >= self.attempts or not self._is_worth_it(error):
             return None
         wait = self._backoff(attempt) * (1 + self.jitter * (2 * random() - 1))
-        asked = retry_after(error, now)
-        return wait if asked is None else max(wait, asked)
+        return max([wait, *(retry_after(each, now) or 0.0 for each in (error, *inside_of(error)))])
+
+    def _is_worth_it(self, error: BaseException) -> bool:
+        """Another attempt meets all of the errors again: one that it cannot mend is enough to give up."""
+        inside = list(inside_of(error))
+        if any(getattr(each, "retryable", True) is False for each in (error, *inside)):
+            return False
+        return isinstance(error, self.on) or (bool(inside) and all(isinstance(each, self.on) for each in inside))
 
     def _backoff(self, attempt: int) -> float:
         if self.first == 0 or self.longest == 0:
@@ -51,6 +60,17 @@ class Retry(msgspec.Struct, frozen=True):
         if log(self.first) + (attempt - 1) * log(self.factor) >= log(self.longest):
             return float(self.longest)
         return float(self.first * self.factor ** (attempt - 1))
+
+
+def inside_of(error: BaseException) -> Iterator[BaseException]:
+    """What an error stands for: errors that stand for themselves."""
+    groups: tuple[BaseException, ...] = ()
+    if isinstance(error, BaseExceptionGroup):
+        groups = error.exceptions
+    elif isinstance(error, MapFailed):
+        groups = error.errors
+    for each in groups:
+        yield from list(inside_of(each)) or [each]
 
 
 def retry_after(error: BaseException, now: datetime) -> float | None:

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
+from holdfast.answering import Statuses
 from holdfast.html import facts
 from holdfast.ids import SessionId
-from holdfast.model import Event, Pause, PauseMode, Status, Tombstone
+from holdfast.model import Event, Pause, PauseMode, QuestionStatus, Status, Tombstone
 from holdfast.outcome import Checkpoint, Diff, Listing, Outcome, SessionInfo, StoredState
+from holdfast.questions import Question, Receipt
 from holdfast.replay import Origin
 from holdfast.retention import DEFAULT, Redaction
 
 if TYPE_CHECKING:
     from holdfast.control import Control
     from holdfast.drivers.local import Run
+    from holdfast.files import Files
     from holdfast.plan import Plan
     from holdfast.verify import Verification
 
@@ -37,6 +40,11 @@ class Session(Generic[S]):
 
     def _repr_html_(self) -> str:
         return facts({"id": self.id}, "Session")
+
+    @property
+    def files(self) -> Files:
+        """The files of the session."""
+        return self._control.files(self.id)
 
     async def info(self) -> SessionInfo:
         """Status, position, owner, times."""
@@ -98,8 +106,21 @@ class Session(Generic[S]):
         return await self._control.cancel(self.id, reason=reason, by=by)
 
     async def send(self, value: Any, *, by: str | None = None) -> Status:
-        """Send a message; the session's next ``ctx.receive`` gets it."""
+        """Send a message: it answers the question that waits, else the session's next ``ctx.receive`` gets it."""
         return await self._control.message(self.id, value, by=by)
+
+    async def questions(self, status: Statuses = QuestionStatus.WAITING) -> list[Question]:
+        """The questions that wait for an answer, here and in what it called; with ``status=None`` all there were."""
+        return await self._control.questions(self.id, status=status)
+
+    async def answer(
+        self, value: Any, *, question: str | None = None, key: str | int | None = None, by: str | None = None,
+        channel: str = "", seen: str | None = None,
+    ) -> Receipt:  # fmt: skip
+        """Answer the question that waits, or the one that is named by its id or key. See `Engine.answer`."""
+        return await self._control.answer(
+            question, value, session_id=self.id, key=key, by=by, channel=channel, seen=seen
+        )  # fmt: skip
 
     async def children(self) -> Listing[SessionInfo]:
         """The sessions that this one has called, newest first."""
@@ -177,11 +198,11 @@ class Session(Generic[S]):
 
     async def redact(
         self, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None, signal: int | None = None,
-        event: str | None = None, by: str | None = None, reason: str = "",
+        event: str | None = None, file: str | None = None, by: str | None = None, reason: str = "",
     ) -> Redaction:  # fmt: skip
-        """Take the content of a field, a record, a signal or an event out of what is stored, for good."""
+        """Take the content of a field, a record, a signal, an event or a file out of what is stored, for good."""
         return await self._control.redact(
-            self.id, field=field, value=value, seq=seq, signal=signal, event=event, by=by, reason=reason
+            self.id, field=field, value=value, seq=seq, signal=signal, event=event, file=file, by=by, reason=reason
         )
 
     async def verify(self) -> Verification:

@@ -39,6 +39,8 @@ from holdfast.model import (
     Tombstone,
     Whole,
 )
+from holdfast.questions import Answer, Answered, Inquiry, QuestionRow
+from holdfast.uploads import FileFacts
 
 
 class Found(list[SessionRow]):
@@ -90,7 +92,7 @@ class Store(Protocol):
         """
 
     async def find(self, query: Filter) -> Found:
-        """The sessions that match, in the order of ``sort``, the newest or largest first (by workflow and id: from A on).
+        """The sessions that match, in the order of ``sort``: the newest or largest first, names from A on.
 
         One that is damaged does not hide the others. Costs what comes back, and a scan of the facts.
         """
@@ -130,6 +132,10 @@ class Store(Protocol):
         nothing written, if ``only_if_paused`` is set and no pause is requested any more. One
         that ends the session for good (completed, cancelled) closes its open pauses and
         withdraws the request: nobody waits for them any more.
+        ``asks`` opens questions, or their next round, whose answer is then None; ``questions`` changes open ones. None,
+        and nothing written, if ``only_if_waiting`` names a question that does not wait any more. With ``settles``, and
+        at the end of the session, its open questions get their last status (`holdfast.questions.settled`), and answers
+        to them that nobody has taken in are mail no more.
         Commits of one session take effect in the order given. One that is refused as `StoreReadOnly` costs the hold:
         the session is free as soon as the store can be written again.
         """
@@ -192,6 +198,38 @@ class Store(Protocol):
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         """Keep a message for a session; it becomes due if it waits for one. Raises `SessionEnded`."""
+
+    async def answer(self, given: Answer) -> Answered:
+        """Take the first answer to a question, once and for all, and deliver it: a session that waits for one is due.
+
+        Which question is meant, and whether the answer is taken, is for `holdfast.questions.choose` and ``judge`` to
+        say. An answer that is taken is a signal (``answer``) and mail; one that came before its question is kept as
+        mail (``early``); one that is refused is a signal (``refused``) without content, and that a question has
+        expired is noted as told. With ``message``, what no question waits for is sent as by `send`. Raises
+        `UnknownSession` and `SessionEnded` for a session without such a question.
+        """
+
+    async def questions(self, query: Inquiry) -> list[QuestionRow]:
+        """The questions that match, oldest first, each proved, with the record that asks and the answer."""
+
+    async def forget_questions(self, before: int, limit: int) -> int:
+        """Delete up to ``limit`` questions that came to their end before a time; how many. Logs and signals stay."""
+
+    async def add_file(
+        self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
+    ) -> tuple[SignalRecord, bool]:
+        """Note that a session has a file; the bytes are in its folder already. A signal (``file``), and no mail.
+
+        If it has one of the same content, nothing is written and that one's signal comes back, with False. Raises
+        `FileRefused` if the id is that of another content, and `HoldLost` if a ``fence`` is given and is no longer the
+        session's.
+        """
+
+    async def files(self, key: int) -> list[SignalRecord]:
+        """The signals that brought the files of a session, in order, each proved; redacted ones are left out.
+
+        Costs what comes back, whatever other signals there are.
+        """
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         """Pause records, oldest first. A pause flag set by hand in the database shows as one of an unknown author."""

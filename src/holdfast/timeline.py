@@ -235,6 +235,9 @@ def _before(records: list[Record], keep: bool) -> Before:
     base, visit = line.base, f"{line.step}#{line.visit}"
     if not keep:
         line = fold(record for record in records if record.seq <= base)
+        for operation in line.operations.values():  # of a key frame in the middle of the visit
+            if operation.part is not None:
+                line.chunked.pop(operation.part.file_id, None)
         line.operations.clear()
         line.effects.clear()
     line.waits.clear()  # what was not finished begins anew

@@ -7,7 +7,9 @@ crash in between leaves nothing half done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,15 +18,31 @@ import msgspec
 
 from holdfast.errors import AlreadyRunning, DefinitionError, HoldLost, StateRefused, VerbRefused
 from holdfast.fields import Place
+from holdfast.folder import Folder, shared
 from holdfast.ids import SessionId
 from holdfast.lending import Lending, Paused
-from holdfast.model import Commit, NewSession, Pause, Record, RecordKind, SessionRow, Status, first_digest, seal
+from holdfast.model import (
+    Commit,
+    NewSession,
+    Pause,
+    QuestionChange,
+    QuestionStatus,
+    Record,
+    RecordKind,
+    SessionRow,
+    Status,
+    first_digest,
+    seal,
+)
 from holdfast.observe import Watch
+from holdfast.questions import Inquiry
 from holdfast.reading import Reading
 from holdfast.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
 from holdfast.service import texts
 from holdfast.state import Blob, Blobs, Change
+from holdfast.threads import in_thread
 from holdfast.timeline import Before
+from holdfast.uploads import file_facts
 from holdfast.versions import DoesNotFit, adoption, fits
 from holdfast.workflow import Workflow
 
@@ -84,7 +102,14 @@ class Travel(Reading):
         line.edit(body)
         facts = await self._ask_guards_again(row, workflow, lending, line)
         summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
-        await self._revise(row, line, "edit", body, summary, blobs=blobs, closed_by=by, **facts)
+        await self._revise(
+            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row), **facts
+        )
+
+    async def _asked_anew(self, row: SessionRow) -> tuple[QuestionChange, ...]:
+        """What waits was asked before the edit: it is cancelled, and asked anew if the step still wants to know."""
+        waiting = await self.store.questions(Inquiry(session=row.key, statuses=(QuestionStatus.WAITING,)))
+        return tuple(QuestionChange(each.facts.id, QuestionStatus.CANCELLED) for each in waiting)
 
     async def _ask_guards_again(
         self, row: SessionRow, workflow: Workflow[Any], lending: Lending, line: Line
@@ -135,7 +160,7 @@ class Travel(Reading):
         summary = f"rewound{f' by {by}' if by else ''} to before {visit}"
         await self._revise(
             row, line, "rewind", body, summary, parent=base, blobs=blobs,
-            close_pauses=tuple(pauses), closed_by=by, thaw=True,
+            close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
 
@@ -232,6 +257,23 @@ class Travel(Reading):
             line.visit, row.budget_usd, (first,), tuple(blobs), names=tuple(sorted(names)), leaving=line.leaving,
             keep_for=row.keep_for,
         )  # fmt: skip
+
+    @asynccontextmanager
+    async def _sharing_files(self, row: SessionRow, new: NewSession) -> AsyncIterator[NewSession]:
+        """The files of a session are its fork's too. Nobody may clear them before the fork is there."""
+        signals = await self.store.files(row.key)
+        folders = self.store.folder(row.session_id), self.store.folder(new.session_id)
+        if not signals or None in folders:
+            yield new
+            return
+        source, target = (Folder(each / "files") for each in folders if each is not None)
+        names = [file_facts(signal.payload).stored_name for signal in signals]
+        locks = await in_thread(shared, source, target, names)
+        try:
+            yield msgspec.structs.replace(new, files=tuple(signals))
+        finally:
+            for lock in locks:
+                os.close(lock)
 
     async def _adopted(self, workflow: Workflow[Any], line: Line, row: SessionRow) -> Blobs:
         """Carry a line over to the definition at hand; the large values that came with that."""

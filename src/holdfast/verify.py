@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import DamagedRecord, HoldfastError, UnknownSession
+from holdfast.folder import Folder
 from holdfast.model import Filter, Record, SessionRow
+from holdfast.questions import Inquiry, digest
 from holdfast.redaction import Taken, named_by, taken_by
 from holdfast.replay import Line, body_of, fold
 from holdfast.store import Store
+from holdfast.threads import in_thread
+from holdfast.uploads import file_facts
 
 SESSIONS = 100
 SIGNALS = 1000
@@ -44,6 +48,7 @@ class Verification:
     records: int = 0
     signals: int = 0
     values: int = 0
+    files: int = 0
     tombstones: int = 0
     redacted: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -57,7 +62,7 @@ class Verification:
         found = f"{len(self.problems)} problems" if self.problems else "nothing is damaged"
         return (
             f"{self.sessions} sessions, {self.records} records ({self.redacted} redacted), {self.signals} signals,"
-            f" {self.values} large values, {self.tombstones} tombstones: {found}"
+            f" {self.values} large values, {self.files} files, {self.tombstones} tombstones: {found}"
         )
 
 
@@ -123,6 +128,7 @@ class Inspector:
         self.report.sessions += 1
         self.report.redacted += walk.redacted
         self.report.signals += walk.signals
+        self.report.files += walk.files
         self.report.problems += walk.problems()
         self.tell(self.report)
 
@@ -134,6 +140,8 @@ class Inspector:
             self._time(walk)
             await self._money(walk)
             await self._pauses(walk)
+            await self._questions(walk)
+            await self._files(walk)
         except UnknownSession:  # it was removed meanwhile
             self.report.records -= walk.records
             return _Walk(row, {})
@@ -147,6 +155,32 @@ class Inspector:
             await self.store.pauses(walk.row.key, open_only=False)
         except DamagedRecord as exc:
             walk.problem("pause", str(exc))
+
+    async def _questions(self, walk: _Walk) -> None:
+        """Each says what a record of the log asks, in the round that it says."""
+        try:
+            for row in await self.store.questions(Inquiry(session=walk.row.key)):
+                asked, facts = row.asked, row.facts
+                if asked is not None and digest(asked) != facts.seen:
+                    walk.problem("question", f"question {facts.id} is not the one that record {facts.seq} asks")
+        except DamagedRecord as exc:
+            walk.problem("question", str(exc))
+
+    async def _files(self, walk: _Walk) -> None:
+        """The bytes of each are those that came."""
+        try:
+            signals = await self.store.files(walk.row.key)
+        except DamagedRecord:
+            return  # the chain of signals is damaged, which is said of it
+        place = self.store.folder(walk.row.session_id)
+        if place is None:
+            return
+        for file in [file_facts(signal.payload) for signal in signals]:
+            wrong = await in_thread(Folder(place / "files").damage, file.stored_name, file.sha256, file.size)
+            walk.files += 1
+            if wrong:
+                walk.problem("file", f"file {file.id} ({file.filename}) {wrong}; add the same content again, which puts"
+                                     " it back, or restore the folder from a backup")  # fmt: skip
 
     async def _log(self, walk: _Walk) -> None:
         until, row = walk.row.seq, walk.row
@@ -236,7 +270,7 @@ class _Walk:
         self.names = names
         self.taken: list[Taken] = []
         self.taken_signals: set[int] = set()
-        self.records = self.signals = self.redacted = 0
+        self.records = self.signals = self.redacted = self.files = 0
         self.usd = self.tokens = 0
         self.latest = -(2**63)  # when the last record of all was written; a clock may stand before 1970
         self.blind = False  # a stretch could not be read, and with it what it says of others

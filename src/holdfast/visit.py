@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -18,13 +19,15 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from holdfast.callee import Callee
+from holdfast.chunks import Part
 from holdfast.clock import LONGEST_NAP, Clock
 from holdfast.codec import Limits, Typed, fingerprint
-from holdfast.errors import ContextClosed, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
+from holdfast.errors import ContextClosed, Declined, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
 from holdfast.events import ENGINE_EVENTS
 from holdfast.ids import SessionId
 from holdfast.ledger import Ledger
 from holdfast.model import PauseKind, SessionRow, SignalRecord
+from holdfast.questions import QuestionRow
 from holdfast.replay import Effect, Line, OperationBody, WaitBody
 from holdfast.state import Blobs, stored
 from holdfast.workflow import BoundStep, Workflow
@@ -39,11 +42,15 @@ MOST = 2**60
 
 
 class Wait(NamedTuple):
-    """What a branch of a visit waits for. ``due`` is for timers, ``child`` for the end of one."""
+    """What a branch of a visit waits for. ``due`` is for timers, ``child`` for the end of one.
 
-    kind: Literal["timer", "message", "child"]
+    An answer to ``question`` may be due as well: then it expires, or somebody is to be reminded.
+    """
+
+    kind: Literal["timer", "message", "child", "answer"]
     due: int | None = None
     child: str = ""
+    question: str = ""
 
 
 class Family(Protocol):
@@ -66,6 +73,7 @@ class Host(Protocol):
     """What a visit asks of the driver of its session."""
 
     session_id: str
+    row: SessionRow
     clock: Clock
     limits: Limits
     line: Line
@@ -75,6 +83,8 @@ class Host(Protocol):
     family: Family
     resumed: bool
     budgeted: bool | None
+    workflow: Workflow[Any]
+    questions_expire: timedelta | None
 
     @property
     def wanted(self) -> bool:
@@ -93,8 +103,14 @@ class Host(Protocol):
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Once the step is left, pause the session with this reason."""
 
-    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, consume: tuple[int, ...] = ()) -> None:
-        """Commit an operation, or that a wait was opened, and with it the signals that it takes in."""
+    async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, **facts: Any) -> None:
+        """Commit an operation, or that a wait was opened; ``facts`` go with it, such as what it takes in."""
+
+    async def note(self, type: str, summary: str, data: Mapping[str, Any], **facts: Any) -> bool:
+        """Commit an event. False, with nothing written, if a condition among the facts no longer holds."""
+
+    async def question(self, id: str) -> QuestionRow | None:
+        """How a question stands; None if it is not there."""
 
     async def mail(self, limit: int | None = None) -> list[SignalRecord]:
         """The signals that nobody has taken in yet."""
@@ -110,12 +126,16 @@ class Host(Protocol):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """The identity of an operation: (scope, name, key), or (scope, name, input, n-th among equals)."""
+    """The identity of an operation: (scope, name, key), or (scope, name, input, n-th among equals).
+
+    ``part`` is the chunk of a file that it works on.
+    """
 
     id: str
     name: str
     input: str
     keyed: bool
+    part: Part | None = None
 
 
 class Frame:
@@ -145,6 +165,7 @@ class Visit:
         self.standing: set[asyncio.Future[None]] = set()
         self.waits: dict[asyncio.Future[None], Wait] = {}
         self.taken: set[int] = set()
+        self.barred: dict[str, Declined] = {}  # operations that somebody has declined
         self.misses: list[Operation] = []
         self.nudged: set[str] = set()
         self.alarm: asyncio.Task[None] | None = None
@@ -217,6 +238,8 @@ class Visit:
             await self.stand_still(frame)
         if self.host.budgeted is not False and (reason := await self.busily(self.host.over_budget())):
             await self.refuse(frame, "budget", reason)
+        if (why := self.barred.get(operation.name)) is not None:
+            raise why
         if self.unclaimed and not operation.keyed:
             self.misses.append(operation)
 
@@ -231,9 +254,9 @@ class Visit:
 
     async def keep(
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
-        consume: tuple[int, ...] = (),
+        outcome: str = "", **facts: Any,
     ) -> bytes:  # fmt: skip
-        """Encode a result and commit it; the encoded form comes back."""
+        """Encode a result and commit it, with what goes with it; the encoded form comes back."""
         try:
             data = result.encode(value, operation.name, self.host.limits)
         except OversizedValue as error:
@@ -250,18 +273,20 @@ class Visit:
             took=took,
             agent=self.agent,
             effects=self.host.ledger.take_effects(),
+            outcome=outcome,
+            part=operation.part,
         )
-        await self.host.remember(body, blobs, consume)
+        await self.host.remember(body, blobs, **facts)
         return data
 
     # waits
 
-    async def open_wait(self, body: WaitBody) -> None:
+    async def open_wait(self, body: WaitBody, **facts: Any) -> None:
         """Commit that something is waited for, before anybody waits."""
         self.check_open()
         effects = self.host.ledger.take_effects()
         body = msgspec.structs.replace(body, effects=effects) if effects else body
-        await self.busily(self.host.remember(body, []))
+        await self.busily(self.host.remember(body, [], **facts))
 
     async def wait(self, frame: Frame, wait: Wait) -> None:
         """Wait until something may have come. Whoever waits looks again then."""
@@ -292,9 +317,14 @@ class Visit:
                 news.set_result(None)
 
     def waits_for(self) -> tuple[str | None, int | None]:
-        """The kinds of things that are waited for, and the first time that is."""
-        kinds = sorted({wait.kind for wait in self.waits.values() if wait.kind != "timer"})
-        return ",".join(kinds) or None, self._first_due()
+        """The kinds of things that are waited for, and the first time that is.
+
+        Timers are named only beside an answer: that may have a time too, which is not to be mistaken for theirs.
+        """
+        kinds = {wait.kind for wait in self.waits.values()}
+        if "answer" not in kinds:
+            kinds.discard("timer")
+        return ",".join(sorted(kinds)) or None, self._first_due()
 
     def _first_due(self) -> int | None:
         return min((wait.due for wait in self.waits.values() if wait.due is not None), default=None)

@@ -77,7 +77,7 @@ async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> 
         await visit.wait(frame, Wait("timer", wait.due))
     while visit.host.wanted:
         await visit.stand_still(frame)
-    await _conclude(visit, operation, _NOTHING, None, frame)
+    await conclude(visit, operation, _NOTHING, None, frame)
 
 
 def _micros(step: str, duration: Duration) -> int:
@@ -87,10 +87,10 @@ def _micros(step: str, duration: Duration) -> int:
     return int(seconds * 1_000_000)
 
 
-async def _conclude(
-    visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, consume: tuple[int, ...] = ()
-) -> Any:
-    """What was waited for is there: remember it. A wait is no work, so it took no time."""
+async def conclude(
+    visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, **facts: Any
+) -> Any:  # fmt: skip
+    """What was waited for is there: remember it, with what goes with it. A wait is no work, so it took no time."""
     while (twin := visit.running.get(operation.id)) is not None:
         await twin.wait()  # another branch made the same call, under the same key
     if (found := visit.remembered(operation)) is not None:
@@ -98,7 +98,7 @@ async def _conclude(
     inside = Frame(operation.id, frame)
     visit.enter(inside)
     try:
-        data = await visit.keep(operation, result, value, None, inside, consume)
+        data = await visit.keep(operation, result, value, None, inside, **facts)
         return result.decode(data, operation.name)
     finally:
         visit.exit(inside)
@@ -129,7 +129,7 @@ async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
         except StateRefused as error:
             await visit.refuse_mail(message, f"{visit.step.name}: {error}")
             continue
-        return await _conclude(visit, operation, result, value, frame, (message.n,))
+        return await conclude(visit, operation, result, value, frame, consume=(message.n,))
 
 
 async def _next_message(visit: Visit) -> SignalRecord | None:
@@ -177,7 +177,7 @@ async def call(
         if row is not None and row.ended == "completed":
             state = await visit.busily(visit.host.family.child_state(workflow, row))
             reports = tuple(report.n for report in await _reports(visit, child))
-            done: S = await _conclude(visit, operation, result, state, frame, reports)
+            done: S = await conclude(visit, operation, result, state, frame, consume=reports)
             return done
         if row is not None and row.ended is not None:
             await _raise_failure(visit, row)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from types import FunctionType, MappingProxyType
+from datetime import timedelta
+from types import EllipsisType, FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 from holdfast.binding import (
@@ -29,6 +30,7 @@ from holdfast.errors import DefinitionError, did_you_mean
 from holdfast.events import ENGINE_EVENTS
 from holdfast.fields import Place, Shape, shape
 from holdfast.fits import NONE, admits_none, fits, members, show
+from holdfast.questions import is_time_to_answer
 from holdfast.steps import Guard, Migration, Route, Scope, Step, as_names, covered, guard, route, step
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ class Workflow(Generic[S]):
     """A name, a state model, the list of steps, and the routes and guards between them.
 
     Raises `DefinitionError`, with all that is wrong with it. ``events`` are the types that
-    its steps may emit, ``migrations`` carry the state of older versions up to this one.
+    its steps may emit, ``migrations`` carry the state of older versions up to this one, ``questions_expire`` is how
+    long its questions wait where the call does not say (None: for ever; by default as the engine says).
     The attributes are what an engine works with: ``outline`` is the list of the steps' names,
     ``renamed`` says what steps with ``was=`` are called now, ``migrations`` are by the version they start from.
     """
@@ -73,11 +76,15 @@ class Workflow(Generic[S]):
         version: int = 1,
         migrations: Sequence[Migration[..., Any]] = (),
         events: Sequence[str] = (),
+        questions_expire: timedelta | EllipsisType | None = ...,
     ) -> None:
         self.name = name
         self.version = version
         self.model = state
+        self.questions_expire = questions_expire
         problems = Problems(f"workflow {name!r}")
+        if not is_time_to_answer(questions_expire):
+            problems.add(f"questions_expire is a timedelta above zero, or None, not {questions_expire!r}")
         self.events = _checked_events(events, problems)
         _check_head(name, version, problems)
         self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(

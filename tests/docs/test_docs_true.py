@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 
 from holdfast import Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
 from holdfast.codec import DEFAULT_LIMITS
+from holdfast.errors import AnswerConflict, QuestionExpired
 from holdfast.events import ENGINE_EVENTS
 from holdfast.model import Event, PauseKind, Status
 from holdfast.stores.sqlite import sql
@@ -356,12 +358,37 @@ async def gone_back() -> list[Event]:
         return [*await _followed(session.events()), *await _followed(copy.events())]
 
 
+async def asked() -> list[Event]:
+    """A question that is answered before it is asked, one that is answered twice, and one that nobody answers."""
+
+    @step
+    async def curious(ctx: Context) -> None:
+        await ctx.ask("How many?", int, key="many")
+        await ctx.ask("Sure?", bool)
+        short, shorter = timedelta(milliseconds=30), timedelta(milliseconds=20)
+        with pytest.raises(QuestionExpired):
+            await ctx.ask("Anybody?", expires=short, remind=shorter, on_expiry="escalate")
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("curious", state=Everything, steps=[curious]), paused=True)
+        await session.answer("none", key="many")
+        await session.resume()
+        await session.outcome()
+        await session.answer(3)
+        [question] = (await session.outcome()).questions
+        await session.answer(True)
+        with pytest.raises(AnswerConflict):
+            await engine.answer(question.id, False)
+        return await _followed(session.events(follow=True))
+
+
 def test_the_table_of_events_says_what_they_carry() -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS
     seen: dict[str, set[str]] = {}
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
     changed += asyncio.run(redacted_and_removed()) + asyncio.run(waited()) + asyncio.run(gone_back())
+    changed += asyncio.run(asked())
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}

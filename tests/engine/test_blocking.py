@@ -17,7 +17,9 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import BlockingEngine, BlockingSession, Context, Engine, Outcome, Session, Status, Workflow, run, step
+from holdfast.blocking import BlockingFiles
 from holdfast.errors import AlreadyRunning, CallRefused, StateRefused, StoreClosed, StoreError, UnknownSession
+from holdfast.files import Files
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import FINISHED, Doc, Pipeline
 
@@ -81,17 +83,17 @@ def parameters(verb: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(verb).parameters.values())
 
 
-PAIRS = [(Engine, BlockingEngine), (Session, BlockingSession)]
+PAIRS = [(Engine, BlockingEngine), (Session, BlockingSession), (Files, BlockingFiles)]
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files"])
 def test_every_verb_has_its_blocking_form_and_there_is_none_beside(kind: type, blocking: type) -> None:
     missing = sorted(public(kind).keys() - public(blocking).keys())
     assert not missing, f"add a line for each to {blocking.__name__} in src/holdfast/blocking.py: {missing}"
     assert public(blocking).keys() <= public(kind).keys()
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files"])
 def test_a_blocking_verb_has_the_parameters_and_the_words_of_the_async_one(kind: type, blocking: type) -> None:
     for name, verb in public(kind).items():
         here = public(blocking)[name]
@@ -104,7 +106,7 @@ def test_a_blocking_verb_has_the_parameters_and_the_words_of_the_async_one(kind:
         assert (here.__name__, here.__qualname__) == (name, f"{blocking.__name__}.{name}")
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files"])
 def test_a_blocking_verb_never_gives_something_that_must_be_awaited(kind: type, blocking: type) -> None:
     for name, verb in public(blocking).items():
         returns = str(inspect.signature(getattr(verb, "fget", verb)).return_annotation)

@@ -161,7 +161,7 @@ async def test_a_tree_is_cancelled_and_resumed_in_spite_of_a_damaged_child(path:
 @on_loop
 async def test_a_damaged_session_can_be_removed_by_hand_and_never_expires(path: Path) -> None:
     await parked(path, "d1", "d2")
-    files = Path(f"{path}.files")
+    files = Path(f"{path}.sessions")
     for session_id in ("d1", "d2"):
         (files / session_id).mkdir(parents=True)
     damaged(path, ROW.format("d1"))
@@ -212,7 +212,7 @@ async def test_a_session_whose_very_id_is_damaged_takes_no_other_one_s_files_alo
     in_row = re.search(re.escape(children[0].session_id.encode()) + rb"[^a-z]{0,9}sleepy", data, re.DOTALL)
     assert in_row is not None
     path.write_bytes(data[: in_row.start()] + b"q" + data[in_row.start() + 1 :])  # the index has the id as it was
-    other = Path(f"{path}.files") / f"q{children[0].session_id[1:]}"
+    other = Path(f"{path}.sessions") / f"q{children[0].session_id[1:]}"
     other.mkdir(parents=True)
     async with made(path, ManualClock()) as engine:
         assert [error.fields["session_id"] for error in (await engine.sessions()).damaged] == [other.name]

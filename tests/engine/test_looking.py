@@ -11,7 +11,15 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Append, Context, Engine, Workflow, step
-from holdfast.errors import AmbiguousSession, DefinitionError, UnknownCheckpoint, UnknownSession
+from holdfast.errors import (
+    AmbiguousSession,
+    DefinitionError,
+    StoreError,
+    StoreMissing,
+    UnknownCheckpoint,
+    UnknownSession,
+)
+from holdfast.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 
 
@@ -46,6 +54,36 @@ async def fill(ctx: Context) -> str:
 
 
 shelf = Workflow("shelf", state=Shelf, steps=[fill])
+
+
+@on_loop
+async def test_who_only_looks_makes_no_store(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "s.db"
+    with pytest.raises(StoreMissing, match=r"there is no store at .+s\.db.*create=False") as missing:
+        async with Engine(path, create=False):
+            pass
+    assert missing.value.path == str(path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreMissing), Engine(f"sqlite:///{path}", create=False):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    path.parent.mkdir()
+    path.touch()  # there is a file, and no store in it
+    with pytest.raises(StoreMissing):
+        async with Engine(path, create=False):
+            pass
+    assert [(each.name, each.stat().st_size) for each in path.parent.iterdir()] == [("s.db", 0)]
+    async with Engine(path) as engine:
+        await engine.start(diary, session_id="d", paused=True)
+    async with Engine(path, create=False) as engine:
+        assert (await engine.info("d")).workflow == "diary"
+
+
+def test_what_is_always_new_cannot_be_opened_without_making_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="a store in memory is always a new one"):
+        Engine(":memory:", create=False)
+    with pytest.raises(StoreError, match="say it to the SqliteStore instead"):
+        Engine(SqliteStore(tmp_path / "s.db"), create=False)
 
 
 @on_loop

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel
 
-from holdfast import Engine, Status
+from holdfast import Append, BlockingContext, Context, Engine, Status, Workflow, step
 from holdfast.errors import AlreadyRunning, HoldLost, VerbRefused
 from holdfast.testing import ManualClock
 from tests.support.children import child, run_child
@@ -53,6 +54,48 @@ async def test_a_run_that_trouble_outside_ended_goes_on_without_redoing_what_was
         outcome = await session.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
         assert pipeline.calls == ["verdict", "report"]
+
+
+class Dates(BaseModel):
+    seen: Annotated[list[datetime], Append] = []
+    child: datetime | None = None
+
+
+@on_loop
+async def test_the_start_of_a_session_is_the_same_in_every_step_and_on_every_day() -> None:
+    begun = datetime(2024, 2, 28, 23, tzinfo=UTC)
+    clock = ManualClock(begun)
+
+    @step(writes="seen")
+    async def first(ctx: Context) -> list[datetime]:
+        return [ctx.started_at]
+
+    @step(writes="seen")
+    def second(ctx: BlockingContext) -> list[datetime]:
+        return [ctx.started_at]
+
+    async def item(number: int, ctx: Context) -> datetime:
+        return ctx.started_at
+
+    @step(writes="seen")
+    async def third(ctx: Context) -> list[datetime]:
+        return await ctx.map(item, [1])
+
+    @step(writes="child")
+    async def called(ctx: Context) -> datetime:
+        return (await ctx.call(inner)).seen[0]
+
+    inner = Workflow("inner", state=Dates, steps=[first])
+    outer = Workflow("outer", state=Dates, steps=[first, second, third, called])
+    async with Engine(":memory:", clock=clock) as engine:
+        session = await engine.start(outer, paused=True)
+        clock.advance(timedelta(days=3))
+        await session.resume()
+        state = (await session.outcome()).state
+        copied = (await (await session.fork(at="first")).outcome()).state
+    assert [each.isoformat() for each in state.seen] == [begun.isoformat()] * 3
+    assert state.child == begun + timedelta(days=3)  # a session of its own, and so is a fork
+    assert copied.seen[0] == begun + timedelta(days=3)
 
 
 @pytest.mark.covers("S1.59")

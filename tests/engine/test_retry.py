@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -98,6 +99,33 @@ async def test_an_error_that_says_how_long_to_wait_is_believed(asked: Any) -> No
     async with Engine(":memory:", clock=clock) as engine:
         assert (await (await engine.start(workflow)).outcome()).status is Status.COMPLETED
     assert clock.slept == [120]
+
+
+@on_loop
+async def test_a_map_is_tried_again_only_if_that_could_mend_each_of_its_failed_items() -> None:
+    tries: Counter[str] = Counter()
+
+    async def fetch(name: str) -> str:
+        tries[name] += 1
+        if name == "wrong":
+            raise ValueError("no such name")
+        if tries[name] == 1:
+            raise ConnectionError(f"{name} is down")
+        return name
+
+    def mapped(*names: str) -> Workflow[Any]:
+        @step(writes="text", retry=Retry(attempts=3, on=(ConnectionError,)))
+        async def work(ctx: Context) -> str:
+            return " ".join(await ctx.map(fetch, names))
+
+        return Workflow(names[-1], state=State, steps=[work])
+
+    async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
+        outcome = await (await engine.start(mapped("a", "b"))).outcome()
+        assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "a b")
+        outcome = await (await engine.start(mapped("c", "wrong"))).outcome()
+        assert outcome.status is Status.FAILED
+    assert tries == {"a": 2, "b": 2, "c": 1, "wrong": 1}
 
 
 @on_loop

@@ -350,5 +350,5 @@ async def test_verify_walks_a_long_log_without_having_it_in_memory() -> None:
 
 def test_a_report_says_what_was_looked_at() -> None:
     assert str(Verification(sessions=2, records=9, redacted=1)) == (
-        "2 sessions, 9 records (1 redacted), 0 signals, 0 large values, 0 tombstones: nothing is damaged"
+        "2 sessions, 9 records (1 redacted), 0 signals, 0 large values, 0 files, 0 tombstones: nothing is damaged"
     )

@@ -71,7 +71,7 @@ def acknowledge_early(store: type[Any]) -> type[Any]:
 def forget_operations(store: type[Any]) -> type[Any]:
     """Remembers no operation, only checkpoints."""
 
-    async def remember(self: Drive, body: Any, blobs: Any, consume: Any = ()) -> None:
+    async def remember(self: Drive, body: Any, blobs: Any, **facts: Any) -> None:
         return None
 
     Drive.remember = remember  # type: ignore[method-assign]

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from holdfast import Engine, Session, Workflow, step
 from holdfast.errors import AlreadyRunning, HoldfastError
 from holdfast.model import Commit, Flags, NewSession, SessionRow
+from holdfast.questions import Answer, Answered
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite import store as store_module
 from holdfast.stores.sqlite.moving import Moving
@@ -95,8 +96,8 @@ class PointStore(SqliteStore):
     async def revise(self, commit: Commit) -> None:
         await self._between("revise", super().revise(commit))
 
-    async def send(self, *given: Any) -> SessionRow:
-        return await self._between("send", super().send(*given))
+    async def answer(self, given: Answer) -> Answered:
+        return await self._between("answer", super().answer(given))
 
     async def unpause(self, *given: Any) -> SessionRow:
         return await self._between("unpause", super().unpause(*given))

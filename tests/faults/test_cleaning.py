@@ -123,7 +123,7 @@ def wrong(path: Path) -> Iterator[str]:
     for stone in by_hand:
         if (stone.by, stone.reason, stone.status, stone.records) != ("ann", "test", "completed", 4):
             yield f"another tombstone: {stone}"
-    left = sorted(each.name for each in Path(f"{path}.files").iterdir())
+    left = sorted(each.name for each in Path(f"{path}.sessions").iterdir())
     if left != sessions:
         yield f"files of {left} are left"
 

@@ -26,7 +26,7 @@ def test_the_journey_does_all_that_it_is_made_for(lab: Lab) -> None:
     assert {label for label, count in reference.labels.items() if count > 1} == set(REDONE)
     assert reference.labels.keys() == reference.seen.remembered
     verbs = {point.split()[1] for point in reference.points if point.startswith(("before", "after"))}
-    assert verbs == {"create", "commit", "claim", "revise", "send", "unpause"}
+    assert verbs == {"create", "commit", "claim", "revise", "answer", "unpause"}
     assert [row.workflow for row in reference.seen.rows] == ["journey", "leg", "leg"]
 
 

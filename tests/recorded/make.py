@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Session, testing
-from tests.recorded.workflows import diary, shelf, wake
+from holdfast.testing import ManualClock
+from tests.recorded.workflows import diary, poll, shelf, wake
 
 HERE = Path(__file__).parent
 
@@ -49,6 +50,21 @@ async def record_all(folder: Path) -> None:
         while await waiting.status() != "completed":
             await asyncio.sleep(0)
         await keep(waiting, folder, "woken")
+    await record_questions(folder)
+
+
+async def record_questions(folder: Path) -> None:
+    """A session that waits for a second try at an answer, and the same when everything was answered."""
+    async with testing.engine(poll, clock=ManualClock()) as engine:  # time stands still: nothing expires
+        asked = await engine.start(poll, session_id="asked")
+        await asked.outcome()
+        for said in ("many", "3", "cross", "yes"):
+            await asked.send(said, by="ann")
+            outcome = await asked.outcome()
+            if said == "many":
+                await keep(asked, folder, "asked")
+        assert outcome.status == "completed"
+        await keep(asked, folder, "answered")
 
 
 if __name__ == "__main__":

@@ -121,4 +121,20 @@ async def listen(ctx: Context) -> str:
 
 wake = Workflow("wake", state=Wake, steps=[nap, listen])
 
-WORKFLOWS: dict[str, Workflow[Any]] = {workflow.name: workflow for workflow in (shelf, diary, wake)}
+
+class Poll(BaseModel):
+    number: int = 0
+    mood: Mood | None = None
+    sure: bool = False
+
+
+@step(writes=["number", "mood", "sure"])
+async def ask(ctx: Context) -> dict[str, Any]:
+    number = await ctx.ask("How many?", int, key="number", expires=timedelta(days=1))
+    mood = await ctx.ask("In which mood? 🐙", Mood, default=Mood.CALM)
+    return {"number": number, "mood": mood, "sure": await ctx.confirm("Sure?", act=describe)}
+
+
+poll = Workflow("poll", state=Poll, steps=[ask])
+
+WORKFLOWS: dict[str, Workflow[Any]] = {workflow.name: workflow for workflow in (shelf, diary, wake, poll)}

@@ -188,5 +188,5 @@ async def test_a_link_to_the_database_is_the_same_store_with_the_same_files(tmp_
     async with opened(tmp_path / "link.db") as linked, opened(tmp_path / "store.db") as store:
         await started(linked)
         assert (await store.get("s1")) == (await linked.get("s1"))
-        assert linked.folder("s1") == store.folder("s1") == tmp_path / "store.db.files" / "s1"
+        assert linked.folder("s1") == store.folder("s1") == tmp_path / "store.db.sessions" / "s1"
     assert not list(tmp_path.glob("link.db-*"))

@@ -18,6 +18,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import (
     AlreadyRunning,
     DamagedRecord,
+    FileRefused,
     HoldLost,
     SessionEnded,
     StoreClosed,
@@ -33,6 +34,8 @@ from holdfast.model import (
     NewSession,
     Pause,
     Proved,
+    QuestionFacts,
+    QuestionStatus,
     Record,
     Removal,
     SessionRow,
@@ -49,7 +52,11 @@ from holdfast.model import (
     seal_signal,
     signal_intact,
 )
+from holdfast.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
 from holdfast.store import Found
+from holdfast.uploads import FileFacts, file_facts
+
+OPEN = (QuestionStatus.WAITING, QuestionStatus.RESUMED)
 
 
 @dataclass
@@ -62,6 +69,7 @@ class Kept:
     signals: list[SignalRecord] = field(default_factory=list)
     inbox: list[int] = field(default_factory=list)
     names: set[bytes] = field(default_factory=set)
+    questions: dict[int, QuestionFacts] = field(default_factory=dict)
     tombstone: Tombstone | None = None  # while it is being removed
 
 
@@ -74,6 +82,7 @@ class Data:
     stones: list[Tombstone] = field(default_factory=list)
     engines: dict[int, Callable[[], None]] = field(default_factory=dict)
     last_key: int = 0
+    last_question: int = 0
     last_engine: int = 0
 
 
@@ -149,6 +158,8 @@ class DictStore:
         kept = self.data.sessions[row.key] = Kept(row, list(new.records))
         self._keep(kept, new.blobs)
         kept.names |= set(new.names)
+        for file in new.files:
+            self._signal(kept, file.kind, file.by, file.at, file.payload)
         above = [] if new.parent is None else [each for each in self._by(new.parent).pauses if _is_open_request(each)]
         if pause := new.pause or next(iter(above), None):
             self._ask(kept, pause)
@@ -247,6 +258,9 @@ class DictStore:
             raise HoldLost(f"{row.session_id} is held by {who}; nothing was written", session_id=row.session_id)
         if commit.only_if_paused and not row.pause_requested:
             return None
+        waiting = [each.id for each in kept.questions.values() if each.status is QuestionStatus.WAITING]
+        if commit.only_if_waiting and commit.only_if_waiting not in waiting:
+            return None
         flags = _flags(row)
         self._move(kept, commit)
         self._tell()
@@ -273,6 +287,7 @@ class DictStore:
         self._keep(kept, commit.blobs)
         self._settle_pauses(kept, commit)
         kept.inbox = [n for n in kept.inbox if n not in commit.consume]
+        self._settle_questions(kept, commit)
         changes: dict[str, Any] = {"mail": bool(kept.inbox)}
         if commit.ended in ("completed", "cancelled"):
             changes |= {"pause_requested": False, "pause_mode": "finish"}
@@ -299,6 +314,26 @@ class DictStore:
             else each
             for each in (*kept.pauses, *commit.open_pauses)
         ]
+
+    def _settle_questions(self, kept: Kept, commit: Commit) -> None:
+        for facts in commit.asks:
+            known = next((n for n, each in kept.questions.items() if each.id == facts.id), None)
+            if known is None:
+                self.data.last_question = known = self.data.last_question + 1
+            since = kept.questions.get(known, facts).created_at
+            kept.questions[known] = replace(facts, seq=commit.records[0].seq, created_at=since)
+        changes = {each.id: each for each in commit.questions}
+        over = commit.settles or commit.ended in ("completed", "cancelled")
+        opened = [(n, each) for n, each in kept.questions.items() if each.status in OPEN]
+        for n, facts in opened:
+            if (change := changes.get(facts.id)) is not None:
+                wanted = {name: getattr(change, name) for name in ("status", "expires_at", "answer")}
+                wanted = {name: value for name, value in wanted.items() if value is not None}
+                facts = kept.questions[n] = replace(facts, updated_at=commit.updated_at, **wanted)
+            if over and facts.status in OPEN:
+                status = settled(facts, kept.inbox, commit.ended)
+                kept.questions[n] = replace(facts, status=status, updated_at=commit.updated_at)
+                kept.inbox = [unread for unread in kept.inbox if unread != facts.answer]
 
     def _charge(self, kept: Kept, commit: Commit) -> None:
         """What a session spends is counted in all above it, if the commit names a parent."""
@@ -429,6 +464,94 @@ class DictStore:
         self._tell()
         return self._seen(kept)
 
+    async def answer(self, given: Answer) -> Answered:
+        self._check()
+        if given.question is not None:
+            found = await self.questions(Inquiry(ids=(given.question,)))
+            return self._answer(given, found[0]) if found else Answered("unknown")
+        kept = self._named(given.session_id or "")
+        chosen = choose(given, await self.questions(Inquiry(session_id=given.session_id)))
+        if isinstance(chosen, QuestionRow):
+            return self._answer(given, chosen)
+        if chosen is not None:
+            if chosen.verdict != "none" or not given.message:
+                return chosen
+            payload = b'{"value":' + given.value + b"}"
+            return Answered("queued", await self.send(kept.row.session_id, given.by, given.at, payload))
+        if _over(kept.row):
+            raise SessionEnded(f"{given.session_id} has ended", session_id=given.session_id, status=str(kept.row.ended))
+        n = self._signal(kept, "early", given.by, given.at, reply(given))
+        self._deliver(kept, n, "early")
+        self._tell()
+        return Answered("early", self._seen(kept), n=n)
+
+    def _answer(self, given: Answer, found: QuestionRow) -> Answered:
+        kept, verdict = self._named(found.session_id), judge(given, found)
+        facts = kept.questions[found.n]
+        if verdict == "taken":
+            n = self._signal(kept, "answer", given.by, given.at, reply(given, found))
+            facts = replace(facts, status=QuestionStatus.RESUMED, answer=n, updated_at=given.at)
+            self._deliver(kept, n, "answer")
+        elif verdict != "same":
+            self._signal(kept, "refused", given.by, given.at, reply(given, found, verdict))
+            facts = replace(facts, told=facts.told or verdict == "expired")
+        kept.questions[found.n] = facts
+        self._tell()
+        return Answered(verdict, self._seen(kept), self._asked(kept, found.n))
+
+    async def questions(self, query: Inquiry) -> list[QuestionRow]:
+        self._check()
+        rows = sorted((self._asked(kept, n) for kept in self._known() for n in kept.questions), key=lambda row: row.n)
+        rows = [row for row in rows if not query.ids or row.facts.id in query.ids]
+        rows = [row for row in rows if query.session in (None, self._named(row.session_id).row.key)]
+        rows = [row for row in rows if query.session_id in (None, row.session_id, row.root_id)]
+        rows = [row for row in rows if query.workflow in (None, row.workflow) and query.owner in (None, row.owner)]
+        rows = [row for row in rows if query.key in (None, row.facts.key) and row.n > query.after]
+        now = self.clock.now()
+        return [row for row in rows if not query.statuses or row.standing(now) in query.statuses][: query.limit]
+
+    def _asked(self, kept: Kept, n: int) -> QuestionRow:
+        facts, root, now = kept.questions[n], kept.row, self.clock.now()
+        while root.parent is not None:
+            root = self._by(root.parent).row
+        record = kept.records[facts.seq - 1]
+        since = [each.at for each in kept.pauses if _is_open_request(each) and each.freeze]
+        frozen = max(now - max(min(since), facts.updated_at), 0) if since else 0
+        failure = kept.row.failure if kept.row.ended == "failed" else None
+        return QuestionRow(
+            n, facts, kept.row.session_id, root.session_id, root.workflow, root.owner, record.step, record.payload,
+            None if facts.answer is None else kept.signals[facts.answer - 1], kept.row.frozen + frozen,
+            None if failure is None else failure.message,
+        )  # fmt: skip
+
+    async def forget_questions(self, before: int, limit: int) -> int:
+        self._check()
+        known = [(kept, n, facts) for kept in self._known() for n, facts in kept.questions.items()]
+        done = [(kept, n) for kept, n, facts in known if facts.status not in OPEN and facts.updated_at < before][:limit]
+        for kept, n in done:
+            del kept.questions[n]
+        return len(done)
+
+    async def add_file(
+        self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
+    ) -> tuple[SignalRecord, bool]:
+        self._check()
+        kept = self._named(session_id)
+        if fence not in (None, kept.row.fence):
+            raise HoldLost(f"{session_id} moved on", session_id=session_id)
+        for signal in await self.files(kept.row.key):
+            known = file_facts(signal.payload)
+            if (known.sha256, known.size) == (file.sha256, file.size):
+                return signal, False
+            if known.id == file.id:
+                raise FileRefused(f"{session_id} has another file {file.id}", session_id=session_id)
+        n = self._signal(kept, "file", by, at, msgspec.json.encode(file))
+        self._tell()
+        return kept.signals[n - 1], True
+
+    async def files(self, key: int) -> list[SignalRecord]:
+        return [each for each in await self.signals(key, 0) if each.kind == "file" and not each.redacted]
+
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         self._check()
         return [pause for pause in self._by(key).pauses if pause.closed_at is None or not open_only]
@@ -528,7 +651,12 @@ class DictStore:
         others = {name for kept in self._known() if kept not in tree for name in kept.names}
         values = {name for kept in tree for name in kept.names} - others
         records = sum(len(record.payload) for kept in tree for record in kept.records)
-        return records + sum(len(self.data.large[name]) for name in values)
+        files = [file for kept in tree for file in await self.files(kept.row.key)]
+        return (
+            records
+            + sum(len(self.data.large[name]) for name in values)
+            + sum(file_facts(file.payload).size for file in files)
+        )
 
     async def space(self) -> Space:
         self._check()
@@ -582,7 +710,15 @@ class DictStore:
             blobs = await self.blobs(kept.names)
             signals = await self.signals(row.key, 0)
             found.append(
-                Whole(row, await self.records(row.key, 1), signals, list(kept.inbox), list(kept.pauses), blobs)
+                Whole(
+                    row,
+                    await self.records(row.key, 1),
+                    signals,
+                    list(kept.inbox),
+                    list(kept.pauses),
+                    blobs,
+                    list(kept.questions.values()),
+                )
             )
         return found
 
@@ -598,6 +734,9 @@ class DictStore:
             row = replace(each.row, key=key, parent=parent, holder=None, fence=1, mail=bool(each.mail))
             kept = Kept(row, list(each.records), list(each.pauses), list(each.signals), list(each.mail))
             self.data.sessions[key] = kept
+            for facts in each.questions:
+                self.data.last_question += 1
+                kept.questions[self.data.last_question] = facts
             self._keep(kept, tuple(each.blobs.items()))
         self._tell()
         return True

@@ -61,6 +61,11 @@ class Child:
         assert self.said, f"the job ended with {self.code} and said nothing"
         return self.said.pop(0)
 
+    def is_alive(self) -> bool:
+        """Whether it has not ended, as far as is known by now."""
+        self._server.take_what_came()
+        return self.code is None
+
     def wait(self, patience: float = PATIENCE) -> int:
         """The return code."""
         self._server.until(lambda: self.code is not None, patience)
@@ -104,6 +109,11 @@ class ForkServer:
         self._process.wait(PATIENCE)
         self._out.close()
 
+    @property
+    def next(self) -> int:
+        """The number that the next job will have."""
+        return self._count + 1
+
     def start(self, job: str, **args: Any) -> Child:
         """Fork a process that does ``job``."""
         self._count += 1
@@ -122,14 +132,24 @@ class ForkServer:
         deadline = time.monotonic() + patience
         while not ready():
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._out], [], [], left)[0]:
+            if left <= 0 or not self._taken(left):
                 raise TimeoutError(f"nothing happened for {patience} s")
-            data = os.read(self._out.fileno(), 65536)
-            if not data:
-                raise RuntimeError("the fork server ended")
-            *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for line in lines:
-                self._take(json.loads(line))
+
+    def take_what_came(self) -> None:
+        """Take messages, and wait for none."""
+        while self._taken(0):
+            pass
+
+    def _taken(self, patience: float) -> bool:
+        if not select.select([self._out], [], [], patience)[0]:
+            return False
+        data = os.read(self._out.fileno(), 65536)
+        if not data:
+            raise RuntimeError("the fork server ended")
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+        return True
 
     def until_any(self, children: Sequence[Child]) -> None:
         """Until one of them has said something or has ended."""

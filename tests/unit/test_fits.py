@@ -6,8 +6,19 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, NewType, Optional, TypedDict, TypeVar
 
 import pytest
+from pydantic import (
+    AwareDatetime,
+    EmailStr,
+    FutureDate,
+    HttpUrl,
+    IPvAnyAddress,
+    NaiveDatetime,
+    PastDate,
+    PositiveInt,
+    SecretStr,
+)
 
-from holdfast.fits import admits_none, fits, show, without_none
+from holdfast.fits import admits_none, fits, promises_more, show, without_none
 
 
 class Animal:
@@ -78,6 +89,14 @@ T = TypeVar("T")
         (dict[str, Any], Point),
         (int, Hashable),
         (Callable[[int], str], Callable[..., str]),
+        (AwareDatetime, datetime),
+        (AwareDatetime, date),
+        (list[AwareDatetime | None], Sequence[datetime | None]),
+        (NaiveDatetime, NaiveDatetime),
+        (PastDate | None, date | None),
+        (EmailStr, str),
+        (datetime, AwareDatetime),
+        (PositiveInt, int),
     ],
     ids=str,
 )
@@ -113,11 +132,27 @@ def test_a_type_fits_what_admits_all_its_values(given: Any, wanted: Any) -> None
         (Point, Point3),
         (dict[str, int], Point),
         (dict[str, list[int | None]], dict[str, list[int]]),
+        (AwareDatetime, str),
+        (AwareDatetime, NaiveDatetime),
+        (FutureDate, datetime),
+        (SecretStr, str),
+        (IPvAnyAddress, str),
+        (HttpUrl, str),
     ],
     ids=str,
 )
 def test_a_type_does_not_fit_what_refuses_some_of_its_values(given: Any, wanted: Any) -> None:
     assert not fits(given, wanted)
+
+
+def test_a_condition_is_no_part_of_what_a_plain_type_promises() -> None:
+    assert promises_more(datetime | None, AwareDatetime | None)
+    assert promises_more(dict[str, tuple[datetime, ...]], Mapping[str, tuple[AwareDatetime, ...]])
+    assert not promises_more(AwareDatetime, AwareDatetime)
+    assert not promises_more(AwareDatetime, datetime)
+    assert not promises_more(Any, AwareDatetime)  # what cannot be judged is validated when it runs
+    assert not promises_more(list, list[AwareDatetime])
+    assert not promises_more(Literal["a"], str)
 
 
 def test_none_is_seen_through_literals_and_annotations() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.errors import MapFailed
 from holdfast.retry import Retry, retry_after
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -52,6 +53,30 @@ def test_an_error_that_says_it_will_not_pass_is_not_tried_again() -> None:
 
     assert Retry(attempts=3).delay(1, Refused(), middle, NOW) is None
     assert Retry(attempts=3).delay(1, OSError(), middle, NOW) is not None
+
+
+class Hopeless(Exception):
+    retryable = False
+
+
+def failed(*errors: Exception) -> MapFailed:
+    error = MapFailed(f"{len(errors)} failed", failed={})
+    error.errors = errors
+    return error
+
+
+@pytest.mark.parametrize("several", [failed, lambda *errors: ExceptionGroup("several", errors)])
+def test_several_errors_are_tried_again_if_each_of_them_would_be_after_the_longest_wait(several: Any) -> None:
+    retry = Retry(on=(OSError, Busy))
+    assert retry.delay(1, several(OSError(), TimeoutError()), middle, NOW) == 1
+    assert retry.delay(1, several(Busy(5), OSError(), Busy("70")), middle, NOW) == 70
+    assert retry.delay(1, several(OSError(), ValueError()), middle, NOW) is None
+    assert retry.delay(1, several(ValueError(), OSError()), middle, NOW) is None
+    assert retry.delay(1, several(failed(OSError()), ExceptionGroup("inner", [OSError()])), middle, NOW) == 1
+    assert retry.delay(1, several(failed(OSError(), ValueError())), middle, NOW) is None
+    assert Retry().delay(1, several(OSError(), Hopeless()), middle, NOW) is None
+    assert Retry().delay(1, several(OSError(), ValueError()), middle, NOW) == 1
+    assert Retry(on=(MapFailed, ExceptionGroup)).delay(1, several(ValueError()), middle, NOW) == 1
 
 
 def test_by_default_signals_and_interrupts_are_not_tried_again() -> None:

@@ -183,7 +183,7 @@ def waits(info: SessionInfo) -> str:
 
     A timer beside it ends the wait too.
     """
-    kinds = " or ".join(f"a {kind}" for kind in info.waiting)
+    kinds = " or ".join(f"an {kind}" if kind == "answer" else f"a {kind}" for kind in info.waiting)
     until = f", at most until {clock(info.wakes_at)}" if info.wakes_at else ""
     return f"for {kinds}{until}"
 
@@ -268,7 +268,7 @@ async def ways(cli: Cli, engine: Engine, info: SessionInfo) -> list[tuple[str, s
             return [("Let it go on:", resume)]
         case "paused":
             return _out_of(cli, info, {pause.kind for pause in await engine.pauses(name)})
-        case "waiting" if "message" in info.waiting:
+        case "waiting" if {"message", "answer"} & set(info.waiting):
             return [("Answer:", f"{cli.command('send', name)} MESSAGE")]
         case "waiting":
             some = (await _open_children(engine, info))[:5]

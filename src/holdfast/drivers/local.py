@@ -87,7 +87,10 @@ class LocalDriver:
         if not run.task.cancelled():
             run.task.exception()  # kept as ``broken``; looked at here so that asyncio does not complain
         run.ended.set()
-        self.changed(drive.session_id)
+        if drive.row.parent_id is None:
+            self.changed(drive.session_id)
+        else:
+            self._tell_all()  # whoever waits for one above it waits for this as well
         above = self.drive(drive.row.parent_id) if drive.row.parent_id is not None else None
         if above is not None and above.visit is not None:
             above.visit.look_again(drive.session_id)  # it may be busy with something else, and hear of nothing

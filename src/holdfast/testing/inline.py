@@ -34,7 +34,10 @@ class InlineEngine(Engine):
         replay: bool = False,
     ) -> None:
         self.time = clock or ManualClock(auto=True)
-        super().__init__(store, workflows=workflows, limits=limits, clock=self.time, signals=False)
+        # Time that passes by itself would be over before anybody could answer.
+        super().__init__(
+            store, workflows=workflows, limits=limits, clock=self.time, signals=False, questions_expire=None
+        )
         if replay:
             always_replay(self)
 
@@ -54,7 +57,8 @@ def engine(
     """An engine for one test: in memory, no signal handlers, and time that passes by itself.
 
     Whoever sleeps (a retry, a timer) is woken at once, with the clock moved on as far; pass a ``clock`` of your
-    own to hold it still. ``replay`` runs every step again after each operation: see `always_replay`.
+    own to hold it still. Questions wait for ever, unless the call or the workflow says otherwise. ``replay``
+    runs every step again after each operation: see `always_replay`.
 
     >>> from pydantic import BaseModel
     >>> from holdfast import Workflow, step

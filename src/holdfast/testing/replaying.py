@@ -50,9 +50,9 @@ class ReplayingVisit(Visit):
 
     async def keep(
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
-        consume: tuple[int, ...] = (),
+        outcome: str = "", **facts: Any,
     ) -> bytes:  # fmt: skip
-        data = await super().keep(operation, result, value, started, frame, consume)
+        data = await super().keep(operation, result, value, started, frame, outcome, **facts)
         self.fresh.append(operation.id)
         if isinstance(self.host, ReplayingDrive):
             self.host.kept_ids.add(operation.id)

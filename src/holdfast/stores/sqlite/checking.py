@@ -59,4 +59,5 @@ def check(connection: apsw.Connection) -> list[str]:
     said = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
     for key, count in reads.every(connection, QUERIES["strays"]):
         said.append(f"{count} records are in no session's chain (session key {key})")
+    said += [f"question {n} belongs to no session" for (n,) in reads.every(connection, QUERIES["stray_questions"])]
     return said

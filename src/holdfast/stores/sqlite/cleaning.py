@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import apsw
 import msgspec
@@ -17,16 +18,20 @@ from msgspec.structs import astuple
 from holdfast.errors import AlreadyRunning, DamagedRecord, VerbRefused
 from holdfast.model import Filter, Removal, SessionRow, Space, Sweep, Tombstone, has_expired, kept_for
 from holdfast.stores.sqlite import reads, sums
+from holdfast.stores.sqlite.answering import Answering
 from holdfast.stores.sqlite.sql import QUERIES
-from holdfast.stores.sqlite.writes import Writes
 
 _stone = msgspec.json.Decoder(Tombstone)
-_PARTS = ("strip_signals", "strip_inbox", "strip_pauses", "strip_names")
+_PARTS = ("strip_signals", "strip_inbox", "strip_pauses", "strip_questions", "strip_names")
 
 
 def session_folder(database: str, session_id: str) -> Path:
-    """Where the files of a session lie: in a folder of its own, beside the database."""
-    return Path(f"{database}.files") / session_id
+    """Where the files of a session lie: in a folder of its own, beside the database.
+
+    Where capital letters do not count, two ids that differ in nothing else must not share one.
+    """
+    mark = "" if session_id == session_id.lower() else f"~{crc32(session_id.encode()):08x}"
+    return Path(f"{database}.sessions") / f"{session_id}{mark}"
 
 
 class _Doomed(NamedTuple):
@@ -45,7 +50,7 @@ class _Doomed(NamedTuple):
     digest: bytes
 
 
-class Cleaning(Writes):
+class Cleaning(Answering):
     """The verbs that take data away."""
 
     def remove(
@@ -190,7 +195,8 @@ def _tombstone(stored: str) -> Tombstone:
 
 def weight(connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
     keys = msgspec.json.encode([row.key for row in tree]).decode()
-    return sum(int(connection.execute(QUERIES[each], (keys,)).get) for each in ("log_weight", "value_weight"))
+    parts = ("log_weight", "value_weight", "file_weight")
+    return sum(int(connection.execute(QUERIES[part], (keys,)).get) for part in parts)
 
 
 def removing(connection: apsw.Connection) -> list[Removal]:

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from holdfast.errors import UnknownSession
 from holdfast.model import Filter, Pause, SessionRow, Whole, first_digest
-from holdfast.stores.sqlite import checking, reads, sums
+from holdfast.stores.sqlite import asking, checking, reads, sums
 from holdfast.stores.sqlite.cleaning import Cleaning
 from holdfast.stores.sqlite.sql import QUERIES
 
@@ -38,6 +38,7 @@ def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
         # One that is only a flag, set by hand, has no record; the flag is among the facts.
         [each for each in reads.pauses(connection, row.key, open_only=False) if each.id != reads.FLAG],
         reads.blobs(connection, checking.names(connection, row.key)),
+        asking.all_of(connection, row.key),
     )
 
 
@@ -63,6 +64,9 @@ class Moving(Cleaning):
         connection.executemany(QUERIES["deliver"], [(key, n) for n in session.mail])
         connection.executemany(QUERIES["restore_pause"], [_pause(key, pause) for pause in session.pauses])
         self._keep(connection, key, tuple(session.blobs.items()))
+        root = reads.one(connection, QUERIES["root_of"], key)[0]
+        for question in session.questions:
+            asking.open_one(connection, key, root, first + question.seq - 1, question)
         return key
 
 

@@ -195,6 +195,9 @@ WHERE key = ?
 -- name: mail
 SELECT n FROM inbox WHERE session = ? ORDER BY n LIMIT ?
 
+-- name: file_signals
+SELECT n FROM signals WHERE session = ? AND kind = 'file' ORDER BY n
+
 -- name: log_head
 SELECT session_id, seq, digest, head FROM sessions WHERE key = ?
 
@@ -427,8 +430,84 @@ WHERE hash IN (SELECT hash FROM names WHERE session IN (SELECT value FROM json_e
         WHERE names.hash = blobs.hash AND names.session NOT IN (SELECT value FROM json_each(?1))
     )
 
+-- name: file_weight
+-- The files of these sessions, as they were when they came.
+SELECT coalesce(sum(json_extract(CAST(payload AS TEXT), '$.size')), 0) FROM signals
+WHERE session IN (SELECT value FROM json_each(?)) AND kind = 'file' AND length(payload)
+
 -- name: engines
 SELECT id, pid, host, started_at FROM engines ORDER BY id
 
 -- name: held_sessions
 SELECT holder, session_id FROM sessions WHERE holder IS NOT NULL AND removing = 0 ORDER BY created_at, key
+
+-- name: questions
+-- Questions with what is around them: who asked, who is at the top of its tree, the record that asks, and since when
+-- its timers are frozen. Callers add a WHERE. CROSS: from the questions to the rest, whatever ANALYZE has found.
+SELECT
+    questions.n, questions.session, questions.root, questions.id, questions.key, questions.seq, questions.status,
+    version, seen, questions.created_at, questions.updated_at, expires_at, answer, told, questions.sum,
+    own.session_id, top.session_id, top.workflow, top.owner, log.step, log.payload, log.salt, log.body,
+    own.frozen, own.failure, own.ended,
+    iif(own.pause_requested, (
+        SELECT min(at) FROM pauses WHERE session = own.key AND closed_at IS NULL AND kind = 'operator' AND freeze
+    ), NULL)
+FROM questions
+    CROSS JOIN (SELECT key, session_id, frozen, failure, ended, pause_requested, removing FROM sessions) AS own
+        ON own.key = questions.session AND own.removing = 0
+    CROSS JOIN (SELECT key, session_id, workflow, owner FROM sessions) AS top ON top.key = questions.root
+    LEFT JOIN log ON log.id = questions.place AND log.session = questions.session AND log.seq = questions.seq
+
+-- name: question_is_open
+SELECT EXISTS (SELECT 1 FROM questions WHERE session = ? AND id = ? AND status = 'WAITING_USER_INPUT')
+
+-- name: open_questions
+SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+FROM questions WHERE session = ? AND status IN ('WAITING_USER_INPUT', 'RESUMED')
+
+-- name: root_of
+-- The session at the top of the tree, and where the last record of the asking one lies.
+WITH RECURSIVE up (key, parent) AS (
+    SELECT key, parent FROM sessions WHERE key = ?1
+    UNION
+    SELECT sessions.key, sessions.parent FROM up JOIN sessions ON sessions.key = up.parent
+)
+SELECT key, (SELECT head FROM sessions WHERE key = ?1) FROM up WHERE parent IS NULL
+
+-- name: ask
+INSERT INTO questions (
+    session, root, place, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    place = excluded.place, seq = excluded.seq, status = excluded.status, version = excluded.version,
+    seen = excluded.seen, updated_at = excluded.updated_at, expires_at = excluded.expires_at, answer = NULL, told = 0,
+    sum = excluded.sum
+
+-- name: asked_since
+SELECT created_at FROM questions WHERE id = ?
+
+-- name: change_question
+UPDATE questions SET status = ?, updated_at = ?, expires_at = ?, answer = ?, told = ?, sum = ? WHERE n = ?
+
+-- name: strip_questions
+DELETE FROM questions WHERE n IN (SELECT n FROM questions WHERE session = ? LIMIT ?) RETURNING n
+
+-- name: settled_questions
+-- Those that came to their end before a time, whose sessions go on.
+SELECT n FROM questions WHERE status IN ('COMPLETED', 'EXPIRED', 'CANCELLED') AND updated_at < ? LIMIT ?
+
+-- name: forget_question
+DELETE FROM questions WHERE n = ?
+
+-- name: all_questions
+SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+FROM questions WHERE session = ? ORDER BY n
+
+-- name: question
+SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+FROM questions WHERE n = ?
+
+-- name: stray_questions
+-- Questions of no session.
+SELECT n FROM questions WHERE session NOT IN (SELECT key FROM sessions) OR root NOT IN (SELECT key FROM sessions)

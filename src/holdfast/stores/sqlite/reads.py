@@ -259,6 +259,14 @@ def _waking(now: int, workflows: Sequence[str], tree: str | None) -> dict[str, A
     return {"now": now, "workflows": msgspec.json.encode(workflows).decode(), "session_id": tree}
 
 
+def failure_of(stored: str | None) -> str | None:
+    """What a failure says, for people."""
+    try:
+        return None if stored is None else _FAILURE.decode(stored).message
+    except msgspec.MsgspecError as exc:
+        raise _damaged_facts(exc) from exc
+
+
 def purses(connection: apsw.Connection, key: int) -> list[tuple[str, int, int]]:
     rows = every(connection, QUERIES["purses"], key)
     found: list[tuple[str, int, int]] = _typed(rows, list[tuple[str, int, int]])
@@ -427,6 +435,14 @@ def mail(connection: apsw.Connection, key: int, limit: int | None = None) -> lis
     for first, last in _stretches([row[0] for row in rows]):
         found += signals(connection, key, first - 1, last)
     return found
+
+
+def files(connection: apsw.Connection, key: int) -> list[SignalRecord]:
+    """The signals that brought files, each proved against the one before it."""
+    found: list[SignalRecord] = []
+    for first, last in _stretches([n for (n,) in every(connection, QUERIES["file_signals"], key)]):
+        found += signals(connection, key, first - 1, last)
+    return [signal for signal in found if not signal.redacted]
 
 
 def _stretches(numbers: list[int]) -> list[tuple[int, int]]:

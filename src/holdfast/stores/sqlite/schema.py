@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import apsw
 
-from holdfast.errors import NewerSchema, StoreUnavailable
+from holdfast.errors import NewerSchema, StoreMissing, StoreUnavailable
 from holdfast.stores.sqlite import sql
 from holdfast.stores.sqlite.failures import edge
 from holdfast.stores.sqlite.sql import Migration
@@ -40,11 +40,12 @@ T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """Where a database is and how it is to be opened."""
+    """Where a database is and how it is to be opened. ``create``: made if it is not there."""
 
     path: str
     vfs: str | None = None
     synchronous: str = "FULL"
+    create: bool = True
 
     @property
     def in_memory(self) -> bool:
@@ -70,12 +71,24 @@ def _prepare_file(place: Place) -> None:
     path = Path(place.path)
     if path.is_dir():
         raise StoreUnavailable(f"{path} is a folder; name a file in it, such as {path / 'holdfast.db'}")
+    if not place.create and not path.exists():
+        raise _missing(path)
     _make_folder(path.parent)
     refuse_network(path.parent, mounts())
     _make_file(path)
     version = _patiently(lambda: _look(place))
+    if not version and not place.create:
+        raise _missing(path)
     if version < VERSION:
         _patiently(lambda: _bring_up(place))
+
+
+def _missing(path: Path) -> StoreMissing:
+    return StoreMissing(
+        f"there is no store at {path}, and this engine makes none (create=False); look at the path, or start a session"
+        " with an engine that may",
+        path=str(path),
+    )
 
 
 def connect(place: Place) -> apsw.Connection:

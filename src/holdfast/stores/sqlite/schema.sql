@@ -99,6 +99,8 @@ CREATE TABLE signals (
     UNIQUE (session, n)
 ) STRICT;
 
+CREATE INDEX signals_files ON signals (session, n) WHERE kind = 'file';
+
 -- Signals that a step has yet to take in: messages, and what became of children.
 CREATE TABLE inbox (
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -127,6 +129,34 @@ CREATE TABLE pauses (
 
 CREATE INDEX pauses_session ON pauses (session);
 CREATE INDEX pauses_open ON pauses (session) WHERE closed_at IS NULL;
+
+-- What has become of a question. What it asks is in the log, at `place`, which is record `seq`; `root` is the session at
+-- the top of the tree, which people talk to. `answer` is the number of the signal that it was answered with, `seen` a
+-- digest of what a person is shown. One that waits has expired at `expires_at`, whether or not somebody has noticed.
+CREATE TABLE questions (
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    root INTEGER NOT NULL REFERENCES sessions (key),
+    id BLOB NOT NULL UNIQUE,
+    key TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (
+        status IN ('WAITING_USER_INPUT', 'RESUMED', 'COMPLETED', 'EXPIRED', 'CANCELLED')
+    ),
+    version INTEGER NOT NULL,
+    seen BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    answer INTEGER,
+    told INTEGER NOT NULL CHECK (told IN (0, 1)),
+    sum INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX questions_session ON questions (session);
+CREATE INDEX questions_root ON questions (root);
+CREATE INDEX questions_waiting ON questions (root) WHERE status = 'WAITING_USER_INPUT';
 
 -- Large values, stored once, known by their sha256.
 CREATE TABLE blobs (

@@ -12,7 +12,7 @@ from typing import TypeVar
 import apsw
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import DamagedRecord, HoldLost, StoreClosed, StoreReadOnly, StoreUnavailable
+from holdfast.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.model import (
     About,
     Commit,
@@ -31,8 +31,9 @@ from holdfast.model import (
     Tombstone,
     Whole,
 )
+from holdfast.questions import Answer, Answered, Inquiry, QuestionRow
 from holdfast.store import Found
-from holdfast.stores.sqlite import checking, cleaning, moving, reads, schema
+from holdfast.stores.sqlite import asking, checking, cleaning, moving, reads, schema
 from holdfast.stores.sqlite.about import about
 from holdfast.stores.sqlite.ballast import SIZE, Ballast
 from holdfast.stores.sqlite.cleaning import session_folder
@@ -42,6 +43,7 @@ from holdfast.stores.sqlite.moving import Moving
 from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.stores.sqlite.trouble import Trouble
 from holdfast.stores.sqlite.writer import Writer, parks
+from holdfast.uploads import FileFacts
 
 T = TypeVar("T")
 
@@ -68,6 +70,7 @@ class _Reading(edge):
 class SqliteStore:
     """A `holdfast.store.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
+    ``create=False`` makes no file: where there is no store, opening raises `StoreMissing`.
     ``synchronous`` is for tests: only FULL keeps what was acknowledged through a power loss.
     ``poll`` is how often, in seconds, the file is looked at for changes by others. ``ballast`` is how many bytes are
     kept for a full disk, in a file beside the database; 0 keeps none.
@@ -82,6 +85,7 @@ class SqliteStore:
         synchronous: str = "FULL",
         poll: float = 0.05,
         ballast: int = SIZE,
+        create: bool = True,
     ) -> None:
         if synchronous not in _SYNCHRONOUS:
             raise ValueError(f"synchronous={synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
@@ -89,7 +93,9 @@ class SqliteStore:
         self.path = str(path) if str(path) == ":memory:" else os.path.realpath(path)
         if ballast < 0:
             raise ValueError(f"ballast={ballast} is not a number of bytes; 0 keeps none")
-        self._place = schema.Place(self.path, vfs, synchronous)
+        self._place = schema.Place(self.path, vfs, synchronous, create)
+        if self._place.in_memory and not create:
+            raise StoreError("a store in memory is always a new one: create=False needs a path")
         self._ballast = Ballast(self.path, 0 if self._place.in_memory else ballast)
         self._clock = clock
         self._poll = poll
@@ -307,6 +313,25 @@ class SqliteStore:
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
         return await self._do(lambda connection: self._writes.send(connection, session_id, by, at, payload))
+
+    async def answer(self, given: Answer) -> Answered:
+        return await self._do(lambda connection: self._writes.answer(connection, given))
+
+    async def questions(self, query: Inquiry) -> list[QuestionRow]:
+        with self._snapshot() as connection:
+            return asking.found(connection, query, self._clock.now())
+
+    async def forget_questions(self, before: int, limit: int) -> int:
+        return await self._do(lambda connection: self._writes.forget_questions(connection, before, limit), urgent=True)
+
+    async def add_file(
+        self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
+    ) -> tuple[SignalRecord, bool]:
+        return await self._do(lambda connection: self._writes.add_file(connection, session_id, by, at, file, fence))
+
+    async def files(self, key: int) -> list[SignalRecord]:
+        with self._snapshot() as connection:
+            return reads.files(connection, key)
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         with self._snapshot() as connection:

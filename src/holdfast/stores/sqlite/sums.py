@@ -1,4 +1,4 @@
-"""Checksums over facts that are in no chain: those in a session's row, in pause records and in tombstones.
+"""Checksums over facts that are in no chain: those in a session's row, in pauses, questions and tombstones.
 
 They find damage, like the digests of the log, and cost a commit less than a microsecond. Whoever writes one of the
 facts writes its sum too, in the same transaction.
@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.model import Pause, Tombstone
+from holdfast.model import Pause, QuestionFacts, Tombstone
 
 _packed = msgspec.msgpack.Encoder().encode  # quick, and the same bytes for the same values for ever
 
@@ -44,6 +44,11 @@ def opened(key: int, pause: Pause) -> int:
 def closed(closed_at: int, closed_by: str | None) -> int:
     """Over the end of a pause."""
     return crc32(_packed((closed_at, closed_by)))
+
+
+def asked(key: int, root: int, question: QuestionFacts) -> int:
+    """Over a question of the session ``key``, which belongs to the tree of ``root``."""
+    return crc32(_packed((key, root, question)))
 
 
 def buried(stone: Tombstone) -> int:

@@ -17,12 +17,23 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from holdfast.clock import Clock, to_datetime
-from holdfast.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded, UnknownSession
-from holdfast.model import Commit, Filter, Flags, NewSession, Pause, SessionRow, first_digest, seal_signal
+from holdfast.errors import AlreadyRunning, DamagedRecord, FileRefused, HoldLost, SessionEnded, UnknownSession
+from holdfast.model import (
+    Commit,
+    Filter,
+    Flags,
+    NewSession,
+    Pause,
+    SessionRow,
+    SignalRecord,
+    first_digest,
+    seal_signal,
+)
 from holdfast.store import Found
-from holdfast.stores.sqlite import reads, redacting, sums
+from holdfast.stores.sqlite import asking, reads, redacting, sums
 from holdfast.stores.sqlite.hold import Hold
 from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.uploads import FileFacts, file_facts
 
 _PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
 _json = msgspec.json.encode
@@ -44,7 +55,7 @@ class Writes:
     def move(self, connection: apsw.Connection, commit: Commit) -> Outcome:
         """Apply one commit: what `move_all` does, for the path of a lone session."""
         place: Any = connection.execute(_PLACE, (commit.key,)).fetchone()
-        if not self._fits(commit, place):
+        if not self._fits(commit, place) or _too_late(connection, commit):
             return self._refusal(connection, commit, place)
         tail, head = place[4], place[5] + len(commit.records)
         connection.execute(_MOVE, _moving(commit, tail, head))
@@ -67,7 +78,7 @@ class Writes:
         lines: list[tuple[object, ...]] = []
         for commit in commits:
             place: Any = known.get(commit.key)
-            if not self._fits(commit, place):
+            if not self._fits(commit, place) or _too_late(connection, commit):
                 outcomes.append(self._refusal(connection, commit, place))
                 continue
             tail, end = place[4], end + len(commit.records)
@@ -94,7 +105,7 @@ class Writes:
         )
 
     def _refusal(self, connection: apsw.Connection, commit: Commit, place: Any) -> HoldLost | None:
-        """Why a commit does not fit. None: the pause that it was for is requested no more."""
+        """Why a commit does not fit. None: the pause, or the question, that it was for is open no more."""
         if place is None:
             return HoldLost(f"no session has the key {commit.key} in this store; nothing was written", session_id="")
         _, seq, fence, holder, *_ = place
@@ -124,6 +135,10 @@ class Writes:
         if commit.consume:
             connection.executemany(QUERIES["consume"], [(commit.key, n) for n in commit.consume])
             connection.execute(QUERIES["look_for_mail"], (commit.key,))
+        if commit.asks or commit.questions:
+            asking.attach(connection, commit)
+        if commit.settles or commit.ended in ("completed", "cancelled"):
+            asking.settle(connection, commit)
         if commit.thaw:
             connection.execute(QUERIES["thaw"], (commit.key,))
         if commit.parent is not None:
@@ -236,6 +251,8 @@ class Writes:
         lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(new.records, first)]
         connection.executemany(_APPEND, lines)
         self._keep(connection, key, new.blobs, new.names)
+        for file in new.files:
+            self._signal(connection, key, file.kind, file.by, file.at, file.payload)
         row = reads.get_by_key(connection, key, self.present)
         pause = new.pause or self._pause_of(connection, new.parent)
         if pause is not None:
@@ -363,6 +380,24 @@ class Writes:
         self._deliver(connection, row.key, n, "message")
         return self._again(connection, row)
 
+    def add_file(
+        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None
+    ) -> tuple[SignalRecord, bool]:
+        row = self._known(connection, session_id)
+        if fence not in (None, row.fence):
+            raise _moved_on(row)
+        for signal in reads.files(connection, row.key):
+            known = file_facts(signal.payload)
+            if (known.sha256, known.size) == (file.sha256, file.size):
+                return signal, False
+            if known.id == file.id:
+                raise FileRefused(
+                    f"another file of session {session_id!r} has just got the id {file.id!r}; add this one again",
+                    session_id=session_id,
+                )
+        n = self._signal(connection, row.key, "file", by, at, _json(file))
+        return reads.signals(connection, row.key, n - 1, n)[0], True
+
     def _signal(self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, payload: bytes) -> int:
         _, seq, count, previous = reads.one(connection, QUERIES["signals_head"], key)
         signal = seal_signal(previous, count + 1, seq, kind, by, at, payload)
@@ -412,6 +447,11 @@ class Writes:
 
     def _again(self, connection: apsw.Connection, row: SessionRow) -> SessionRow:
         return reads.get_by_key(connection, row.key, self.present)
+
+
+def _too_late(connection: apsw.Connection, commit: Commit) -> bool:
+    """Whether the question that a commit is about was answered in the meantime."""
+    return bool(commit.only_if_waiting) and not asking.still_waits(connection, commit)
 
 
 def _try(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:

@@ -13,9 +13,11 @@ in memory; `SharedStoreSuite` adds what several engines on the same data must be
 
 from __future__ import annotations
 
+from holdfast.testing.suite.asking import AskingTests
 from holdfast.testing.suite.base import Suite
 from holdfast.testing.suite.commits import CommitTests
 from holdfast.testing.suite.ends import EndTests
+from holdfast.testing.suite.filing import FileTests
 from holdfast.testing.suite.life import LifeTests, SharingTests
 from holdfast.testing.suite.moving import MovingTests
 from holdfast.testing.suite.outside import OutsideTests
@@ -26,7 +28,10 @@ from holdfast.testing.suite.waiting import WaitingTests
 __all__ = ["SharedStoreSuite", "StoreSuite", "Suite"]
 
 
-class StoreSuite(SessionTests, CommitTests, OutsideTests, WaitingTests, ProofTests, EndTests, MovingTests, LifeTests):
+class StoreSuite(
+    SessionTests, CommitTests, OutsideTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests, MovingTests,
+    LifeTests,
+):  # fmt: skip
     """Every verb of the protocol, on one open store."""
 
 

@@ -1,0 +1,202 @@
+"""Collects the parameters of a tool from a person, over as many rounds as it takes, and runs the tool once.
+
+    refund = Tool("refund", Refund, pay_back)
+    done = await collect(ctx, refund, {"order": "A-17"})
+
+What is there is kept, what is missing or wrong is asked for, with the reason. The tool is an operation of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, Unpack, cast, overload
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from holdfast.asking import Again, Options, Wish, ask, plain
+from holdfast.codec import decode, typed
+from holdfast.context import BlockingContext, Context
+from holdfast.errors import RoundsExhausted, did_you_mean
+from holdfast.questions import Asked
+
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R")
+
+AtLast = Literal["hand_over", "skip"]
+Understand = Callable[[str, list[str]], Mapping[str, Any]]
+"""Makes parameters of a person's own words; the names are those that are asked for."""
+
+Phrase = Callable[[list[str], str], str]
+"""Puts a question: for these parameters, and why it is asked (again), if there is a reason."""
+
+_PARAMETERS = typed(dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Tool(Generic[P, R]):
+    """Something that can be done once its parameters are known. ``run`` gets them as a ``parameters`` model."""
+
+    name: str
+    parameters: type[P]
+    run: Callable[[P], Coroutine[Any, Any, R]] | Callable[[P], R]
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Collected(Generic[R]):
+    """What came of it: the tool's ``result`` if it is ``done``; otherwise ``said`` tells why it was not run."""
+
+    outcome: Literal["done", "handed_over", "skipped"]
+    parameters: dict[str, Any]
+    result: R | None = None
+    said: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether the tool has run."""
+        return self.outcome == "done"
+
+
+@overload
+def collect(
+    ctx: Context, tool: Tool[P, R], given: Mapping[str, Any] | None = None, *, understand: Understand | None = None,
+    phrase: Phrase | None = None, at_last: AtLast = "hand_over", **options: Unpack[Options],
+) -> Coroutine[Any, Any, Collected[R]]: ...  # fmt: skip
+@overload
+def collect(
+    ctx: BlockingContext, tool: Tool[P, R], given: Mapping[str, Any] | None = None, *,
+    understand: Understand | None = None, phrase: Phrase | None = None, at_last: AtLast = "hand_over",
+    **options: Unpack[Options],
+) -> Collected[R]: ...  # fmt: skip
+def collect(
+    ctx: Context | BlockingContext, tool: Tool[Any, Any], given: Mapping[str, Any] | None = None, *,
+    understand: Understand | None = None, phrase: Phrase | None = None, at_last: AtLast = "hand_over",
+    **options: Unpack[Options],
+) -> Any:  # fmt: skip
+    """Ask for what a tool lacks, then run it once with everything that was collected.
+
+    Empty, None and the text "null" count as missing. An answer is a mapping, a text in JSON, what ``understand`` makes
+    of a text, or, where one parameter is asked for, that one. After the last of ``rounds`` the tool is not run: it is
+    handed over to a person, or skipped, and the outcome says so. The other options are those of `Context.ask`.
+    """
+    collection = _Collection(tool, dict(given or {}), understand, phrase, at_last, options)
+    if isinstance(ctx, BlockingContext):
+        return ctx._wait(collection.run(ctx._context))
+    return collection.run(ctx)
+
+
+class _Collection:
+    """One call of `collect`."""
+
+    def __init__(
+        self, tool: Tool[Any, Any], given: dict[str, Any], understand: Understand | None, phrase: Phrase | None,
+        at_last: AtLast, options: Options,
+    ) -> None:  # fmt: skip
+        self.tool = tool
+        self.understand = understand
+        self.phrase = phrase or self._phrase
+        self.at_last = at_last
+        self.options = options
+        self.fields = plain(tool.parameters.model_json_schema()).get("properties", {})
+        self.given, self.lacking = self._checked(given)
+
+    async def run(self, ctx: Context) -> Collected[Any]:
+        """Ask, if that is needed; then act."""
+        parameters = self.given
+        if self.lacking:
+            try:
+                parameters = cast("dict[str, Any]", await ask(ctx._visit, ctx._frame, self._wish()))
+            except RoundsExhausted as error:
+                return self._left_undone(error)
+        model = self.tool.parameters.model_validate(parameters)
+        result = await ctx.do(self.tool.run, model, key=self.options.get("key"))
+        return Collected("done", parameters, result)
+
+    def _left_undone(self, error: RoundsExhausted) -> Collected[Any]:
+        outcome: Literal["handed_over", "skipped"] = "handed_over" if self.at_last == "hand_over" else "skipped"
+        then = "a person has to take over" if outcome == "handed_over" else "it was left out"
+        collected = msgspec.json.decode(error.collected) if error.collected else self.given
+        return Collected(outcome, collected, said=f"{self.tool.name} was not run, {then}: {error.reason}")
+
+    def _wish(self) -> Wish:
+        names, tool = list(self.lacking), self.tool
+        text = self.phrase(names, _reasons(self.lacking))
+        return Wish(
+            text, "collect", _PARAMETERS, self._read, lambda: self._schema(), tool.name,
+            tool=(tool.id or tool.name, tool.name), collected=plain(self.given), **self.options,
+        )  # fmt: skip
+
+    def _schema(self) -> dict[str, Any]:
+        """Of a partial answer: whatever is given is welcome, and nothing has to be."""
+        found: dict[str, Any] = plain(self.tool.parameters.model_json_schema())
+        return {name: value for name, value in found.items() if name != "required"}
+
+    # answers
+
+    def _read(self, raw: bytes, asked: Asked) -> dict[str, Any]:
+        before = dict(asked.collected or {})
+        _, lacking = self._checked(before)
+        merged, missing = self._checked(before | self._understood(decode(raw), list(lacking)))
+        if missing:
+            reason = _reasons(missing) or "something is still missing"
+            raise Again(reason, self.phrase(list(missing), _reasons(missing)), plain(merged))
+        return merged
+
+    def _understood(self, said: Any, names: list[str]) -> dict[str, Any]:
+        """An answer as parameters. What is empty was not said."""
+        if isinstance(said, str):
+            said = self._from_text(said, names)
+        if not isinstance(said, Mapping):
+            said = {names[0]: said} if len(names) == 1 else {}
+        return {name: value for name, value in said.items() if not _is_missing(value)}
+
+    def _from_text(self, text: str, names: list[str]) -> Any:
+        if text.lstrip().startswith("{"):
+            try:
+                return msgspec.json.decode(text)
+            except msgspec.MsgspecError:
+                pass  # no JSON after all: words that begin with a brace
+        if self.understand is not None:
+            return self.understand(text, names)
+        return text.strip() if len(names) == 1 else {}
+
+    def _checked(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """What can be used of it, and what is missing or wrong, with the reason (empty for what is only missing)."""
+        wrong = {name: f"there is no {name!r}{did_you_mean(name, self.fields)}" for name in given.keys() - self.fields}
+        usable = {name: value for name, value in given.items() if name in self.fields and not _is_missing(value)}
+        lacking: dict[str, str] = {}
+        try:
+            self.tool.parameters.model_validate(usable)
+        except ValidationError as error:
+            for each in error.errors(include_url=False, include_context=False):
+                name = str(each["loc"][0]) if each["loc"] else next(iter(self.fields), "")
+                lacking.setdefault(name, "" if each["type"] == "missing" and len(each["loc"]) == 1 else each["msg"])
+        good = {name: value for name, value in usable.items() if name not in lacking}
+        if lacking and wrong:
+            first = next(iter(lacking))
+            lacking[first] = "; ".join(filter(None, (lacking[first], *wrong.values())))
+        return good, lacking
+
+    def _phrase(self, names: list[str], why: str) -> str:
+        wanted = ", ".join(self._described(name) for name in names)
+        return f"{self.tool.name} needs: {wanted}." + (f" {why}." if why else "")
+
+    def _described(self, name: str) -> str:
+        field = self.fields.get(name, {})
+        choices = field.get("enum")
+        hint = field.get("description") or (", ".join(map(str, choices)) if choices else "")
+        return f"{name} ({hint})" if hint else name
+
+
+def _reasons(lacking: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in lacking.items() if why)
+
+
+def _is_missing(value: object) -> bool:
+    """
+    >>> [_is_missing(value) for value in (None, "", "  ", "null", "NULL", "0", 0, False)]
+    [True, True, True, True, True, False, False, False]
+    """
+    return value is None or (isinstance(value, str) and value.strip().casefold() in ("", "null"))

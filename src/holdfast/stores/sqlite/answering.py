@@ -1,0 +1,61 @@
+"""The verbs that answer: the first answer to a question is taken, and delivered, in one transaction."""
+
+from __future__ import annotations
+
+import apsw
+
+from holdfast.errors import SessionEnded
+from holdfast.model import QuestionStatus, SessionRow
+from holdfast.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply
+from holdfast.stores.sqlite import asking, reads
+from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.stores.sqlite.writes import Writes
+
+
+class Answering(Writes):
+    """The verbs that write what people say."""
+
+    def answer(self, connection: apsw.Connection, given: Answer) -> Answered:
+        now = self.present.now()
+        if given.question is not None:
+            rows = asking.found(connection, Inquiry(ids=(given.question,)), now)
+            return self._to(connection, given, rows[0]) if rows else Answered("unknown")
+        row = self._known(connection, given.session_id or "")
+        chosen = choose(given, asking.last(connection, row.key, given.key, now))
+        if isinstance(chosen, QuestionRow):
+            return self._to(connection, given, chosen)
+        if chosen is None:
+            return self._early(connection, given, row)
+        if chosen.verdict == "none" and given.message:
+            payload = b'{"value":%b}' % given.value
+            return Answered("queued", self.send(connection, row.session_id, given.by, given.at, payload))
+        return chosen
+
+    def _to(self, connection: apsw.Connection, given: Answer, found: QuestionRow) -> Answered:
+        """An answer to this question. What is not taken is noted in the history, with who gave it."""
+        verdict, kept = judge(given, found), asking.by_number(connection, found.n)
+        if verdict == "taken":
+            n = self._signal(connection, kept.session, "answer", given.by, given.at, reply(given, found))
+            asking.change(connection, kept, status=QuestionStatus.RESUMED, answer=n, updated_at=given.at)
+            self._deliver(connection, kept.session, n, "answer")
+        elif verdict != "same":
+            self._signal(connection, kept.session, "refused", given.by, given.at, reply(given, found, verdict))
+            if verdict == "expired" and not kept.facts.told:
+                asking.change(connection, kept, told=True)
+        (question,) = asking.found(connection, Inquiry(ids=(found.facts.id,)), given.at)
+        return Answered(verdict, reads.get_by_key(connection, kept.session, self.present), question)
+
+    def _early(self, connection: apsw.Connection, given: Answer, row: SessionRow) -> Answered:
+        if row.ended in ("completed", "cancelled"):
+            raise SessionEnded(
+                f"session {row.session_id} is {row.ended} and asks nothing any more; start another one",
+                session_id=row.session_id, status=str(row.ended),
+            )  # fmt: skip
+        n = self._signal(connection, row.key, "early", given.by, given.at, reply(given))
+        self._deliver(connection, row.key, n, "early")
+        return Answered("early", self._again(connection, row), n=n)
+
+    def forget_questions(self, connection: apsw.Connection, before: int, limit: int) -> int:
+        found = reads.every(connection, QUERIES["settled_questions"], before, limit)
+        connection.executemany(QUERIES["forget_question"], found)
+        return len(found)

@@ -1,0 +1,234 @@
+"""Questions: what a commit says of them, how one is answered once and for all, and how they are found.
+
+What they ask is in the log; the row says what has become of them. Who wins is decided by `holdfast.questions.judge`,
+inside the transaction that also delivers the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import apsw
+import msgspec
+from msgspec.structs import astuple, replace
+
+from holdfast.errors import DamagedRecord
+from holdfast.model import Commit, QuestionFacts, QuestionStatus, SignalRecord
+from holdfast.questions import Inquiry, QuestionRow, settled
+from holdfast.stores.sqlite import reads, sums
+from holdfast.stores.sqlite.sql import QUERIES
+
+AT_ONCE = 200
+"""How many are read at a time when only some of them may be meant."""
+
+_CONDITIONS = {
+    "session": "session = :session",
+    "session_id": "(root = (SELECT key FROM sessions WHERE session_id = :session_id)"
+    " OR session = (SELECT key FROM sessions WHERE session_id = :session_id))",
+    "workflow": "root IN (SELECT key FROM sessions WHERE workflow = :workflow)",
+    "owner": "root IN (SELECT key FROM sessions WHERE owner = :owner)",
+    "key": "key = :key",
+}
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """A question's row, in the order of the queries."""
+
+    n: int
+    session: int
+    root: int
+    id: bytes
+    key: str
+    seq: int
+    status: QuestionStatus
+    version: int
+    seen: bytes
+    created_at: int
+    updated_at: int
+    expires_at: int | None
+    answer: int | None
+    told: Literal[0, 1]
+    sum: int
+
+
+_WIDTH = len(_Row.__struct_fields__)
+
+
+class Kept(NamedTuple):
+    """A question and whose it is, by key."""
+
+    n: int
+    session: int
+    root: int
+    facts: QuestionFacts
+
+
+def _kept(stored: Sequence[Any]) -> Kept:
+    """A row as it was written, or `DamagedRecord`."""
+    try:
+        row = msgspec.convert(stored[:_WIDTH], _Row, builtin_types=(bytes,))
+        facts = QuestionFacts(
+            str(UUID(bytes=row.id)), row.key, row.seq, row.status, row.version, row.seen, row.created_at,
+            row.updated_at, row.expires_at, row.answer, row.told == 1,
+        )  # fmt: skip
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise _damaged(stored[0], str(exc)) from exc
+    if row.sum != sums.asked(row.session, row.root, facts):
+        raise _damaged(row.n, "it does not match its checksum")
+    return Kept(row.n, row.session, row.root, facts)
+
+
+def _damaged(n: object, why: str) -> DamagedRecord:
+    return DamagedRecord(f"question {n} cannot be read ({why}); restore the database from a backup")
+
+
+# writing
+
+
+def open_one(
+    connection: apsw.Connection, session: int, root: int, place: int, facts: QuestionFacts
+) -> None:  # fmt: skip
+    """Store a question, or its next round."""
+    values = UUID(facts.id).bytes, *astuple(facts)[1:]
+    connection.execute(QUERIES["ask"], (session, root, place, *values, sums.asked(session, root, facts)))
+
+
+def change(connection: apsw.Connection, kept: Kept, **changes: Any) -> None:
+    """Write other facts about a question."""
+    facts = replace(kept.facts, **changes)
+    total = sums.asked(kept.session, kept.root, facts)
+    values = facts.status, facts.updated_at, facts.expires_at, facts.answer, facts.told, total, kept.n
+    connection.execute(QUERIES["change_question"], values)
+
+
+def still_waits(connection: apsw.Connection, commit: Commit) -> bool:
+    """Whether the question that a commit is about has not been answered."""
+    bindings = commit.key, UUID(commit.only_if_waiting).bytes
+    return bool(connection.execute(QUERIES["question_is_open"], bindings).get)
+
+
+def attach(connection: apsw.Connection, commit: Commit) -> None:
+    """What a commit says of questions."""
+    at = commit.updated_at
+    for facts in commit.asks:
+        root, head = reads.one(connection, QUERIES["root_of"], commit.key)
+        place, seq = head - len(commit.records) + 1, commit.records[0].seq
+        open_one(connection, commit.key, root, place, _in_next_round(connection, replace(facts, seq=seq)))
+    changes = {each.id: each for each in commit.questions}
+    for kept in open_ones(connection, commit.key) if changes else ():
+        if (wanted := changes.get(kept.facts.id)) is not None:
+            change(
+                connection, kept, updated_at=at, status=wanted.status or kept.facts.status,
+                expires_at=wanted.expires_at or kept.facts.expires_at, answer=wanted.answer or kept.facts.answer,
+            )  # fmt: skip
+
+
+def _in_next_round(connection: apsw.Connection, facts: QuestionFacts) -> QuestionFacts:
+    """When it was first asked does not change."""
+    since = connection.execute(QUERIES["asked_since"], (UUID(facts.id).bytes,)).get
+    return facts if since is None else replace(facts, created_at=since)
+
+
+def settle(connection: apsw.Connection, commit: Commit) -> None:
+    """The visit that asked is over: no question of it stays open, and no answer to one wakes the session again."""
+    kept = open_ones(connection, commit.key)
+    if not kept:
+        return
+    unread = [n for (n,) in reads.every(connection, QUERIES["mail"], commit.key, -1)]
+    for each in kept:
+        change(connection, each, status=settled(each.facts, unread, commit.ended), updated_at=commit.updated_at)
+        if each.facts.answer in unread:
+            connection.execute(QUERIES["consume"], (commit.key, each.facts.answer))
+    connection.execute(QUERIES["look_for_mail"], (commit.key,))
+
+
+# reading
+
+
+def open_ones(connection: apsw.Connection, session: int) -> list[Kept]:
+    """The questions of a session that have not come to their end."""
+    return [_kept(row) for row in reads.every(connection, QUERIES["open_questions"], session)]
+
+
+def all_of(connection: apsw.Connection, session: int) -> list[QuestionFacts]:
+    """Everything that a session ever asked and that was not forgotten."""
+    return [_kept(row).facts for row in reads.every(connection, QUERIES["all_questions"], session)]
+
+
+def found(connection: apsw.Connection, query: Inquiry, now: int) -> list[QuestionRow]:
+    """The questions that match, oldest first."""
+    if query.ids:
+        rows = [row for id in query.ids for row in _chosen(connection, "WHERE id = :id", {"id": _bytes(id)}, now)]
+        return [row for _, row in rows]
+    matching = _matching(connection, query, now)
+    return [row for _, row in zip(range(query.limit), matching, strict=False)] if query.limit else list(matching)
+
+
+def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator[QuestionRow]:
+    bindings: dict[str, Any] = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
+    conditions = [_CONDITIONS[part] for part in bindings] + ["n > :after"]
+    if query.statuses:
+        may_be = {*query.statuses} | ({QuestionStatus.WAITING} if QuestionStatus.EXPIRED in query.statuses else set())
+        conditions.append(" OR ".join(f"status = '{each.value}'" for each in sorted(may_be)).join("()"))
+    where = f"WHERE {' AND '.join(conditions)} ORDER BY n LIMIT {AT_ONCE if query.limit is None else query.limit}"
+    after = query.after
+    while page := _chosen(connection, where, bindings | {"after": after}, now):
+        for n, row in page:
+            if not query.statuses or row.standing(now) in query.statuses:
+                yield row
+            after = n
+
+
+def last(connection: apsw.Connection, session: int, key: str | None, now: int) -> list[QuestionRow]:
+    """What an answer to a session may be for: those that wait there, and the last one of all, or of that key."""
+    tree = "(root = :session OR session = :session)"
+    newest = f"n = (SELECT max(n) FROM questions WHERE {tree}{' AND key = :key' if key is not None else ''})"
+    waiting = f" OR ({tree} AND status = 'WAITING_USER_INPUT')" if key is None else ""
+    bindings = {"session": session} | ({} if key is None else {"key": key})
+    return [row for _, row in _chosen(connection, f"WHERE {newest}{waiting}", bindings, now)]
+
+
+def by_number(connection: apsw.Connection, n: int) -> Kept:
+    """The stored facts about one question."""
+    return _kept(reads.one(connection, QUERIES["question"], n))
+
+
+def _chosen(
+    connection: apsw.Connection, where: str, bindings: dict[str, Any], now: int
+) -> list[tuple[int, QuestionRow]]:  # fmt: skip
+    query = f"{QUERIES['questions']} WHERE questions.n IN (SELECT n FROM questions {where}) ORDER BY questions.n"
+    rows: list[Any] = connection.execute(query, bindings).fetchall()
+    return [(row[0], _around(connection, row, now)) for row in rows]
+
+
+def _around(connection: apsw.Connection, stored: Sequence[Any], now: int) -> QuestionRow:
+    kept = _kept(stored)
+    facts = kept.facts
+    session_id, root_id, workflow, owner, step, payload, salt, body, frozen, failure, ended, since = stored[_WIDTH:]
+    if payload is None or (payload and sha256(salt + payload).digest() != body):
+        what = "is missing" if payload is None else "does not match its digest"
+        raise DamagedRecord(
+            f"question {facts.id}: record {facts.seq} of session {session_id}, which asks it, {what}; restore the"
+            " database from a backup",
+            session_id=session_id, seq=facts.seq,
+        )  # fmt: skip
+    return QuestionRow(
+        kept.n, facts, session_id, root_id, workflow, owner, step, payload, _answer(connection, kept),
+        frozen + (0 if since is None else max(now - max(since, facts.updated_at), 0)),
+        reads.failure_of(failure) if ended == "failed" else None,
+    )  # fmt: skip
+
+
+def _answer(connection: apsw.Connection, kept: Kept) -> SignalRecord | None:
+    n = kept.facts.answer
+    return None if n is None else reads.signals(connection, kept.session, n - 1, n)[0]
+
+
+def _bytes(id: str) -> bytes:
+    try:
+        return UUID(id).bytes
+    except ValueError:
+        return b""  # no question has it
