@@ -28,6 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.ids import check_session_id
 from holdfast.model import QuestionStatus, SessionRow, Status
+from holdfast.outcome import Listing
 from holdfast.questions import (
     EXPIRY,
     Answer,
@@ -60,10 +61,11 @@ class Answering(Reading):
     async def questions(
         self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
         owner: str | None = None, key: str | int | None = None, after: int = 0, limit: int | None = None,
-    ) -> list[Question]:  # fmt: skip
+    ) -> Listing[Question]:  # fmt: skip
         """The questions that wait, over all sessions or in one and what it called; oldest first.
 
-        ``status``: others than those that wait, or None for all. To page, pass the ``n`` of the last one as ``after``.
+        Those that cannot be read are in ``damaged`` of the list. ``status``: others than those that wait, or None for
+        all. To page, pass the ``n`` of the last one as ``after``.
         """
         self._check_open()
         now = self.clock.now()
@@ -73,7 +75,8 @@ class Answering(Reading):
             session_id=session_id, workflow=workflow, owner=owner, key=None if key is None else str(key),
             statuses=_statuses(status), after=after, limit=limit,
         )  # fmt: skip
-        return [question_of(row, now) for row in await self.store.questions(query)]
+        found = await self.store.questions(query)
+        return Listing((question_of(row, now) for row in found), found.damaged)
 
     async def question(self, question_id: str) -> Question:
         """One question, with all that was known when it was asked: the state, what the step had done, the history."""

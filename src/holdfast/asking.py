@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import EllipsisType
-from typing import Any, TypedDict, Unpack
+from typing import Any, NoReturn, TypedDict, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -150,6 +150,8 @@ class _Asking:
 
     async def look(self) -> tuple[Any] | None:
         """The answer, if that is how it stands now; otherwise wait, or do what is due."""
+        if (found := self.visit.remembered(self.operation)) is not None:
+            return (await _recall(self.visit, found, self.wish),)  # another branch asked the same, under the same key
         asked, expires_at = await self._current()
         row = await self.visit.busily(self.host.question(asked.id))
         now = self.host.clock.now()
@@ -159,7 +161,8 @@ class _Asking:
         signal = row.answer or await self._early()
         expired = expires_at is not None and expires_at <= now
         if signal is not None and signal.n in self.visit.taken:
-            return await self._taken_by_twin()
+            await self._let_twin_finish()
+            return None
         if (signal is not None or expired) and self.host.wanted:
             await self.visit.stand_still(self.frame)
             return None
@@ -171,13 +174,11 @@ class _Asking:
         await self.visit.wait(self.frame, Wait("answer", due, question=asked.id))
         return None
 
-    async def _taken_by_twin(self) -> tuple[Any] | None:
-        """Another branch asks the same under the same key, and is busy with the answer."""
+    async def _let_twin_finish(self) -> None:
+        """Another branch is busy with the answer."""
         while (twin := self.visit.running.get(self.operation.id)) is not None:
             await twin.wait()
         await asyncio.sleep(0)
-        found = self.visit.remembered(self.operation)
-        return None if found is None else (await _recall(self.visit, found, self.wish),)
 
     # asking
 
@@ -189,6 +190,7 @@ class _Asking:
             await self._open()
         elif wait.input != _print(self.wish):
             await self._open(questions=(QuestionChange(wait.ask.id, QuestionStatus.CANCELLED),))
+        # Nobody can have answered what was opened just now: it is there, also if others had a turn meanwhile.
         wait = waits[self.operation.id]
         assert wait.ask is not None
         return wait.ask, wait.due
@@ -279,7 +281,7 @@ class _Asking:
         )
         await self._ask(following, consume=(signal.n,))
 
-    async def _give_up(self, outcome: str, asked: Asked, text: str, reason: str, **facts: Any) -> None:
+    async def _give_up(self, outcome: str, asked: Asked, text: str, reason: str, **facts: Any) -> NoReturn:
         """Remember that the question came to nothing, and say so in the step: now, and whenever it comes here again."""
         words = {"text": f"{self.visit.step.name}: {text}", "question_id": asked.id, "reason": reason}
         if asked.collected is not None:
@@ -292,18 +294,17 @@ class _Asking:
     async def _expire(self, asked: Asked, row: QuestionRow) -> tuple[Any] | None:
         if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked):
             return None  # somebody answered in the last moment
-        if asked.on_expiry == "default":
+        if self.wish.on_expiry == "default":
             return (await conclude(self.visit, self.operation, self.wish.result, self.wish.default, self.frame),)
-        if asked.on_expiry == "escalate" and not asked.instead_of:
+        if self.wish.on_expiry == "escalate" and not asked.instead_of:
             await self._open(instead_of=asked.id)
             return None
         text = f"nobody answered {asked.text!r} in time; resume the session to ask anew"
-        await self._give_up("expired", asked, text, "")
-        return None
+        return await self._give_up("expired", asked, text, "")
 
     async def _note_expiry(self, asked: Asked) -> bool:
         self.visit.check_open()
-        data = {"question_id": asked.id, "then": asked.on_expiry}
+        data = {"question_id": asked.id, "then": self.wish.on_expiry}
         change = QuestionChange(asked.id, QuestionStatus.EXPIRED)
         noting = self.host.note(
             "question.expired", f"nobody answered {asked.text!r} in time", data, only_if_waiting=asked.id,
@@ -326,7 +327,7 @@ def question(
     def read(raw: bytes, asked: Asked) -> Any:
         return taken(result, raw)
 
-    return Wish(text, "ask", result, read, lambda: schema_of(result), repr(kind), default=default, **options)
+    return Wish(text, "ask", result, read, lambda: schema_of(result), repr(result), default=default, **options)
 
 
 def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wish:

@@ -192,7 +192,10 @@ class Reading(Service):
             return ()
         now = self.clock.now()
         query = Inquiry(session_id=row.session_id, statuses=(QuestionStatus.WAITING,))
-        return tuple(question_of(each, now) for each in await self.store.questions(query))
+        found = await self.store.questions(query)
+        for damage in found.damaged:
+            raise damage
+        return tuple(question_of(each, now) for each in found)
 
     async def _final_state(self, row: SessionRow, run: Run | None) -> BaseModel | StateRefused:
         workflow = self._workflow_of(row)

@@ -109,7 +109,7 @@ class Session(Generic[S]):
         """Send a message: it answers the question that waits, else the session's next ``ctx.receive`` gets it."""
         return await self._control.message(self.id, value, by=by)
 
-    async def questions(self, status: Statuses = QuestionStatus.WAITING) -> list[Question]:
+    async def questions(self, status: Statuses = QuestionStatus.WAITING) -> Listing[Question]:
         """The questions that wait for an answer, here and in what it called; with ``status=None`` all there were."""
         return await self._control.questions(self.id, status=status)
 

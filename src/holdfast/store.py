@@ -52,6 +52,14 @@ class Found(list[SessionRow]):
         self.damaged = tuple(damaged)
 
 
+class FoundQuestions(list[QuestionRow]):
+    """Questions that were looked for. ``damaged``: these could not be read, and why."""
+
+    def __init__(self, rows: Iterable[QuestionRow] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(rows)
+        self.damaged = tuple(damaged)
+
+
 class Store(Protocol):
     """See the module's text for the contract that all verbs share."""
 
@@ -209,8 +217,11 @@ class Store(Protocol):
         `UnknownSession` and `SessionEnded` for a session without such a question.
         """
 
-    async def questions(self, query: Inquiry) -> list[QuestionRow]:
-        """The questions that match, oldest first, each proved, with the record that asks and the answer."""
+    async def questions(self, query: Inquiry) -> FoundQuestions:
+        """The questions that match, oldest first, each proved, with the record that asks and the answer.
+
+        One that is damaged does not hide the others, unless it was asked for by its id: then `DamagedRecord`.
+        """
 
     async def forget_questions(self, before: int, limit: int) -> int:
         """Delete up to ``limit`` questions that came to their end before a time; how many. Logs and signals stay."""

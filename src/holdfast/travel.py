@@ -109,6 +109,8 @@ class Travel(Reading):
     async def _asked_anew(self, row: SessionRow) -> tuple[QuestionChange, ...]:
         """What waits was asked before the edit: it is cancelled, and asked anew if the step still wants to know."""
         waiting = await self.store.questions(Inquiry(session=row.key, statuses=(QuestionStatus.WAITING,)))
+        for damage in waiting.damaged:
+            raise damage
         return tuple(QuestionChange(each.facts.id, QuestionStatus.CANCELLED) for each in waiting)
 
     async def _ask_guards_again(

@@ -158,13 +158,15 @@ class Inspector:
 
     async def _questions(self, walk: _Walk) -> None:
         """Each says what a record of the log asks, in the round that it says."""
-        try:
-            for row in await self.store.questions(Inquiry(session=walk.row.key)):
-                asked, facts = row.asked, row.facts
-                if asked is not None and digest(asked) != facts.seen:
-                    walk.problem("question", f"question {facts.id} is not the one that record {facts.seq} asks")
-        except DamagedRecord as exc:
-            walk.problem("question", str(exc))
+        found = await self.store.questions(Inquiry(session=walk.row.key))
+        for damage in found.damaged:
+            walk.problem("question", str(damage))
+        for row in found:
+            try:
+                if (asked := row.asked) is not None and digest(asked) != row.facts.seen:
+                    walk.problem("question", f"question {asked.id} is not the one that record {row.facts.seq} asks")
+            except DamagedRecord as exc:
+                walk.problem("question", str(exc))
 
     async def _files(self, walk: _Walk) -> None:
         """The bytes of each are those that came."""

@@ -181,15 +181,28 @@ def test_what_does_not_fit_is_said_with_the_reason() -> None:
     narrow = [
         Day(tomorrow[0].start, (Slot(tomorrow[0].free[0].start, tomorrow[0].free[0].start + timedelta(minutes=30)),))
     ]
-    (first,) = planned(work(1, minutes=60), free=narrow).unplanned
-    assert first.why == "it takes 60 minutes, and only 30 are free before it is due (Wed 6 Mar 2030, 08:00)"
+    (first,) = planned(work(1, 0.5, minutes=60), free=narrow).unplanned
+    assert first.why == "it takes 60 minutes, and only 30 are free before it is due (Mon 4 Mar 2030, 20:00)"
     assert first.minutes == 30  # the other half has its place
-    (second,) = planned(work(1, minutes=60), work(2, minutes=50), limit=60, free=tomorrow[:1]).unplanned
+    (second,) = planned(work(1, 0.5, minutes=60), work(2, 0.5, minutes=50), limit=60, free=tomorrow[:1]).unplanned
     assert second.why.startswith("the free time and the daily limit of 60 minutes are used up before it is due")
     (third,) = planned(work(1, None, minutes=400), free=narrow).unplanned
     assert third.why == "it takes 400 minutes, and only 30 are free in the 1 planned day"
     (fourth,) = planned(work(1, 0.01, minutes=30)).unplanned
     assert fourth.why == "it takes 30 minutes, and only 0 are free before it is due (Mon 4 Mar 2030, 08:14)"
+
+
+def test_what_is_due_after_the_planned_days_is_not_said_to_come_too_late() -> None:
+    found = planned(work(1, 60, minutes=3000), limit=120)
+    assert [each.why for each in found.unplanned] == [
+        "it takes 3000 minutes, and only 2100 are free in the 7 planned days"
+    ]
+    full = planned(work(1, 8, minutes=840), work(2, 60, minutes=100))
+    assert (
+        full.unplanned[-1].why == "the free time and the daily limit of 120 minutes are used up in the 7 planned days"
+    )
+    for each in (found, full):
+        assert not any("cannot be finished in time" in line for line in advice(each, NOW, ZoneInfo("UTC")))
 
 
 def test_how_long_work_takes_follows_from_its_kind_and_the_need() -> None:

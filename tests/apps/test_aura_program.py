@@ -87,7 +87,7 @@ def test_the_report_lies_beside_the_store_or_where_it_is_wanted(tmp_path: Path) 
     ("args", "said"),
     [
         (["--student", "nobody"], "student_id: 'nobody' has no course in"),
-        (["--data", "broken"], "courseWork.json, line 1, column 2: this is no JSON"),
+        (["--data", "broken"], "courseWork.json, line 1, column 1: this is no JSON"),
         (["--data", "wrong.csv"], "wrong.csv, line 1: there is no column 'tittle'; did you mean 'title'?"),
         (["--time-zone", "Mars"], "time_zone: there is no time zone 'Mars'"),
         (["--calendar", "wrong.csv"], "calendar: "),

@@ -109,10 +109,11 @@ def test_a_refusal_fails_the_step_at_once_and_a_resume_asks_again(server: ModelS
 
 def test_a_resume_does_not_pay_for_an_answer_again(server: ModelServer, store: Path, tmp_path: Path) -> None:
     reports = tmp_path / "reports"
+    state = starting(STUDENT, reports=reports)
     reports.write_text("in the way: no folder can be made")
     server.will(says("advice"), says("summary"))
     with Engine(store, workflows=[aura]) as engine:
-        engine.start(aura, starting(STUDENT, reports=reports), session_id="s1", owner=STUDENT).outcome()
+        engine.start(aura, state, session_id="s1", owner=STUDENT).outcome()
         assert engine.info("s1").status == "failed"
     reports.unlink()
     done = run_aura_orchestrator(STUDENT, "s1", store=store)

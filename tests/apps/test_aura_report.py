@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from holdfast.apps.aura import daily_planner, parent_insight, skill_mastery
 from holdfast.apps.aura.facts import Facts
 from holdfast.apps.aura.free_time import free_days
-from holdfast.apps.aura.models import Assignment, ParentReport
+from holdfast.apps.aura.models import Assignment, BadInput, ParentReport
 from holdfast.apps.aura.page import as_html
 from tests.apps.classroom import NOW
 
@@ -172,6 +172,22 @@ def test_writing_again_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: Pa
     again, *second = written(tmp_path / "new" / "folder", what)
     assert (first, report) == (second, again)
     assert sorted(os.listdir(report.markdown.parent)) == ["aura-x.html", "aura-x.md"]
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(
+        BadInput, match=rf"^reports: nothing can be written to {tmp_path}/file/x: Not a d.*--set reports="
+    ):
+        written(tmp_path / "file" / "x", facts())
+
+
+def test_a_name_at_the_beginning_of_a_line_makes_no_list(tmp_path: Path) -> None:
+    graded = {"handed_in": True, "max_points": 10}
+    found = facts(work(1, -1, course="- Botany", points=1, **graded), work(2, -1, course="1. Art", points=9, **graded))
+    _, markdown, _ = written(tmp_path, found)
+    assert "\n\\- Botany needs the most attention" in markdown
+    assert "| 1\\. Art |" in markdown
 
 
 def test_a_long_list_of_what_did_not_fit_is_cut_and_counted(tmp_path: Path) -> None:

@@ -39,6 +39,13 @@ def test_late_work_counts_nine_tenths_and_missing_work_nothing_at_half_weight() 
     assert mastery(graded(1.0), one(1, days=0.001)) == pytest.approx(1 / 1.5, abs=1e-4)
 
 
+def test_missing_work_is_missing_and_not_late_even_where_the_api_calls_it_so() -> None:
+    (subject,) = analyze(
+        [one(days=1, late=True), graded(1.0, 1, late=True), one(2, handed_in=True, late=True)], NOW
+    ).subjects
+    assert (subject.late, subject.missing) == (2, 1)
+
+
 def test_confidence_grows_with_evidence() -> None:
     found = [analyze([graded(0.7, number) for number in range(count)], NOW).subjects for count in (1, 2, 8)]
     assert [subject.confidence for (subject,) in found] == pytest.approx([1 / 3, 2 / 4, 8 / 10])
@@ -46,8 +53,8 @@ def test_confidence_grows_with_evidence() -> None:
 
 def test_what_cannot_be_judged_says_nothing() -> None:
     not_due, ungraded = one(days=-1), one(1, handed_in=True)
-    no_points = one(2, handed_in=True, points=3, max_points=0)
-    (subject,) = analyze([not_due, ungraded, no_points], NOW).subjects
+    no_points = [one(2, handed_in=True, points=3, max_points=most) for most in (0, -10)]
+    (subject,) = analyze([not_due, ungraded, *no_points], NOW).subjects
     assert (subject.mastery, subject.confidence, subject.graded, subject.need) == (None, 0.0, 0, 0.5)
     assert analyze([], NOW).overall is None
 

@@ -147,14 +147,35 @@ def test_an_unknown_student_is_refused_and_the_known_ones_are_named(tmp_path: Pa
         ("courses.json", {"items": []}, 'courses.json: {"courses": […]} is expected there'),
         ("courses.json", "null", 'courses.json: {"courses": […]} is expected there'),
         ("studentSubmissions.json", {"studentSubmissions": [submission("w1", late="perhaps")]}, "[0].late: "),
+        ("studentSubmissions.json", {"studentSubmissions": [submission("w1", assignedGrade=-1)]}, ".assignedGrade: "),
+        ("studentSubmissions.json", {"studentSubmissions": [submission("w1", updateTime="9999-12-31T23:59:59-02:00")]},
+         "[0].updateTime: it lies outside of the years 2 to 9998"),
+        ("courseWork.json", '{"courseWork": [{"courseId": "c1", "id": "w1", "maxPoints": NaN}]}', "this is no JSON"),
+        ("courseWork.json", '{"courseWork": [{"courseId": "c1", "id": "w1", "maxPoints": 1e999}]}', "[0].maxPoints: "),
+        ("courseWork.json", {"courseWork": [work("w1", due=datetime.max)]}, "dueDate and dueTime are no moment"),
+        ("courses.json", '{"courses": [{"id": "c1", "name": "\\ud800"}]}', "column 42: this is no JSON"),
+        ("courses.json", "[" * 100_000, "courses.json, line 1, column 202: this is no JSON: recursion limit exceeded"),
     ],
 )  # fmt: skip
 def test_a_broken_export_is_refused_with_file_and_place(tmp_path: Path, file: str, content: object, said: str) -> None:
     small_class(tmp_path)
     put(tmp_path / file, content)
     with pytest.raises(BadInput) as refused:
-        check(STUDENT, [str(tmp_path)], LISBON)
+        check(STUDENT, [str(tmp_path)], TOKYO)
     assert said in str(refused.value)
+
+
+def test_names_are_kept_as_one_line_of_what_can_be_shown(tmp_path: Path) -> None:
+    steering = "Draw\x00 a\n\x1b]0;star\u202e map 🌟 שלום"
+    (found,) = gathered(botany(tmp_path, work("w1", title=steering))).values()
+    assert found.title == "Draw a ]0;star map 🌟 שלום"
+
+
+def test_when_work_was_graded_is_known_only_of_graded_work(tmp_path: Path) -> None:
+    small_class(tmp_path)
+    done = [handed_in("w1", NOW - timedelta(days=8), 8), handed_in("w2", NOW - timedelta(days=1))]
+    put(tmp_path / "studentSubmissions.json", {"studentSubmissions": done})
+    assert [each.graded_at for each in gathered(tmp_path).values()] == [NOW - timedelta(days=8), None]
 
 
 def test_a_file_that_is_not_text_is_refused_with_the_place_of_the_byte(tmp_path: Path) -> None:
@@ -200,9 +221,21 @@ def test_semicolons_and_a_byte_order_mark_are_understood(tmp_path: Path) -> None
     assert len(gathered(path)) == 3
 
 
+def test_a_student_is_the_same_however_the_name_is_written(tmp_path: Path) -> None:
+    path = put(tmp_path / "grades.csv", CSV.replace("student-1,Botany,Roots", "Student-1,Botany,Roots"))
+    assert [each.title for each in gathered(path, "STUDENT-1").values()] == ["Leaves", "Roots", "Wings"]
+
+
+def test_any_number_of_points_will_do(tmp_path: Path) -> None:
+    leaves, *_ = gathered(put(tmp_path / "grades.csv", CSV.replace("9,10", "1000000000,2e9"))).values()
+    assert leaves.score == 0.5
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
+        ("late,minutes", "late,late", "grades.csv, line 1: column 'late' comes twice"),
+        ("2030-03-01,2030", "9999-12-31,2030", "line 2, column 'due': '9999-12-31' is not a day or a moment"),
         ("title,due", "titel,due", "grades.csv, line 1: there is no column 'titel'; did you mean 'title'?"),
         ("title,due", "due", "line 1: column 'title' is missing"),
         ("2030-03-01,2030", "31.2.2030,2030", "line 2, column 'due': '31.2.2030' is not a day or a moment"),

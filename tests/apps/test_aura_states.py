@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -20,11 +22,13 @@ from holdfast.apps.aura import (
     daily_planner,
     free_time,
     get_workflow_state,
+    models,
     parent_insight,
     request_pause,
     run_aura_orchestrator,
     save_workflow_state,
     skill_mastery,
+    workflow,
 )
 from holdfast.apps.aura.models import (
     Assignment,
@@ -120,6 +124,10 @@ def test_without_a_student_nothing_is_stored(store: Path) -> None:
     ("settings", "said"),
     [
         ({"time_zone": "Europe/Atlantis"}, "time_zone: there is no time zone 'Europe/Atlantis'; use a name such as"),
+        ({"now": "9999-12-30"}, "now: it lies outside of the years 2 to 9998"),
+        ({"now": "0001-01-01", "time_zone": "Asia/Tokyo"}, "now: it lies outside of the years"),
+        ({"day_start": "15:00+02:00"}, "day_start: it is a time of day where the student lives, such as 15:00"),
+        ({"reports": SAMPLE / "calendar.ics" / "x"}, f"reports: {SAMPLE / 'calendar.ics'} is no folder"),
         ({"now": "soon"}, "now: 'soon' is not a moment; write 2030-03-04 or"),
         ({"day_start": "20:00", "day_end": "8:00"}, "day_end: "),
         ({"day_start": "20:00", "day_end": "08:00"}, "day_end: the day ends at 08:00, which is not after 20:00"),
@@ -140,10 +148,50 @@ def test_an_unknown_student_and_broken_data_are_refused_and_nothing_is_stored(st
     folder = small_class(tmp_path / "school")
     with pytest.raises(BadInput, match=r"^student_id: 'student-9' has no course"):
         run_aura_orchestrator("student-9", store=store, data=folder)
+    endless = (
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:20300304T160000Z\nRRULE:FREQ=SECONDLY\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    with pytest.raises(BadInput, match=r"^calendar: .*c\.ics has an event that cannot be placed"):
+        run_aura_orchestrator(STUDENT, store=store, data=folder, now=NOW, calendar=put(tmp_path / "c.ics", endless))
     put(folder / "courseWork.json", "{")
-    with pytest.raises(BadInput, match=r"courseWork\.json, line 1, column 2"):
+    with pytest.raises(BadInput, match=r"courseWork\.json, line 1, column 1: this is no JSON"):
         run_aura_orchestrator(STUDENT, store=store, data=folder)
     assert not store.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_for_reports_that_is_not_writable_is_refused_and_nothing_is_stored(
+    store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "shut").mkdir(0o500)
+    with pytest.raises(BadInput, match=f"^reports: nothing can be written to {tmp_path}/shut$"):
+        run_aura_orchestrator(STUDENT_MAIL, store=store, reports=tmp_path / "shut" / "x")
+    assert not store.exists()
+
+
+def test_a_machine_without_time_zones_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "is_zone", lambda name: False)
+    without: list[dict[str, Any]] = [{}, {"data": SAMPLE}]
+    for settings in without:
+        with pytest.raises(BadInput, match=r"^time_zone: this machine knows no time zones: pip install tzdata"):
+            run_aura_orchestrator(STUDENT_MAIL, store=store, **settings)
+    assert not store.exists()
+
+
+def test_a_calendar_is_read_beside_the_loop_so_that_a_large_one_holds_nothing_up(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, on_the_loop = free_time.free_days, []
+
+    def free_days(*args: Any) -> list[free_time.Day]:
+        on_the_loop.append(asyncio._get_running_loop() is not None)
+        return real(*args)
+
+    state = starting(STUDENT_MAIL, reports=store.parent / "reports")
+    monkeypatch.setattr(workflow, "free_days", free_days)
+    with Engine(store, workflows=[aura]) as engine:
+        assert engine.start(aura, state).outcome().status == "completed"
+    assert on_the_loop == [False]
 
 
 def test_dates_come_from_the_start_of_the_session_and_not_from_a_later_step(
@@ -351,7 +399,7 @@ def test_a_failed_step_is_told_and_goes_on_once_its_cause_is_gone(store: Path, t
     failed = run_aura_orchestrator(STUDENT, "s1", store=store)
     assert (failed.status, failed.current_step) == ("failed", CurrentStep.SYNCING)
     assert failed.error is not None
-    assert "courses.json, line 1, column 2" in failed.error
+    assert "courses.json, line 1, column 1" in failed.error
     put(folder / "courses.json", whole)
     assert run_aura_orchestrator(STUDENT, "s1", store=store).status == "completed"
 

@@ -11,12 +11,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import Annotated, Any
 
 import click
 import pytest
 from click.testing import CliRunner
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast import Engine, Outcome, Start, Workflow, program, step
 from holdfast.cli.failing import Refused
@@ -347,11 +348,22 @@ def any_number(*words: str) -> Word:
     return Word(word=" ".join(words))
 
 
+def hidden(word: Nowhere) -> Word:  # type: ignore[name-defined]  # noqa: F821
+    return Word(word=word)
+
+
+async def no_wait(word: str) -> Word:
+    return Word(word=word)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         pytest.param({"begin": no_type}, "does not say of which type 'word' is", id="no type"),
         pytest.param({"begin": any_number}, "only parameters with a name", id="no name"),
+        pytest.param({"begin": hidden}, "name 'Nowhere' is not defined", id="type that is not found"),
+        pytest.param({"begin": no_wait}, "begin is async; it has to be a plain function", id="async"),
+        pytest.param({"arguments": ["word", "word"]}, "the argument 'word' is named twice", id="twice"),
         pytest.param({"arguments": ["wrod"]}, "did you mean 'word'", id="no such argument"),
     ],
 )
@@ -407,9 +419,51 @@ def test_begin_may_return_fields_and_what_the_state_does_not_admit_is_named(
     def nothing() -> None:
         pass
 
+    def short(word: Annotated[str, Field(min_length=3)]) -> Word:
+        return Word(word=word)
+
+    def wordless() -> Word:
+        raise ValueError
+
     assert begun(fields, "--word", "ahoy") == 0
     assert capsys.readouterr().out.endswith("\nahoy\n")
     with pytest.raises(Refused, match=r"^word: Input should be a valid string$"):
         begun(wrong)
     with pytest.raises(DefinitionError, match="it returns a Word"):
         begun(nothing)
+    with pytest.raises(Refused, match=r"^--word: String should have at least 3 characters$"):
+        begun(short, "--word", "no")
+    with pytest.raises(Refused, match=r"^WORD: String should have at least 3 characters$"):
+        program(SPEECH, begin=short, arguments=["word"])(["no"], standalone_mode=False)
+    with pytest.raises(Refused, match=r"^begin refuses it: ValueError$"):
+        begun(wordless)
+
+
+class Words(BaseModel):
+    words: list[str] = []
+    code: str = Field(default_factory=lambda: token_hex(4))
+    said: str = ""
+
+
+@step(writes="said")
+def join(words: list[str], code: str) -> str:
+    return f"{' '.join(words)} {code}"
+
+
+def test_what_begin_fills_in_place_is_part_of_the_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    made: list[Words] = []
+
+    def begin(word: str) -> Words:
+        made.append(Words())
+        made[-1].words.append(word)
+        return made[-1]
+
+    words = Workflow("words", state=Words, steps=[join])
+    main = program(words, begin=begin, store="words.db")
+    for word in ("ahoy", "ashore"):
+        assert main(["--word", word, "--session-id", word], standalone_mode=False) == 0
+    with Engine("words.db", workflows=[words]) as engine:
+        states = [engine.state(word) for word in ("ahoy", "ashore")]
+    assert [state.model_dump()["said"] for state in states] == [f"ahoy {made[0].code}", f"ashore {made[1].code}"]

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
+from holdfast import Chunk, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
 from holdfast.codec import DEFAULT_LIMITS
 from holdfast.errors import AnswerConflict, QuestionExpired
 from holdfast.events import ENGINE_EVENTS
@@ -382,13 +382,26 @@ async def asked() -> list[Event]:
         return await _followed(session.events(follow=True))
 
 
-def test_the_table_of_events_says_what_they_carry() -> None:
+async def filed(folder: Path) -> list[Event]:
+    async def torn(chunk: Chunk) -> None:
+        raise ValueError("a torn page")
+
+    @step()
+    async def ingest(ctx: Context) -> None:
+        await ctx.files.chunks(await ctx.files.add(b"notes", "notes.txt"), torn, 1, retry=1)
+
+    async with Engine(folder / "filed.db") as engine:
+        session = await engine.start(Workflow("filed", state=Counter, steps=[ingest]))
+        return await _followed(session.events(follow=True))
+
+
+def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS
     seen: dict[str, set[str]] = {}
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
     changed += asyncio.run(redacted_and_removed()) + asyncio.run(waited()) + asyncio.run(gone_back())
-    changed += asyncio.run(asked())
+    changed += asyncio.run(asked()) + asyncio.run(filed(tmp_path))
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import BlockingSession, Engine, File, Workflow
+from holdfast import BlockingSession, Context, Engine, File, Workflow, step
 from holdfast.errors import DamagedFile, FileRefused, UnknownFile, UnknownSession
 from holdfast.folder import PIECE
 from tests.files.shelf import (
@@ -398,3 +398,61 @@ def test_blocking_code_has_the_same_verbs(tmp_path: Path) -> None:
             assert stream.read() == TEXT
             assert Path(stream.name).read_bytes() == TEXT
         assert session.files.progress(file.file_id).status == "pending"
+
+
+@on_loop
+async def test_a_step_that_takes_in_a_large_file_shows_how_far_it_is(tmp_path: Path) -> None:
+    large = tmp_path / "large.bin"
+    with large.open("wb") as stream:
+        stream.truncate(40 * 2**20)
+    go_on = asyncio.Event()
+
+    @step(writes="found")
+    async def upload(ctx: Context) -> list[str]:
+        ctx.progress(1, 3)
+        await go_on.wait()
+        file = await ctx.files.add(large)
+        assert ctx._visit.host.ledger.progress == (1, 3), "then what was shown before is shown again"
+        return [file.file_id]
+
+    async with open_engine(tmp_path / "hold.db") as engine:
+        session = await engine.start(Workflow("upload", state=Desk, steps=[upload]))
+        seen: list[tuple[int, int]] = []
+        async for event in session.events(follow=True):
+            if event.event_type == "progress":
+                seen.append((event.data["done"], event.data["total"]))
+                go_on.set()
+        assert seen[0] == (1, 3)
+        assert {total for _, total in seen} == {3, 40 * 2**20}
+        assert (await session.outcome()).failure is None
+
+
+@on_loop
+async def test_a_step_that_is_cancelled_in_an_upload_adds_nothing_and_does_it_again_on_resume(tmp_path: Path) -> None:
+    entered, gate = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self) -> None:
+            self.left = 2
+
+        def read(self, size: int, /) -> bytes:
+            entered.set()
+            gate.wait(10)
+            self.left -= 1
+            return b"late" * self.left
+
+    @step(writes="found")
+    async def upload(ctx: Context) -> list[str]:
+        return [(await ctx.files.add(Slow(), "slow.bin")).file_id]
+
+    async with open_engine(tmp_path / "hold.db") as engine:
+        session = await engine.start(Workflow("upload", state=Desk, steps=[upload]))
+        await asyncio.to_thread(entered.wait, 10)
+        await session.pause(mode="abort")
+        assert (await session.outcome()).status.value == "paused"
+        assert not await session.files.list()
+        gate.set()
+        outcome = await (await session.resume()).outcome()
+        [file] = await session.files.list()
+        assert outcome.state.found == [file.file_id]
+        assert file.size_bytes == 4

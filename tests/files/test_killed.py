@@ -28,14 +28,8 @@ class Runs:
 
     def run(self, *point: str) -> dict[str, Any] | None:
         """What it ended with; None if it was killed, as it should be."""
-        command = [
-            sys.executable,
-            "-m",
-            "tests.files.reader",
-            self.path / "hold.db",
-            self.path / "book.txt",
-            self.calls,
-        ]
+        places = [str(self.path / name) for name in ("hold.db", "book.txt", "calls")]
+        command = [sys.executable, "-m", "tests.files.reader", *places]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
         done = subprocess.run([*command, *point], capture_output=True, text=True, timeout=30, env=environment)
         if point:
@@ -75,7 +69,7 @@ def test_killed_at_every_chunk_it_goes_on_with_the_next(
         runs.run(f"{where}:{index}")
     assert without_times(runs.run()) == undisturbed
     twice = 2 if where == "work" else 1
-    assert runs.counted() == {index: twice for index in range(CHUNKS)}
+    assert runs.counted() == dict.fromkeys(range(CHUNKS), twice)
 
 
 @pytest.mark.parametrize("point", ["pouring", "finishing", "publishing", "published", "recorded"])
@@ -99,8 +93,8 @@ LARGE = """
     import resource
     from pydantic import BaseModel
     class Nothing(BaseModel): pass
-    @step(writes=())
-    def stand(ctx: BlockingContext) -> dict: return {}
+    @step()
+    def stand() -> None: pass
     flow = Workflow("flow", state=Nothing, steps=[stand])
     class Stream:
         left = int(args[1])

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, field_validator
+from pydantic_core import core_schema
 
 from holdfast import BlockingContext, Context, Engine, Status, Workflow, step, testing
 from holdfast.errors import (
@@ -424,6 +425,86 @@ async def test_two_branches_that_ask_the_same_under_one_key_share_the_answer() -
         assert await ended(session) == [2, 2]
 
 
+@on_loop
+async def test_branches_that_share_a_question_both_go_on_while_the_session_runs() -> None:
+    gate = asyncio.Event()
+
+    async def busy() -> None:
+        await gate.wait()
+
+    async def ask(ctx: Context) -> list[Any]:
+        many = [ctx.ask("How many?", int, key="n") for _ in range(3)]
+        return list((await asyncio.gather(*many, ctx.do(busy)))[:3])
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(one_step(ask))
+        for said in ("some", "2"):
+            while not await session.questions():
+                await asyncio.sleep(0)
+            await session.send(said)
+            while said == "2" and "operation.completed" not in await history(session):
+                await asyncio.sleep(0)
+        gate.set()
+        assert await ended(session) == [2, 2, 2]
+        assert await statuses(session) == ["COMPLETED"]
+
+
+@on_loop
+async def test_a_pause_takes_effect_before_an_early_answer_is_read() -> None:
+    async def ask(ctx: Context) -> str:
+        if (await session.info()).spent_tokens == 0:
+            ctx.spend(tokens=1)
+            await session.pause()
+        return await ctx.ask("Well?", key="k")
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(one_step(ask), paused=True)
+        await session.answer("so", key="k")
+        await session.resume()
+        await settled(session, Status.PAUSED)
+        assert await statuses(session) == ["WAITING_USER_INPUT"]
+        await session.resume()
+        assert await ended(session) == "so"
+
+
+@on_loop
+async def test_a_type_that_json_schema_cannot_say_is_judged_by_the_step_alone() -> None:
+    class Odd:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+            return core_schema.no_info_plain_validator_function(
+                lambda value: value if isinstance(value, cls) else cls(str(value)),
+                serialization=core_schema.plain_serializer_function_ser_schema(lambda odd: odd.text),
+            )
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Odd) and other.text == self.text
+
+        __hash__ = None  # type: ignore[assignment]
+
+    async def ask(ctx: Context) -> str:
+        return (await ctx.ask("Odd?", Odd)).text
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(one_step(ask))
+        assert (await waits(session)).answer_schema == {}
+        await session.answer("very")
+        assert await ended(session) == "very"
+
+
+@pytest.mark.parametrize("said", ["[1, ", "{nonsense", '["a"]'])
+@on_loop
+async def test_what_only_looks_like_json_is_asked_for_again(said: str) -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Asking(list[int]).workflow)
+        await waits(session)
+        await session.send(said)
+        assert (await waits(session)).current_round == 2
+
+
 # other places
 
 
@@ -443,6 +524,7 @@ async def test_a_def_step_asks_and_confirms_too() -> None:
         assert await ended(session) == 4
 
 
+@pytest.mark.covers("S2.4", "S2.40")
 @on_loop
 async def test_a_child_asks_for_its_parent_which_people_talk_to() -> None:
     asking = Asking()

@@ -159,6 +159,17 @@ async def test_an_unknown_parameter_is_told_with_the_nearest_name() -> None:
 
 
 @on_loop
+async def test_words_that_begin_with_a_brace_are_words() -> None:
+    shop = Shop()
+    async with Engine(":memory:") as engine:
+        session = await engine.start(shop.workflow({"seats": 1, "when": "noon"}))
+        await waits(session)
+        await session.send("{Ann}")
+        found = await ended(session)
+        assert (found["outcome"], found["parameters"]["name"]) == ("done", "{Ann}")
+
+
+@on_loop
 async def test_a_def_step_collects_too() -> None:
     shop = Shop()
 

@@ -13,8 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Append, Context, Engine, Status, Workflow, step
+from holdfast.asking import Options
 from holdfast.errors import DamagedRecord, UnknownQuestion
 from holdfast.model import QuestionStatus
+from holdfast.questions import _RECORD, _camel
+from tests.docs.pages import DOCS, code, rows, section
 from tests.questions.kit import Asking, Talk, ended, held, one_step, settled, statuses, waits
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
@@ -52,7 +55,20 @@ def desk() -> Workflow[Desk]:
 
 
 @pytest.mark.covers(
-    "S2.1", "S2.2", "S2.3", "S2.5", "S2.6", "S2.7", "S2.8", "S2.10", "S2.12", "S2.15", "S2.16", "S2.17", "S2.27"
+    "S2.1",
+    "S2.2",
+    "S2.3",
+    "S2.5",
+    "S2.6",
+    "S2.7",
+    "S2.8",
+    "S2.10",
+    "S2.12",
+    "S2.13",
+    "S2.15",
+    "S2.16",
+    "S2.17",
+    "S2.27",
 )
 @on_loop
 async def test_the_record_has_every_field_under_its_name() -> None:
@@ -77,6 +93,23 @@ async def test_the_record_has_every_field_under_its_name() -> None:
             "expiredAt": (clock.time + timedelta(minutes=5)).isoformat(),
         }  # fmt: skip
         json.dumps(question.to_json())
+
+
+@pytest.mark.covers("S2.63")
+def test_the_page_describes_every_field_every_status_and_the_three_steps() -> None:
+    page = DOCS / "questions.md"
+    fields = [row for row in rows(section(page, "The record")) if len(row) == 3]
+    named = [name for row in fields for name in code(row[0])]
+    assert named == list(_RECORD)
+    assert [name for row in fields for name in code(row[1])] == [_camel(name) for name in named]
+    assert all(row[2] for row in fields)
+    explained = [code(row[0])[0] for row in rows(section(page, "The record")) if len(row) == 2]
+    assert explained == [each.value for each in QuestionStatus]
+    steps = section(page, "Pause, wait, resume")
+    assert all(f"**{word}.**" in steps for word in ("Pause", "Wait", "Resume", "What runs again"))
+    assert {code(row[0])[0].strip("=") for row in rows(section(page, "Asking"))} - {"kind"} <= {
+        "choices", "default", *Options.__annotations__
+    }  # fmt: skip
 
 
 @pytest.mark.covers("S2.15")
@@ -224,6 +257,11 @@ async def test_a_session_that_waits_for_an_answer_does_not_expire_itself() -> No
         assert await session.status() is Status.WAITING
 
 
+@step(writes="said")
+async def alone(ctx: Context) -> str:
+    return await ctx.ask("Alone?")
+
+
 @pytest.mark.covers("S2.47")
 @pytest.mark.parametrize(
     ("damage", "what"),
@@ -239,9 +277,13 @@ async def test_a_damaged_question_is_an_error_and_no_empty_question(damage: str,
         session = await engine.start(Asking().workflow)
         question = await waits(session)
         outside_sql(tmp_path / "it.db", damage)
-        for looking in (engine.question(question.id), engine.questions(), engine.answer(question.id, "so")):
+        for looking in (engine.question(question.id), engine.answer(question.id, "so"), session.outcome()):
             with pytest.raises(DamagedRecord, match=what):
                 await looking
+        other = await engine.start(Workflow("other", state=Talk, steps=[alone]))
+        await settled(other)
+        found = await engine.questions()
+        assert ([each.next_question for each in found], len(found.damaged)) == (["Alone?"], 1)
         report = await engine.verify()
         assert any(what in str(problem) for problem in report.problems)
 

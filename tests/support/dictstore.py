@@ -53,7 +53,7 @@ from holdfast.model import (
     signal_intact,
 )
 from holdfast.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
-from holdfast.store import Found
+from holdfast.store import Found, FoundQuestions
 from holdfast.uploads import FileFacts, file_facts
 
 OPEN = (QuestionStatus.WAITING, QuestionStatus.RESUMED)
@@ -499,7 +499,7 @@ class DictStore:
         self._tell()
         return Answered(verdict, self._seen(kept), self._asked(kept, found.n))
 
-    async def questions(self, query: Inquiry) -> list[QuestionRow]:
+    async def questions(self, query: Inquiry) -> FoundQuestions:
         self._check()
         rows = sorted((self._asked(kept, n) for kept in self._known() for n in kept.questions), key=lambda row: row.n)
         rows = [row for row in rows if not query.ids or row.facts.id in query.ids]
@@ -508,7 +508,8 @@ class DictStore:
         rows = [row for row in rows if query.workflow in (None, row.workflow) and query.owner in (None, row.owner)]
         rows = [row for row in rows if query.key in (None, row.facts.key) and row.n > query.after]
         now = self.clock.now()
-        return [row for row in rows if not query.statuses or row.standing(now) in query.statuses][: query.limit]
+        found = [row for row in rows if not query.statuses or row.standing(now) in query.statuses]
+        return FoundQuestions(found[: query.limit])
 
     def _asked(self, kept: Kept, n: int) -> QuestionRow:
         facts, root, now = kept.questions[n], kept.row, self.clock.now()

@@ -16,7 +16,7 @@ from tests.support.loop import on_loop
 FILES = sorted(make.HERE.glob("*/*.jsonl"))
 STATUS = {
     "completed": Status.COMPLETED, "held-back": Status.PAUSED, "long": Status.COMPLETED, "waiting": Status.WAITING,
-    "woken": Status.COMPLETED, "asked": Status.READY, "answered": Status.COMPLETED,
+    "woken": Status.COMPLETED, "asked": Status.WAITING, "answered": Status.COMPLETED,
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import assert_type
+from typing import Literal, assert_type
 
 from pydantic import BaseModel
 
@@ -16,14 +16,19 @@ from holdfast import (
     Engine,
     Event,
     Outcome,
+    Question,
     Session,
     SessionId,
     Status,
+    Tool,
     Workflow,
+    collect,
     run,
     step,
 )
-from holdfast.outcome import Checkpoint, Diff
+from holdfast.collecting import Collected
+from holdfast.outcome import Checkpoint, Diff, Listing
+from holdfast.questions import Receipt
 
 
 class Brief(BaseModel):
@@ -39,6 +44,10 @@ def weigh(angle: str) -> float:
     return len(angle) / 2
 
 
+def count_facts(brief: Brief) -> int:
+    return len(brief.facts)
+
+
 @step(writes="facts")
 async def research(topic: str, ctx: Context) -> list[str]:
     assert_type(await ctx.do(look_up, topic), int)
@@ -47,6 +56,12 @@ async def research(topic: str, ctx: Context) -> list[str]:
     assert_type(await ctx.map(weigh, [topic], concurrency=2), list[float])
     assert_type(await ctx.map(look_up, [topic], on_error="collect"), Batch[int])
     assert_type(await ctx.map(weigh, [topic], on_error="collect"), Batch[float])
+    assert_type(await ctx.ask("Which?"), str)
+    assert_type(await ctx.ask("How many?", int, default=3, on_expiry="default"), int)
+    assert_type(await ctx.ask("Which brief?", Brief, expires=None, rounds=2), Brief)
+    assert_type(await ctx.ask("Which tone?", choices=["formal", "playful"]), str)
+    assert_type(await ctx.confirm("Really?", act=weigh, key="sure"), Literal[True])
+    assert_type(await collect(ctx, Tool("count", Brief, count_facts)), Collected[int])
     assert_type(ctx.session_id, SessionId)
     assert_type(ctx.idempotency_key, str)
     return [topic]
@@ -55,6 +70,10 @@ async def research(topic: str, ctx: Context) -> list[str]:
 @step(writes="facts")
 def revise(topic: str, ctx: BlockingContext) -> list[str]:
     assert_type(ctx.do(weigh, topic), float)
+    assert_type(ctx.ask("How many?", int), int)
+    assert_type(ctx.ask("Which tone?", choices=["formal", "playful"]), str)
+    assert_type(ctx.confirm("Really?"), Literal[True])
+    assert_type(collect(ctx, Tool("count", Brief, count_facts)), Collected[int])
     assert_type(ctx.map(weigh, [topic]), list[float])
     assert_type(ctx.map(weigh, [topic], on_error="collect"), Batch[float])
     return [topic]
@@ -73,6 +92,9 @@ async def use() -> None:
         assert_type(await session.state(), Brief)
         assert_type(await session.status(), Status)
         assert_type(await session.resume(), Session[Brief])
+        assert_type(await session.questions(), Listing[Question])
+        assert_type(await session.answer("playful", by="ann"), Receipt)
+        assert_type(await engine.answer("id", 3, seen="digest"), Receipt)
         outcome = await session.outcome()
         assert_type(outcome, Outcome[Brief])
         assert_type(outcome.state, Brief)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, signature
+from inspect import Parameter, iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -61,12 +61,14 @@ def program(
     >>> main.name
     'greeting'
     """
-    start = None if begin is None else _Begin(begin, workflow)
+    start = None if begin is None else _Begin(begin, workflow, arguments)
     fields = workflow.model.model_fields if start is None else start.model.model_fields
-    for each in arguments:
+    for number, each in enumerate(arguments):
         if each not in fields:
             raise DefinitionError(f"program {workflow.name}: no option {each!r} to be an argument"
                                   f"{did_you_mean(each, fields)}")  # fmt: skip
+        if each in arguments[:number]:
+            raise DefinitionError(f"program {workflow.name}: the argument {each!r} is named twice")
     return Program((workflow, *others), start, result, tuple(arguments), name or workflow.name, help, store)
 
 
@@ -186,9 +188,12 @@ class _Run(RunCommand):
 class _Begin:
     """A program's ``begin``, with its parameters as a model: they are described and read as fields of a state are."""
 
-    def __init__(self, make: Callable[..., Any], workflow: Workflow[Any]) -> None:
+    def __init__(self, make: Callable[..., Any], workflow: Workflow[Any], arguments: Sequence[str]) -> None:
+        if iscoroutinefunction(make):
+            raise DefinitionError(f"program {workflow.name}: begin is async; it has to be a plain function")
         self.make = make
         self.workflow = workflow
+        self.arguments = arguments
         self.model, self.told = _parameters(make, workflow.name)
 
     def __call__(self, values: dict[str, Any], start: Start) -> dict[str, Any]:
@@ -196,7 +201,7 @@ class _Begin:
         try:
             given = self.model.model_validate(values)
         except ValidationError as error:
-            raise Refused(_said(error, option=True), USAGE) from error
+            raise Refused(_said(error, self._named), USAGE) from error
         try:
             told = dict.fromkeys(self.told, start)
             made = self.make(**told, **{name: getattr(given, name) for name in given.model_fields_set})
@@ -205,12 +210,19 @@ class _Begin:
         except OSError as error:
             raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
         except (ValueError, HoldfastError) as error:
-            raise Refused(str(error), USAGE) from error
+            raise Refused(str(error) or f"begin refuses it: {type(error).__name__}", USAGE) from error
         return self._values(made)
+
+    def _named(self, name: str) -> str:
+        return name.upper() if name in self.arguments else f"--{name.replace('_', '-')}"
 
     def _values(self, made: Any) -> dict[str, Any]:
         if isinstance(made, self.workflow.model):
-            return {name: getattr(made, name) for name in made.model_fields_set}
+            given = {name: getattr(made, name) for name in made.model_fields_set}
+            # A list that was filled in place is not among them: a field counts as given once it is not its default.
+            default = self.workflow.shape.start(given)
+            others = {name: getattr(made, name) for name in default if name not in given}
+            return given | {name: value for name, value in others.items() if value != default[name]}
         if isinstance(made, Mapping):
             return dict(made)
         raise DefinitionError(
@@ -221,7 +233,12 @@ class _Begin:
 
 def _parameters(make: Callable[..., Any], name: str) -> tuple[type[BaseModel], list[str]]:
     """Those that become options, as a model; and who is told the `Start`."""
-    hints = get_type_hints(make, include_extras=True)
+    try:
+        hints = get_type_hints(make, include_extras=True)
+    except NameError as error:
+        raise DefinitionError(
+            f"program {name}: a type of begin cannot be found: {error}; define it in its module"
+        ) from error
     fields: dict[str, Any] = {}
     told: list[str] = []
     for each in signature(make).parameters.values():
@@ -236,12 +253,11 @@ def _parameters(make: Callable[..., Any], name: str) -> tuple[type[BaseModel], l
     return create_model("Input", __config__=ConfigDict(protected_namespaces=()), **fields), told
 
 
-def _said(error: ValidationError, option: bool = False) -> str:
+def _said(error: ValidationError, named: Callable[[str], str] = str) -> str:
     """Which values cannot be, and why: one line."""
     found = []
     for each in error.errors(include_url=False):
         first, *inner = each["loc"] or ("",)
-        where = f"--{str(first).replace('_', '-')}" if option else str(first)
-        place = ".".join([where, *map(str, inner)])
+        place = ".".join([named(str(first)) if first != "" else "", *map(str, inner)])
         found.append(f"{place}: {each['msg']}" if place else each["msg"])
     return "; ".join(found)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from holdfast.apps.aura.free_time import Day, Slot
-from holdfast.apps.aura.models import Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned
+from holdfast.apps.aura.models import A_DAY, Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned, in_danger
 from holdfast.apps.aura.times import day_of, many, said
 
 SHORTEST, LONGEST, BREAK = 15, 50, 10
@@ -163,7 +163,7 @@ def _item(task: Task, slot: Slot, now: datetime, zone: ZoneInfo) -> DailyPlanIte
 def why_not(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) -> str:
     """Why the rest of a task found no place."""
     due = task.work.due
-    until = due if due is not None and due >= now else None
+    until = due if due is not None and now <= due <= rooms[-1].day.start + A_DAY else None
     ahead = [room for room in rooms if until is None or room.day.start < until]
     free = sum(Slot(slot.start, min(slot.end, until or slot.end)).minutes for room in ahead for slot in room.day.free)
     when = f"before it is due ({said(until, zone)})" if until else f"in the {many(len(rooms), 'planned day')}"
@@ -188,9 +188,9 @@ def advice(found: Plan, now: datetime, zone: ZoneInfo) -> list[str]:
     if found.items:
         first = found.items[0]
         lines.append(f"Begin with {first.title} ({first.course}) on {said(first.start, zone)}: {first.why}.")
-    tight = [each for each in found.unplanned if each.due is not None and each.due >= now]
+    tight = len(in_danger(found.unplanned, found.load, now))
     if tight:
-        lines.append(f"{many(len(tight), 'piece')} of work cannot be finished in time as the days are set.")
+        lines.append(f"{many(tight, 'piece')} of work cannot be finished in time as the days are set.")
     old = [each for each in found.unplanned if each.due is not None and each.due < now]
     if old:
         lines.append(f"Ask the teachers about overdue work that is not planned: {many(len(old), 'piece')}.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from holdfast.apps.aura.models import Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned
+from holdfast.apps.aura.models import Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned, in_danger
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Facts:
     @property
     def in_danger(self) -> list[Unplanned]:
         """Work that is still due and will not be finished in time."""
-        end = self.load[-1].start.timestamp() + 86_400 if self.load else 0.0
-        return [each for each in self.unplanned if each.due and each.due >= self.now and each.due.timestamp() <= end]
+        return in_danger(self.unplanned, self.load, self.now)
 
     @property
     def needed(self) -> int:

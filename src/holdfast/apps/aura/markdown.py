@@ -40,8 +40,11 @@ def plain(text: str) -> str:
 
     >>> plain("2 * 3 <b> | `x`")
     '2 \\\\* 3 \\\\<b\\\\> \\\\| \\\\`x\\\\`'
+    >>> plain("1. Algebra"), plain("- x")
+    ('1\\\\. Algebra', '\\\\- x')
     """
-    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
+    escaped = re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", escaped)  # at its beginning these would make a list or a heading
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

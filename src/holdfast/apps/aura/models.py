@@ -6,7 +6,9 @@ All moments are aware and kept in UTC; they are shown in the time zone that the 
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, time
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,9 +21,38 @@ from holdfast import Status
 LIVE = "classroom:"
 """What stands before the token of an account on the live API."""
 
+A_DAY = timedelta(days=1)
+
 
 class BadInput(ValueError):
     """Something that Aura was given cannot be used. The message names the field, or the file and the place in it."""
+
+
+def _one_line(text: str) -> str:
+    """As it can be shown anywhere: on one line, without what steers a terminal or turns the direction of what follows.
+
+    >>> _one_line("An\\n\\x1b[2Jessay \\u202eabout")
+    'An [2Jessay about'
+    """
+    return " ".join(re.sub(r"[\u202a-\u202e\u2066-\u2069]", "", re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)).split())
+
+
+Title = Annotated[str, AfterValidator(_one_line)]
+"""A name that somebody else gave to something."""
+
+
+def in_utc(moment: datetime) -> datetime:
+    """A moment in UTC. One at the very end of the calendar is refused: in another time zone it would lie behind it."""
+    try:
+        found = moment.astimezone(UTC)
+    except OverflowError:
+        found = datetime.max
+    if not 1 < found.year < 9999:
+        raise ValueError("it lies outside of the years 2 to 9998")
+    return found
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(in_utc)]
 
 
 class CurrentStep(StrEnum):
@@ -39,7 +70,7 @@ class Course(BaseModel):
 
     account: str
     course_id: str
-    name: str
+    name: Title
     user_id: str
 
 
@@ -48,8 +79,8 @@ class Assignment(BaseModel):
 
     id: str
     account: str
-    course: str
-    title: str
+    course: Title
+    title: Title
     kind: str = "ASSIGNMENT"
     due: AwareDatetime | None = None
     handed_in: bool = False
@@ -63,7 +94,7 @@ class Assignment(BaseModel):
     @property
     def score(self) -> float | None:
         """From 0 to 1; None without a grade, or where no points can be had. More than all points count as all."""
-        if self.points is None or not self.max_points:
+        if self.points is None or self.max_points is None or self.max_points <= 0:
             return None
         return min(max(self.points / self.max_points, 0.0), 1.0)
 
@@ -156,6 +187,12 @@ class DayLoad(BaseModel):
     planned: int
 
 
+def in_danger(unplanned: Sequence[Unplanned], load: Sequence[DayLoad], now: datetime) -> list[Unplanned]:
+    """What is due within the planned days and will not be finished in time. What is due later has other days, too."""
+    end = load[-1].start + A_DAY if load else now
+    return [each for each in unplanned if each.due is not None and now <= each.due <= end]
+
+
 class ParentReport(BaseModel):
     """What ParentInsight wrote, and where it lies."""
 
@@ -186,14 +223,19 @@ def is_zone(name: str) -> bool:
     return True
 
 
-def _known_zone(name: str) -> str:
+def known_zone(name: str) -> str:
+    """The name, if a time zone has it."""
+    if not is_zone("UTC"):
+        raise ValueError("this machine knows no time zones: pip install tzdata")
     if not is_zone(name):
         raise ValueError(f"there is no time zone {name!r}; use a name such as Europe/Lisbon or UTC")
     return name
 
 
-def _in_utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)
+def _without_zone(hour: time) -> time:
+    if hour.tzinfo is not None:
+        raise ValueError("it is a time of day where the student lives, such as 15:00; its zone is time_zone")
+    return hour
 
 
 def _absolute(path: Path) -> Path:
@@ -204,6 +246,8 @@ def _seen_from_everywhere(place: str) -> str:
     prefix = LIVE if place.startswith(LIVE) else ""
     return f"{prefix}{_absolute(Path(place.removeprefix(prefix)))}"
 
+
+Hour = Annotated[time, AfterValidator(_without_zone)]
 
 Place = Annotated[Path, AfterValidator(_absolute)]
 """Kept absolute, so that a resume from another folder finds it."""
@@ -221,14 +265,14 @@ class AuraState(BaseModel):
         min_length=1, description="a folder with an export, a .csv file, or classroom:TOKEN.json"
     )
     calendar: Place | None = Field(default=None, description="an iCalendar file; what is in it is not free")
-    time_zone: Annotated[str, AfterValidator(_known_zone)] = Field(
-        default_factory=local_zone, description="by default that of this machine"
+    time_zone: Annotated[str, AfterValidator(known_zone)] = Field(
+        default_factory=local_zone, validate_default=True, description="by default that of this machine"
     )
-    now: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = Field(
+    now: Moment | None = Field(
         default=None, description="plan from this moment; by default from the start of the session"
     )
-    day_start: time = Field(default=time(15), description="no work before this time of day")
-    day_end: time = Field(default=time(20), description="no work after this time of day")
+    day_start: Hour = Field(default=time(15), description="no work before this time of day")
+    day_end: Hour = Field(default=time(20), description="no work after this time of day")
     days: int = Field(default=7, ge=1, le=60, description="how many days to plan")
     limit: int = Field(default=120, ge=15, le=960, description="at most so many minutes of work a day")
     reports: Place = Field(

@@ -15,7 +15,7 @@ from typing import Literal
 
 from holdfast.apps.aura.facts import Facts
 from holdfast.apps.aura.markdown import as_markdown
-from holdfast.apps.aura.models import ParentReport
+from holdfast.apps.aura.models import BadInput, ParentReport
 from holdfast.apps.aura.page import as_html
 from holdfast.apps.aura.times import many, said
 
@@ -78,9 +78,15 @@ def write(facts: Facts, sentences: Sequence[str], folder: Path, name: str) -> Pa
         stress=level, stress_because=because, summary=list(sentences),
         markdown=folder / f"{name}.md", html=folder / f"{name}.html",
     )  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    put(report.markdown, as_markdown(facts, report))
-    put(report.html, as_html(facts, report))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        put(report.markdown, as_markdown(facts, report))
+        put(report.html, as_html(facts, report))
+    except OSError as error:
+        raise BadInput(
+            f"reports: nothing can be written to {folder}: {error.strerror}; mend that, or name another folder"
+            " (edit ID --set reports=FOLDER), and resume"
+        ) from error
     return report
 
 

@@ -46,9 +46,10 @@ def _grouped(events: Iterable[Any], zone: tzinfo) -> Iterator[tuple[_Series | No
 
 def _newest(versions: list[_Series]) -> Iterator[_Series]:
     """A calendar may hold an event before and after it was changed."""
+    last: dict[Any, int] = {}
     for each in versions:
-        if not any(other.replaces == each.replaces and other.revision > each.revision for other in versions):
-            yield each
+        last[each.replaces] = max(each.revision, last.get(each.replaces, each.revision))
+    yield from (each for each in versions if each.revision == last[each.replaces])
 
 
 class _Series:
@@ -110,6 +111,8 @@ class _Series:
     def _rule(self, rule: Any) -> str:
         """The rule as text; its end is said in the event's own time, as all else is."""
         parts = dict(part.split("=", 1) for part in rule.to_ical().decode().split(";"))
+        if int(parts.get("INTERVAL", 1)) < 1:
+            raise ValueError(f"its rule has the interval {parts['INTERVAL']}, which leads nowhere")
         if until := rule.get("UNTIL"):
             end = self._clock(until[0])
             ends_with_day = not self.is_whole_day and not isinstance(until[0], datetime)

@@ -67,7 +67,7 @@ def subject(name: str, work: Sequence[Assignment], now: datetime) -> SubjectMast
         mastery=_mean(found),
         confidence=weight / (weight + DOUBT),
         graded=len(graded),
-        late=sum(each.late for each in work),
+        late=sum(each.late and not each.is_open for each in work),  # the API calls missing work late, too
         missing=sum(each.is_overdue(now) for each in work),
         trend=_trend(graded),
         history=[Result(at=each.at, score=each.score) for each in graded if each.at is not None][-HISTORY:],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,8 +12,8 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from holdfast.apps.aura import classroom_sync
-from holdfast.apps.aura.free_time import check_hours, read_calendar, reads_calendars
-from holdfast.apps.aura.models import AuraState, BadInput, is_zone, local_zone
+from holdfast.apps.aura.free_time import free_days, reads_calendars
+from holdfast.apps.aura.models import AuraState, BadInput, known_zone, local_zone
 
 SAMPLE = Path(__file__).parent / "sample_data"
 SAMPLE_STUDENT = "student-1"
@@ -51,11 +52,20 @@ def starting(student_id: str, **settings: Any) -> AuraState:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise BadInput(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
-    check_hours(state.day_start, state.day_end)
     classroom_sync.check(state.student_id, state.data, state.time_zone)
-    if state.calendar is not None:
-        read_calendar(state.calendar)
+    hours = state.day_start, state.day_end
+    free_days(state.now or datetime.now(UTC), state.days, hours, state.time_zone, state.calendar)
+    _check_reports(state.reports)
     return state
+
+
+def _check_reports(folder: Path) -> None:
+    """Refuse a place where no report could be left: found out at the end, it would be late."""
+    there = next(place for place in (folder, *folder.parents) if os.path.exists(place))
+    if not there.is_dir():
+        raise BadInput(f"reports: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise BadInput(f"reports: nothing can be written to {there}")
 
 
 def _settled(given: dict[str, Any]) -> dict[str, Any]:
@@ -71,11 +81,13 @@ def _settled(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moment(given: date | datetime | str, time_zone: str) -> datetime:
-    if not is_zone(time_zone):
-        raise BadInput(f"time_zone: there is no time zone {time_zone!r}; use a name such as Europe/Lisbon or UTC")
+    try:
+        zone = ZoneInfo(known_zone(time_zone))
+    except ValueError as error:
+        raise BadInput(f"time_zone: {error}") from None
     try:
         found = given if isinstance(given, date) else datetime.fromisoformat(given)
     except ValueError:
         raise BadInput(f"now: {given!r} is not a moment; write 2030-03-04 or 2030-03-04T07:30") from None
     moment = found if isinstance(found, datetime) else datetime.combine(found, time.min)
-    return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(time_zone))
+    return moment if moment.tzinfo else moment.replace(tzinfo=zone)

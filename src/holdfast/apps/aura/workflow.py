@@ -54,7 +54,7 @@ async def plan(
 ) -> dict[str, object]:  # fmt: skip
     """Put the open work into free time."""
     zone, moment = ZoneInfo(time_zone), now or ctx.started_at
-    free = free_days(moment, days, (day_start, day_end), time_zone, calendar)
+    free = await ctx.do(free_days, moment, days, (day_start, day_end), time_zone, calendar)  # a large one takes a while
     found = daily_planner.plan(assignments, skill_profile, moment, free, limit, zone)
     advice = await prose.written(ctx, "advice", daily_planner.advice(found, moment, zone))
     return {"daily_plan": found.items, "unplanned": found.unplanned, "load": found.load, "advice": advice}

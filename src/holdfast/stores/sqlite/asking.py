@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from msgspec.structs import astuple, replace
 from holdfast.errors import DamagedRecord
 from holdfast.model import Commit, QuestionFacts, QuestionStatus, SignalRecord
 from holdfast.questions import Inquiry, QuestionRow, settled
+from holdfast.store import FoundQuestions
 from holdfast.stores.sqlite import reads, sums
 from holdfast.stores.sqlite.sql import QUERIES
 
@@ -158,16 +160,18 @@ def all_of(connection: apsw.Connection, session: int) -> list[QuestionFacts]:
     return [_kept(row).facts for row in reads.every(connection, QUERIES["all_questions"], session)]
 
 
-def found(connection: apsw.Connection, query: Inquiry, now: int) -> list[QuestionRow]:
+def found(connection: apsw.Connection, query: Inquiry, now: int) -> FoundQuestions:
     """The questions that match, oldest first."""
     if query.ids:
-        rows = [row for id in query.ids for row in _chosen(connection, "WHERE id = :id", {"id": _bytes(id)}, now)]
-        return [row for _, row in rows]
-    matching = _matching(connection, query, now)
-    return [row for _, row in zip(range(query.limit), matching, strict=False)] if query.limit else list(matching)
+        rows = [row for id in query.ids for row in _chosen(connection, "WHERE id = :id", {"id": _bytes(id)})]
+        return FoundQuestions(_around(connection, row, now) for row in rows)
+    rows, damaged = [], []
+    for each in islice(_matching(connection, query, now), query.limit):
+        rows.append(each) if isinstance(each, QuestionRow) else damaged.append(each)
+    return FoundQuestions(rows, damaged)
 
 
-def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator[QuestionRow]:
+def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator[QuestionRow | DamagedRecord]:
     bindings: dict[str, Any] = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
     conditions = [_CONDITIONS[part] for part in bindings] + ["n > :after"]
     if query.statuses:
@@ -175,11 +179,16 @@ def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator
         conditions.append(" OR ".join(f"status = '{each.value}'" for each in sorted(may_be)).join("()"))
     where = f"WHERE {' AND '.join(conditions)} ORDER BY n LIMIT {AT_ONCE if query.limit is None else query.limit}"
     after = query.after
-    while page := _chosen(connection, where, bindings | {"after": after}, now):
-        for n, row in page:
+    while page := _chosen(connection, where, bindings | {"after": after}):
+        for stored in page:
+            after = stored[0]
+            try:
+                row = _around(connection, stored, now)
+            except DamagedRecord as exc:
+                yield exc
+                continue
             if not query.statuses or row.standing(now) in query.statuses:
                 yield row
-            after = n
 
 
 def last(connection: apsw.Connection, session: int, key: str | None, now: int) -> list[QuestionRow]:
@@ -188,7 +197,7 @@ def last(connection: apsw.Connection, session: int, key: str | None, now: int) -
     newest = f"n = (SELECT max(n) FROM questions WHERE {tree}{' AND key = :key' if key is not None else ''})"
     waiting = f" OR ({tree} AND status = 'WAITING_USER_INPUT')" if key is None else ""
     bindings = {"session": session} | ({} if key is None else {"key": key})
-    return [row for _, row in _chosen(connection, f"WHERE {newest}{waiting}", bindings, now)]
+    return [_around(connection, row, now) for row in _chosen(connection, f"WHERE {newest}{waiting}", bindings)]
 
 
 def by_number(connection: apsw.Connection, n: int) -> Kept:
@@ -196,12 +205,9 @@ def by_number(connection: apsw.Connection, n: int) -> Kept:
     return _kept(reads.one(connection, QUERIES["question"], n))
 
 
-def _chosen(
-    connection: apsw.Connection, where: str, bindings: dict[str, Any], now: int
-) -> list[tuple[int, QuestionRow]]:  # fmt: skip
+def _chosen(connection: apsw.Connection, where: str, bindings: dict[str, Any]) -> list[Any]:
     query = f"{QUERIES['questions']} WHERE questions.n IN (SELECT n FROM questions {where}) ORDER BY questions.n"
-    rows: list[Any] = connection.execute(query, bindings).fetchall()
-    return [(row[0], _around(connection, row, now)) for row in rows]
+    return connection.execute(query, bindings).fetchall()
 
 
 def _around(connection: apsw.Connection, stored: Sequence[Any], now: int) -> QuestionRow:

@@ -31,8 +31,8 @@ from holdfast.model import (
     Tombstone,
     Whole,
 )
-from holdfast.questions import Answer, Answered, Inquiry, QuestionRow
-from holdfast.store import Found
+from holdfast.questions import Answer, Answered, Inquiry
+from holdfast.store import Found, FoundQuestions
 from holdfast.stores.sqlite import asking, checking, cleaning, moving, reads, schema
 from holdfast.stores.sqlite.about import about
 from holdfast.stores.sqlite.ballast import SIZE, Ballast
@@ -317,7 +317,7 @@ class SqliteStore:
     async def answer(self, given: Answer) -> Answered:
         return await self._do(lambda connection: self._writes.answer(connection, given))
 
-    async def questions(self, query: Inquiry) -> list[QuestionRow]:
+    async def questions(self, query: Inquiry) -> FoundQuestions:
         with self._snapshot() as connection:
             return asking.found(connection, query, self._clock.now())
 

@@ -42,7 +42,8 @@ async def waiting(store: Store, session_id: str = "s1", **changes: Any) -> Quest
 
 def said(value: bytes = b'"so"', **changes: Any) -> Answer:
     """What ann says."""
-    return Answer(**({"value": value, "at": 7000, "by": "ann", "channel": "web"} | changes))
+    values: dict[str, Any] = {"value": value, "at": 7000, "by": "ann", "channel": "web"}
+    return Answer(**(values | changes))
 
 
 async def found(store: Store, id: str) -> QuestionRow:

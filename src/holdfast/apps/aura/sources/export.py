@@ -7,10 +7,11 @@ pages (``courseWork/mathematics.json``). A folder without courses of its own has
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
+
+from pydantic_core import from_json
 
 from holdfast.apps.aura.models import Assignment, BadInput, Course
 from holdfast.apps.aura.sources.shapes import (
@@ -129,10 +130,11 @@ def _page(content: Any, name: str, page: Path) -> tuple[Any, object]:
 
 def _read(page: Path) -> Any:
     try:
-        return json.loads(page.read_text("utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise BadInput(f"{page}, line {error.lineno}, column {error.colno}: this is no JSON: {error.msg}") from None
+        return from_json(page.read_text("utf-8-sig"), allow_inf_nan=False)
     except UnicodeDecodeError as error:
         raise BadInput(f"{page}, byte {error.start}: this is no UTF-8 text") from None
+    except ValueError as error:
+        why, _, place = str(error).rpartition(" at ")
+        raise BadInput(f"{page}, {place.replace(' column', ', column')}: this is no JSON: {why}") from None
     except OSError as error:
         raise BadInput(f"{page} cannot be read: {error.strerror}") from None

@@ -7,16 +7,18 @@ the API does.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, time
-from typing import TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
 from zoneinfo import ZoneInfo
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from holdfast.apps.aura.models import Assignment, BadInput, Course
+from holdfast.apps.aura.models import Assignment, BadInput, Course, Moment, in_utc
 
 T = TypeVar("T")
+
+Points = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Shape(BaseModel):
@@ -81,14 +83,14 @@ class CourseWork(Shape):
     assignee_mode: str = "ALL_STUDENTS"
     due_date: Day | None = None
     due_time: TimeOfDay | None = None
-    max_points: float | None = None
+    max_points: Points | None = None
 
 
 class StateHistory(Shape):
     """One change of a submission's state."""
 
     state: str = ""
-    state_timestamp: AwareDatetime | None = None
+    state_timestamp: Moment | None = None
 
 
 class History(Shape):
@@ -105,8 +107,8 @@ class StudentSubmission(Shape):
     user_id: str
     state: str = "NEW"
     late: bool = False
-    assigned_grade: float | None = None
-    update_time: AwareDatetime | None = None
+    assigned_grade: Points | None = None
+    update_time: Moment | None = None
     submission_history: list[History] = []
 
     @property
@@ -129,7 +131,7 @@ def parsed(shape: type[T], found: object, where: str) -> list[T]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        raise BadInput(f"{where}{field}: {first['msg']}") from None
+        raise BadInput(f"{where}{field}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 def as_assignments(
@@ -156,10 +158,10 @@ def _assignment(course: Course, work: CourseWork, done: StudentSubmission | None
     at = done.handed_in_at
     seen = {
         "handed_in": done.handed_in,
-        "handed_in_at": at and at.astimezone(UTC),
+        "handed_in_at": at,
         "late": done.late or (at is not None and due is not None and at > due),
         "points": done.assigned_grade,
-        "graded_at": done.update_time and done.update_time.astimezone(UTC),
+        "graded_at": None if done.assigned_grade is None else done.update_time,
     }
     return assignment.model_copy(update=seen)
 
@@ -171,8 +173,8 @@ def _due(course: Course, work: CourseWork, zone: ZoneInfo) -> datetime | None:
         return None
     try:
         if at is None:
-            return datetime.combine(datetime(day.year, day.month, day.day), time(23, 59), zone).astimezone(UTC)
-        return datetime(day.year, day.month, day.day, at.hours, at.minutes, at.seconds, tzinfo=UTC)
+            return in_utc(datetime(day.year, day.month, day.day, 23, 59, tzinfo=zone))
+        return in_utc(datetime(day.year, day.month, day.day, at.hours, at.minutes, at.seconds, tzinfo=UTC))
     except (ValueError, OverflowError) as error:
         raise BadInput(
             f"courseWork {work.id!r} of {course.name} ({course.account}): dueDate and dueTime are no moment: {error}"

@@ -6,14 +6,15 @@ Columns ``student``, ``course`` and ``title`` are needed; the others may be miss
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from holdfast.apps.aura.models import Assignment, BadInput, Course
+from holdfast.apps.aura.models import Assignment, BadInput, Course, in_utc
 
 T = TypeVar("T")
 
@@ -29,6 +30,10 @@ class Row:
         self.where = where
         self.cells = cells
         self.zone = zone
+
+    def is_of(self, student: str) -> bool:
+        """Whether it is about a student, however somebody has written that."""
+        return self.cells["student"].casefold() == student.casefold()
 
     def get(self, column: str, read: Callable[[str], T], expected: str) -> T | None:
         """A cell, or None if it is empty or not there; a refusal names line and column."""
@@ -49,7 +54,7 @@ class Row:
             found = datetime.combine(date.fromisoformat(text), time(23, 59), self.zone)
         else:
             found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=self.zone)).astimezone(UTC)
+        return in_utc(found if found.tzinfo else found.replace(tzinfo=self.zone))
 
     def number(self, column: str) -> float | None:
         """Points."""
@@ -84,7 +89,7 @@ def _whole(text: str) -> int:
 
 def _points(text: str) -> float:
     found = float(text)
-    if not 0 <= found < 1e9:  # neither nan nor infinite
+    if not 0 <= found < math.inf:  # and not nan
         raise ValueError
     return found
 
@@ -112,18 +117,14 @@ class CsvTable:
 
     def courses(self, student: str) -> list[Course]:
         """The courses of a student."""
-        mine = [row for row in self.rows if row.cells["student"].casefold() == student.casefold()]
-        names = dict.fromkeys(row.cells["course"] for row in mine)
-        return [
-            Course(account=self.path.stem, course_id=name, name=name, user_id=mine[0].cells["student"])
-            for name in names
-        ]
+        names = dict.fromkeys(row.cells["course"] for row in self.rows if row.is_of(student))
+        return [Course(account=self.path.stem, course_id=name, name=name, user_id=student) for name in names]
 
     def assignments(self, course: Course) -> list[Assignment]:
         """All work of one course."""
         found: dict[str, Assignment] = {}
         for row in self.rows:
-            if (row.cells["student"], row.cells["course"]) == (course.user_id, course.course_id):
+            if row.is_of(course.user_id) and row.cells["course"] == course.course_id:
                 assignment = self._assignment(row, course)
                 if assignment.id in found:
                     raise BadInput(f"{row.where}: {assignment.title!r} comes twice in {course.name}; give each an id")
@@ -160,6 +161,9 @@ class CsvTable:
                 near = get_close_matches(name.lower(), NEEDED + OPTIONAL, 1)
                 meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NEEDED + OPTIONAL)}"
                 raise BadInput(f"{self.place}, line 1: there is no column {name!r}; {meant}")
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise BadInput(f"{self.place}, line 1: column {twice[0]!r} comes twice")
         missing = [name for name in NEEDED if name not in names]
         if missing:
             raise BadInput(f"{self.place}, line 1: column {missing[0]!r} is missing")
