@@ -233,6 +233,7 @@ def _folder_of(store: Store, session_id: str) -> Folder:
 def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
     upload = Upload(folder)
     try:
+        upload.begin()
         for piece in content.pieces():
             upload.write(piece)
         if (upload.sha256, upload.size) != (file.sha256, file.size):

@@ -22,7 +22,7 @@ class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a record says of a chunk. Without an ``index`` it begins the work: the chunks, of which some may be done.
 
     ``work`` tells one work on a file from another. With an ``error`` the chunk failed, at the ``attempt``-th attempt,
-    and is tried again after a time; or it was given up.
+    and is tried again after a time, or it was given up. ``limit``: until then no other chunk is begun either.
     """
 
     file_id: str
@@ -33,6 +33,7 @@ class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     error: str = ""
     attempt: int = 0
     until: int = 0
+    limit: bool = False
 
 
 GIVEN_UP = -1
@@ -40,11 +41,12 @@ GIVEN_UP = -1
 
 
 class Failed(NamedTuple):
-    """What was wrong with a chunk, at which attempt, and when it may be tried again."""
+    """What was wrong with a chunk, at which attempt, when it may be tried again, and whether others wait for that."""
 
     error: str
     attempt: int = 0
     until: int = 0
+    limit: bool = False
 
 
 class Tally(msgspec.Struct, omit_defaults=True):
@@ -60,7 +62,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
         """Take in the next part of the same work."""
         self.failed.pop(part.index, None)
         if part.error:
-            self.failed[part.index] = Failed(part.error, part.attempt, part.until)
+            self.failed[part.index] = Failed(part.error, part.attempt, part.until, part.limit)
         else:
             self.processed += 1
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 from holdfast.chunks import ChunkState, state_of
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import decode, encode
-from holdfast.errors import DamagedFile, FileRefused, StoreUnavailable, UnknownFile, UnknownSession, did_you_mean
+from holdfast.errors import DamagedFile, FileRefused, StoreUnavailable, UnknownFile, UnknownSession, did_you_mean, said
 from holdfast.folder import PIECE, Folder, Upload
 from holdfast.model import SessionRow, SignalRecord
 from holdfast.replay import fold
@@ -131,6 +131,8 @@ class Files:
         that is there already, and says ``reused``. The name is a label. ``on_progress`` hears how far it is.
         """
         self._check()
+        if by is not None and said(ValueError(_text(self._session_id, "by", by))) != by:
+            raise FileRefused(f"by is a text that cannot be stored: {by!r:.60}", session_id=self._session_id)
         given = Given.of(self._session_id, source, filename, content_type, metadata)
         return await self._take(given, by=by, on_progress=on_progress)
 
@@ -172,9 +174,10 @@ class Files:
     ) -> File:  # fmt: skip
         """Take in what was looked at. ``origin`` is the operation that does it, ``fence`` the hold it has."""
         row, folder = await self._row(), self._folder()
-        with self._on_disk():
-            upload = await in_thread(Upload, folder)
+        upload = Upload(folder)
         try:
+            with self._on_disk():
+                await in_thread(upload.busily, upload.begin)
             await self._pour(upload, given, on_progress)
             known = await self._recorded(row.key)
             await self._clear(row.key, known)
@@ -182,11 +185,8 @@ class Files:
                 return self._file(*same, reused=not origin or same[1].origin != origin)
             name = await self._published(known, folder, upload, ending_of(given.filename))
             facts = _facts_of(given, upload, name, origin)
-            signal, new = await self._store.add_file(self._session_id, by, self._clock.now(), facts, fence)
-            found = file_facts(signal.payload)
-            if found.stored_name != name:  # somebody was quicker, with another ending
-                await in_thread(folder.remove, name)
-            return self._file(signal, found, reused=not new)
+            signal, new = await self._noted(folder, by, facts, fence)
+            return self._file(signal, file_facts(signal.payload), reused=not new)
         finally:
             upload.abandon()
 
@@ -244,6 +244,19 @@ class Files:
                 name = name if same else f"{long}.{ending}"
                 await in_thread(upload.busily, partial(upload.publish, name, replace=True))
         return name
+
+    async def _noted(
+        self, folder: Folder, by: str | None, facts: FileFacts, fence: int | None
+    ) -> tuple[SignalRecord, bool]:  # fmt: skip
+        """Record a file whose bytes are there. If it is not this one that counts, nobody else would clear it away."""
+        try:
+            found = await self._store.add_file(self._session_id, by, self._clock.now(), facts, fence)
+        except UnknownSession:  # removed meanwhile
+            await in_thread(folder.remove, facts.stored_name)
+            raise
+        if file_facts(found[0].payload).stored_name != facts.stored_name:  # somebody was quicker, with another ending
+            await in_thread(folder.remove, facts.stored_name)
+        return found
 
     async def _forget(self, files: Iterable[FileFacts]) -> None:
         """Delete the bytes of files that are recorded no more."""

@@ -133,11 +133,11 @@ class ChunkWork(FanOut):
         self.file_id = file_id
         self.params = msgspec.Raw(encode(params, "the parameters of the chunks"))
         self.retry = retry
-        self.quiet_until = 0
         self.print = fingerprint(params).hex()[:12]
         chunks = [Chunk(file_id, index, params) for index in range(total)]
         super().__init__(ctx, work, chunks, lambda chunk: f"{chunk}:{self.print}")
         self.clock = self.visit.host.clock
+        self.quiet_until = max([each.until for each in self._tally().failed.values() if each.limit], default=0)
 
     @property
     def work(self) -> str:
@@ -191,11 +191,12 @@ class ChunkWork(FanOut):
         now = self.clock.now()
         delay = self.retry.delay(attempt, error, random.random, to_datetime(now))
         until = 0 if delay is None else now + int(delay * 1e6)
-        if delay is not None and retry_after(error, to_datetime(now)):
-            self.quiet_until = max(self.quiet_until, until)  # the limit is not this chunk's alone
+        limit = delay is not None and bool(retry_after(error, to_datetime(now)))
+        if limit:
+            self.quiet_until = max(self.quiet_until, until)  # it is not this chunk's alone
         part = Part(
             self.file_id, self.work, index, error=_error(error), attempt=GIVEN_UP if delay is None else attempt,
-            until=until,
+            until=until, limit=limit,
         )  # fmt: skip
         goes_on = "" if delay is None else f"; again in {delay:.1f} s"
         summary = f"{self.items[index]}, attempt {attempt}: {type(error).__name__}: {part.error}{goes_on}"

@@ -109,32 +109,30 @@ class Folder:
 
 
 class Upload:
-    """A file on its way into a folder. Made, written, finished and published in this order; closed in any case."""
+    """A file on its way into a folder. Begun, written, finished and published in this order; closed in any case."""
 
     def __init__(self, folder: Folder) -> None:
         self.size = 0
         self._digest = sha256()
-        self._folder = folder.open(create=True)
+        self._where = folder
+        self._folder = self._file = -1
         self._part = ""
         self._guard = threading.Lock()
         self._busy = self.abandoned = False
-        try:
-            self._file = self._begin()
-        except BaseException:
-            os.close(self._folder)
-            raise
 
-    def _begin(self) -> int:
+    def begin(self) -> Self:
+        """Make the temporary file, and the folder if it is not there."""
+        self._folder = self._where.open(create=True)
         while True:
             self._part = f".{uuid4().hex}.part"
-            descriptor = os.open(self._part, _NEW, 0o600, dir_fd=self._folder)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-            os.close(descriptor)  # somebody cleared it before it was locked
+            self._file = os.open(self._part, _NEW, 0o600, dir_fd=self._folder)
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+            if os.fstat(self._file).st_nlink:
+                return self
+            os.close(self._file)  # somebody cleared it before it was locked
 
     def __enter__(self) -> Self:
-        return self
+        return self.begin()
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -195,14 +193,14 @@ class Upload:
 
     def close(self) -> None:
         """No longer anybody's business. What was not published is gone."""
-        if self._file < 0:
-            return
-        if self._part:
-            with suppress(FileNotFoundError):
-                os.unlink(self._part, dir_fd=self._folder)
-        os.close(self._file)
-        os.close(self._folder)
-        self._file = -1
+        if self._file >= 0:
+            if self._part:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._part, dir_fd=self._folder)
+            os.close(self._file)
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._file = self._folder = -1
 
 
 class Stray:

@@ -16,7 +16,10 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from holdfast.apps.aura import get_workflow_state
+from holdfast.apps.aura.daily_planner import BREAK, LONGEST, SHORTEST
 from holdfast.apps.aura.models import CurrentStep
+from holdfast.apps.aura.parent_insight import HIGH_SHARE, MANY_OVERDUE, MODERATE_SHARE
+from holdfast.apps.aura.skill_mastery import DOUBT, HALF_LIFE, LATE, MISSING_WEIGHT
 from holdfast.apps.aura.starting import SAMPLE
 from tests.apps.classroom import STUDENT, put, small_class
 from tests.docs.pages import blocks, code, rows, section
@@ -229,7 +232,15 @@ def test_the_table_of_components_names_every_file_and_only_those_that_exist() ->
 
 
 def test_the_readme_says_what_the_code_does() -> None:
-    text = README.read_text("utf-8")
+    text = README.read_text("utf-8").replace(" %", "%")
     assert [code(row[0])[0] for row in rows(section(README, "The pipeline"))] == [each.value for each in CurrentStep]
-    assert "0.5 ^ (age in days / 30)" in text
-    assert (SAMPLE / "calendar.ics").is_file()
+    assert (MISSING_WEIGHT, MANY_OVERDUE) == (0.5, 3)  # "halved", "three"
+    for rule in (
+        f"0.5 ^ (age in days / {HALF_LIFE:g}), halved for missing work",
+        f"times {LATE} if it was late",
+        f"Σ weight / (Σ weight + {DOUBT:g})",
+        f"in sittings of {SHORTEST} to {LONGEST} minutes with breaks of {BREAK}",
+        f"if three pieces are overdue or more than {HIGH_SHARE:.0%}",
+        f"more than {MODERATE_SHARE:.0%} is needed",
+    ):
+        assert rule in text

@@ -273,6 +273,20 @@ async def test_a_session_that_is_being_removed_takes_no_files(tmp_path: Path) ->
 
 
 @on_loop
+async def test_a_session_that_is_removed_during_an_upload_keeps_no_bytes(tmp_path: Path) -> None:
+    async with standing(tmp_path) as session:
+        await session.cancel()
+
+        async def slowly() -> Any:
+            yield TEXT
+            await session._control.store.remove("s1", None, "", 0)
+
+        with pytest.raises(Exception, match="is being removed"):
+            await session.files.add(slowly(), "notes.txt")
+        assert not everything_in(tmp_path)
+
+
+@on_loop
 async def test_a_session_that_is_over_still_shows_its_files(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
         file = await session.files.add(TEXT, "notes.txt")

@@ -121,6 +121,7 @@ async def test_bytes_paths_streams_and_async_iterators_are_taken_in_alike(tmp_pa
         (b"x", {}, "a stream has no name"),
         (io.BytesIO(b"x"), {}, "a stream has no name"),
         (b"x", {"filename": 7}, "filename is a text"),
+        (b"x", {"filename": "a", "by": "\udc00"}, "cannot be stored"),
         (b"x", {"filename": "a", "content_type": "pdf"}, "is no content type"),
         (b"x", {"filename": "a", "content_type": "a/b\r\nX-Evil: 1"}, "is no content type"),
         (b"x", {"filename": "a", "sha256": "0" * 64}, "'sha256' is a field of every file"),

@@ -317,7 +317,7 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
 
     target, code = load_named(target, cli.project)
     cli.targets = (target,)
-    ride = Ride(cli, code)
+    ride = Ride(cli, code, by)
 
     async def begin(engine: Engine) -> Session[Any]:
         if await _is_known(cli, engine, session, ride.workflow):

@@ -19,6 +19,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Look": {
         "ls": ("listing", "List sessions."),
+        "inbox": ("inbox", "List the questions that wait for somebody."),
         "show": ("showing", "Show a session and its state, now or at a checkpoint."),
         "status": ("listing", "Who is running, and who is still finishing which step."),
         "watch": ("watching", "Follow a session live until it ends or needs somebody."),
@@ -29,6 +30,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "diff": ("showing", "What differs between two checkpoints."),
     },
     "Act": {
+        "answer": ("answering", "Answer a question."),
         "pause": ("acting", "Stop one session, some, or everything, at the next safe point."),
         "cancel": ("acting", "End a session for good."),
         "send": ("acting", "Send a message to a session."),

@@ -96,7 +96,7 @@ class Onward(NamedTuple):
         from holdfast.cli.running import Ride
 
         cli.out.line(told)
-        ride = Ride(cli, workflow)
+        ride = Ride(cli, workflow, self.by)
         return ride.driven(lambda engine: ride.resume(engine, session_id, None, {"by": self.by, "until": self.until}))
 
 

@@ -136,7 +136,9 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
     return complete
 
 
-SESSIONS, WORKFLOWS, TARGETS, STEPS = map(completed, ("sessions", "workflows", "targets", "steps"))
+SESSIONS, WORKFLOWS, TARGETS, STEPS, QUESTIONS = map(
+    completed, ("sessions", "workflows", "targets", "steps", "questions")
+)
 
 
 def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:

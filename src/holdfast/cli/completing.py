@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from holdfast.cli.common import Cli, run_async
 from holdfast.cli.output import ago
-from holdfast.cli.words import place
+from holdfast.cli.words import one_line, place
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
@@ -61,6 +61,18 @@ def _said(info: SessionInfo) -> str:
     return f"{info.workflow} {info.status.value}{at} {ago(info.updated_at)}"
 
 
+def questions(ctx: click.Context, incomplete: str) -> Items:
+    """The ids of questions that wait, and those of their sessions."""
+
+    async def look(engine: Engine) -> Items:
+        found = await engine.questions()
+        named = {each.id: each for each in found} | {each.session_id: each for each in found}
+        some = [(name, each) for name, each in named.items() if name.startswith(incomplete)][:MOST]
+        return [CompletionItem(name, help=one_line(f"{each.workflow_id}: {each.next_question}")) for name, each in some]
+
+    return _looked(ctx, look)
+
+
 def workflows(ctx: click.Context, incomplete: str) -> Items:
     """The names of workflows, of the project and of the sessions that are stored."""
 
@@ -98,6 +110,7 @@ KINDS: dict[str, Callable[[click.Context, str], Items]] = {
     "workflows": workflows,
     "targets": targets,
     "steps": steps,
+    "questions": questions,
 }
 
 

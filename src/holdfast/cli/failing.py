@@ -25,7 +25,9 @@ _CODES = {
     "UnknownSession": NOT_FOUND, "UnknownCheckpoint": NOT_FOUND, "StoreMissing": NOT_FOUND, "AmbiguousSession": USAGE,
     "InvalidSessionId": USAGE, "DefinitionError": USAGE, "ValueRefused": USAGE, "StateRefused": USAGE,
     "AlreadyRunning": CONFLICT, "HoldLost": CONFLICT, "WrongOwner": CONFLICT, "InputConflict": CONFLICT,
-    "VerbRefused": CONFLICT, "SessionEnded": CONFLICT,
+    "VerbRefused": CONFLICT, "SessionEnded": CONFLICT, "UnknownQuestion": NOT_FOUND, "SeveralQuestions": USAGE,
+    "AnswerRefused": USAGE, "AnswerConflict": CONFLICT, "QuestionChanged": CONFLICT, "QuestionClosed": CONFLICT,
+    "WrongSession": CONFLICT,
 }  # fmt: skip
 
 

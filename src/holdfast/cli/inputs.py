@@ -68,9 +68,9 @@ class Field:
         self.required = required
         self.default = schema.get("default")
         self.help = str(schema.get("description", ""))
-        kind = _resolved(schema, definitions)
+        kind = resolved(schema, definitions)
         self.many = kind.get("type") == "array" and "prefixItems" not in kind
-        self.type = _type(_resolved(kind.get("items", {}), definitions) if self.many else kind)
+        self.type = _type(resolved(kind.get("items", {}), definitions) if self.many else kind)
         self.switch = self.type is click.BOOL and not self.many
         self.is_path = str(kind.get("format", "")).endswith("path")
         self.taken = False  # its option means something else: only --field can set it
@@ -110,11 +110,11 @@ class Field:
         return self.type.convert(texts[0], None, None)
 
 
-def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """Without references, and without the ``null`` of an optional field."""
     if "$ref" in schema:
-        return _resolved(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
-    some = [_resolved(each, definitions) for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+        return resolved(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
+    some = [resolved(each, definitions) for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     if len(some) == 1:
         return some[0]
     if some and all(each.get("type") in SCALARS for each in some) and any(each["type"] == "string" for each in some):

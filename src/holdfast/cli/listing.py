@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -11,7 +11,7 @@ import click
 from holdfast.cli.common import WORKFLOWS, Cli, OneOf, common, run_async
 from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, columns, money
-from holdfast.cli.words import MANY, counted, note, one_line, place, reason, shortened
+from holdfast.cli.words import MANY, asked, counted, note, one_line, place, reason, shortened
 from holdfast.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.errors import DamagedRecord
     from holdfast.model import Pause
     from holdfast.outcome import SessionInfo
+    from holdfast.questions import Question
 
 LIMIT = 20
 """How many sessions are listed if nobody says otherwise."""
@@ -181,8 +182,12 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
         if not any(cells[name]) or (out.terminal and _width(cells) > out.width - LEAST_NOTE):
             del cells[name]
     many = len(shown) > MANY
-    cells["NOTE"] = [note(info, () if many else await _pauses(engine, info)) for _, info in shown]
+    cells["NOTE"] = [note(info) if many else await _noted(engine, info) for _, info in shown]
     out.table(list(cells), list(zip(*cells.values(), strict=True)))
+    asking = [short.get(info.session_id, info.session_id) for _, info in shown if "answer" in info.waiting]
+    if asking:
+        how = cli.command("answer", asking[0]) if len(asking) == 1 else spoken("inbox")
+        out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer: {how}")
 
 
 def _indented(depth: int, name: str) -> str:
@@ -193,8 +198,9 @@ def _width(cells: dict[str, list[str]]) -> int:
     return sum(max(map(columns, [name, *column])) + 2 for name, column in cells.items())
 
 
-async def _pauses(engine: Engine, info: SessionInfo) -> Iterable[Pause]:
-    return await engine.pauses(info.session_id) if info.status.value == "paused" else ()
+async def _noted(engine: Engine, info: SessionInfo) -> str:
+    pauses = await engine.pauses(info.session_id) if info.status.value == "paused" else ()
+    return note(info, pauses, await asked(engine, info))
 
 
 # status
@@ -206,6 +212,7 @@ class Standing(NamedTuple):
     info: SessionInfo
     pauses: Sequence[Pause]
     waits_for: Sequence[SessionInfo]
+    questions: Sequence[Question] = ()
 
 
 GROUPS = {
@@ -266,6 +273,7 @@ async def _standing(engine: Engine, info: SessionInfo) -> Standing:
         info,
         await engine.pauses(info.session_id) if info.status.value in ("pausing", "paused") else [],
         [each for each in called if each.status.value not in ("completed", "cancelled")],
+        await asked(engine, info),
     )
 
 
@@ -302,7 +310,8 @@ def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
 
 def _detail(standing: Standing, short: dict[str, str]) -> str:
     info = standing.info
-    parts = [note(info, standing.pauses)] if info.status.value != "ready" else []  # the heading says it
+    is_told = info.status.value == "ready"  # by the heading
+    parts = [] if is_told else [note(info, standing.pauses, standing.questions)]
     if info.status.value == "pausing":
         parts += [reason(each) for each in standing.pauses]
     parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in standing.waits_for]

@@ -11,11 +11,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, iscoroutinefunction, signature
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import click
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from holdfast.binding import resolve
 from holdfast.cli.app import App, app
 from holdfast.cli.failing import USAGE, Refused, Unknown, guarded
 from holdfast.cli.host import Host, Start, started_by
@@ -234,11 +235,9 @@ class _Begin:
 def _parameters(make: Callable[..., Any], name: str) -> tuple[type[BaseModel], list[str]]:
     """Those that become options, as a model; and who is told the `Start`."""
     try:
-        hints = get_type_hints(make, include_extras=True)
-    except NameError as error:
-        raise DefinitionError(
-            f"program {name}: a type of begin cannot be found: {error}; define it in its module"
-        ) from error
+        hints = resolve(make)
+    except DefinitionError as error:
+        raise DefinitionError(f"program {name}: begin: {error}") from error
     fields: dict[str, Any] = {}
     told: list[str] = []
     for each in signature(make).parameters.values():

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from holdfast.cli.common import SESSIONS, STEPS, TARGETS, Cli, Usd, by_whom, common, needs_somebody, run_async
-from holdfast.cli.failing import CONFLICT, DONE, FAILED, INTERRUPTED, NOT_FOUND, TERMINATED, USAGE, Refused
+from holdfast.cli.failing import CONFLICT, DONE, FAILED, INTERRUPTED, NOT_FOUND, PERSON, TERMINATED, USAGE, Refused
 from holdfast.cli.host import Start, spoken
 from holdfast.cli.inputs import Field, described, fields_of, gathered, given_as, options_for
 from holdfast.cli.output import ago, facts, money, span
 from holdfast.cli.project import find_project
+from holdfast.cli.prompting import Later, at_terminal, prompted
 from holdfast.cli.values import typed
-from holdfast.cli.words import counted
-from holdfast.errors import did_you_mean
+from holdfast.cli.words import RUN, counted
+from holdfast.errors import QuestionError, did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
@@ -167,7 +168,7 @@ def run(cli: Cli, **given: Any) -> int:
         from holdfast.cli.detaching import detach
 
         return detach(cli, loaded.workflow.name, args, options["session_id"])
-    ride = Ride(cli, loaded.workflow)
+    ride = Ride(cli, loaded.workflow, options["by"])
     return ride.driven(lambda engine: ride.start(engine, values, options))
 
 
@@ -337,7 +338,7 @@ def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
 def _resumed(
     cli: Cli, workflow: Workflow[Any], info: SessionInfo, start: str | None = None, **how: Any
 ) -> int:  # fmt: skip
-    ride = Ride(cli, workflow)
+    ride = Ride(cli, workflow, how["by"])
     return ride.driven(lambda engine: ride.resume(engine, info.session_id, start, how))
 
 
@@ -345,22 +346,29 @@ def _resumed(
 
 
 class Ride:
-    """One session that is driven from here until it ends, needs somebody, or this program has to end."""
+    """One session that is driven from here until it ends, needs somebody, or this program has to end.
 
-    def __init__(self, cli: Cli, workflow: Workflow[Any]) -> None:
+    At a terminal somebody is there: what it asks is asked in place, by ``by``.
+    """
+
+    def __init__(self, cli: Cli, workflow: Workflow[Any], by: str | None) -> None:
         from holdfast.cli.live import View
 
         self.cli = cli
         self.out = cli.out
         self.workflow = workflow
         self.view = View(workflow.name, list(workflow.outline))
+        self.by = by
         self.session_id: str | None = None
         self.complete = False
+        self.asked: Outcome[Any] | None = None
 
     def driven(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
         """To the end, whichever it is; returns its exit code."""
         try:
             code: int = run_async(self._drive(begin))
+            while self.asked is not None:
+                code = self._ask(self.asked)
         except KeyboardInterrupt:
             return self._left("Interrupted", INTERRUPTED)
         except SystemExit as end:  # SIGTERM; or a step that ended the program
@@ -376,7 +384,8 @@ class Ride:
         engine = Engine(self.cli.place.url, workflows=self.cli.host.workflows or [self.workflow])
         engine.waker.only = ""  # this session alone, as soon as it is known: a worker is for the others
         async with engine:
-            self.view.began = time.monotonic()
+            if self.session_id is None:
+                self.view.began = time.monotonic()
             session = await begin(engine)
             self.session_id = engine.waker.only = session.id
             engine.waker.poke()
@@ -387,6 +396,31 @@ class Ride:
                 until.cancel()
             if engine.driver.ending:
                 return INTERRUPTED  # leaving the engine's block says how this program ends
+            self.asked = outcome if outcome.questions and at_terminal(self.out) else None
+            return PERSON if self.asked else await self._told(engine, outcome)
+
+    def _ask(self, outcome: Outcome[Any]) -> int:
+        """Put the first question, and go on with its answer. No engine is open meanwhile: waiting holds nothing."""
+        question = outcome.questions[0]
+        try:
+            value = prompted(self.out, question)
+        except Later:
+            self.asked = None
+            return int(run_async(self._told_later(outcome)))
+
+        async def begin(engine: Engine) -> Session[Any]:
+            try:
+                await engine.answer(question.id, value, by=self.by, channel="cli", seen=question.digest)
+            except QuestionError as error:  # answered elsewhere, or over: how the session stands now is shown
+                self.out.note(str(error))
+            assert self.session_id is not None
+            return await engine.session(self.session_id)
+
+        code: int = run_async(self._drive(begin))
+        return code
+
+    async def _told_later(self, outcome: Outcome[Any]) -> int:
+        async with self.cli.engine() as engine:
             return await self._told(engine, outcome)
 
     async def start(self, engine: Engine, values: dict[str, Any], options: dict[str, Any]) -> Session[Any]:
@@ -442,7 +476,11 @@ class Ride:
         assert info is not None
         code = needs_somebody(info.status.value)
         if not self.out.for_people:
-            document = shapes.outcome(outcome, info, self._command() if code != DONE else None)
+            asked = [
+                shapes.question(each, self.cli.command("answer", each.id, self.workflow.name) + RUN)
+                for each in outcome.questions
+            ]
+            document = shapes.outcome(outcome, info, self._command() if code != DONE else None, asked)
             (self.out.record if self.out.as_lines else self.out.document)(document)
             return code
         self._summary(outcome, info)

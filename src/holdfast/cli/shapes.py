@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.model import Event, Failure, Holder, Pause
     from holdfast.outcome import Checkpoint, Health, Outcome, SessionInfo, StoredState
     from holdfast.plan import Plan
+    from holdfast.questions import Question, Receipt
     from holdfast.retention import CleanUp
     from holdfast.verify import Verification
 
@@ -69,7 +70,47 @@ def pause(found: Pause) -> dict[str, Any]:
     }
 
 
-def outcome(found: Outcome[Any], info: SessionInfo, resume: str | None = None) -> dict[str, Any]:
+def question(found: Question, answer: str) -> dict[str, Any]:
+    """A question: its record, what else a front end needs, and the command that answers it."""
+    return found.to_json() | {
+        "kind": found.kind,
+        "key": found.key,
+        "version": found.version,
+        "digest": found.digest,
+        "answerSchema": found.answer_schema,
+        "choices": found.choices,
+        "complaint": found.complaint,
+        "default": found.default,
+        "onExpiry": found.on_expiry,
+        "insteadOf": found.instead_of,
+        "owner": found.owner,
+        "failure": found.failure,
+        "answer": answer,
+    }
+
+
+def inbox(found: Sequence[dict[str, Any]], total: int, broken: Any) -> dict[str, Any]:
+    """What ``inbox`` found: questions, how many match in all, and those that cannot be read."""
+    return {"questions": list(found), "total": total, "damaged": [damaged(each) for each in broken]}
+
+
+def answered(found: Receipt, info: SessionInfo, resume: str) -> dict[str, Any]:
+    """What ``answer`` recorded, and the session as it is then; ``resume`` is the command that goes on."""
+    return {
+        "question_id": found.question_id,
+        "key": found.key,
+        "version": found.version,
+        "by": found.by,
+        "channel": found.channel,
+        "at": moment(found.at),
+        "session": session(info),
+        "resume": resume,
+    }
+
+
+def outcome(
+    found: Outcome[Any], info: SessionInfo, resume: str | None = None, questions: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     """How a session stands after it ran here. ``resume`` is the command that goes on; None: it is complete.
 
     ``state`` is None if the stored one does not fit the code at hand.
@@ -85,6 +126,7 @@ def outcome(found: Outcome[Any], info: SessionInfo, resume: str | None = None) -
         "skipped_visits": found.skipped_visits,
         "saved_seconds": found.saved_time.total_seconds(),
         "saved_usd": found.saved_usd,
+        "questions": list(questions),
         "state": content,
         "resume": resume,
     }
@@ -189,11 +231,13 @@ def standing(store: str, trouble: str | None, counts: dict[str, int], found: Any
 
 
 def shown(
-    info: SessionInfo, pauses: Sequence[Pause], reached: Checkpoint | None, stored: StoredState | None, error: str
-) -> dict[str, Any]:
+    info: SessionInfo, pauses: Sequence[Pause], questions: Sequence[dict[str, Any]], reached: Checkpoint | None,
+    stored: StoredState | None, error: str,
+) -> dict[str, Any]:  # fmt: skip
     """What ``show`` says: the state as of record ``seq``, or why it cannot be read."""
     return session(info) | {
         "pauses": [pause(each) for each in pauses],
+        "questions": list(questions),
         "checkpoint": None if reached is None else checkpoint(reached),
         "seq": None if stored is None else stored.seq,
         "state": None if stored is None else stored.values,

@@ -14,7 +14,7 @@ from holdfast.cli.common import SESSIONS, STEPS, Cli, common, not_found, run_asy
 from holdfast.cli.failing import DONE, FAILED, USAGE, Refused
 from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, facts, money, span
-from holdfast.cli.words import clock, counted, one_line, printable, reasons, value, way_lines
+from holdfast.cli.words import asked, clock, counted, one_line, printable, reasons, standing, value, way_lines
 from holdfast.errors import DamagedRecord, Redacted, SessionError, UnknownCheckpoint, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
         reached = await _reached(engine, info, stored) if at is not None else None
         if cli.out.as_json:
             pauses = await engine.pauses(info.session_id)
-            cli.out.document(shapes.shown(info, pauses, reached, stored, wrong))
+            questions = [shapes.question(each, cli.command("answer", each.id)) for each in await asked(engine, info)]
+            cli.out.document(shapes.shown(info, pauses, questions, reached, stored, wrong))
         else:
             await _tell(cli, engine, info, reached, stored, wrong, full)
         return FAILED if wrong else DONE
@@ -156,7 +157,6 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
     spent = money(info.spent_usd) if info.spent_usd or info.budget_usd is not None else ""
     budget = f" of {money(info.budget_usd)}" if info.budget_usd is not None else ""
     tokens = f", {counted(info.spent_tokens, 'token')}" if info.spent_tokens else ""
-    asked = [name for name, wanted in (("cancel", info.cancel_requested),) if wanted]
     called = await engine.children(info.session_id)
     open_children = [f"{each.session_id} ({each.status.value})" for each in called[:5]]
     more = [f"… and {len(called) - 5:,} more"] if len(called) > 5 else []
@@ -166,7 +166,7 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
         "status": out.status(info.status.value),
         "step": f"{info.step}#{info.visit}" if info.step else "",
         "progress": f"{info.progress[0]}/{info.progress[1]}" if info.progress else "",
-        "asked to": ", ".join(asked),
+        "asked to": "cancel" if info.cancel_requested else "",
         "owner": one_line(info.owner or ""),
         "tags": one_line(", ".join(info.tags)),
         "created": f"{clock(info.created_at)} ({ago(info.created_at)})",
@@ -321,12 +321,15 @@ async def _why_step(cli: Cli, text: str, step: str) -> int:
             known = [each.step for each in found]
             raise not_found(f"workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
         last = await _last_visit(engine, info, step)
+        ways = await standing(cli, engine, info) if planned.verdict == "next" and await asked(engine, info) else []
     if cli.out.as_json:
         from holdfast.cli import shapes
 
         cli.out.document(shapes.why(found, step, last))
         return DONE
     _tell_why(cli, info, planned, last, found.obstacles)
+    for line in ways:
+        cli.out.say(line)
     return DONE
 
 

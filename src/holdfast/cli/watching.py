@@ -14,7 +14,7 @@ from holdfast.cli.common import SESSIONS, Cli, common, needs_somebody, run_async
 from holdfast.cli.failing import DONE, FAILED, PERSON, USAGE, Refused
 from holdfast.cli.output import money, span
 from holdfast.cli.showing import found_session
-from holdfast.cli.words import counted, note, one_line, place, short_ids, standing
+from holdfast.cli.words import asked, counted, note, one_line, place, short_ids, standing
 from holdfast.clock import to_datetime
 from holdfast.errors import did_you_mean
 from holdfast.events import ENGINE_EVENTS
@@ -245,7 +245,7 @@ async def _goes_on(engine: Engine, info: SessionInfo) -> bool | None:
         case "ready" | "created":
             return None
         case "waiting":
-            if info.wakes_at is not None:
+            if info.wakes_at is not None and "answer" not in info.waiting:  # a question needs somebody until it expires
                 return True
             moves = [await _goes_on(engine, each) for each in await engine.children(info.session_id)]
             return True if True in moves else None if None in moves else False
@@ -327,7 +327,7 @@ async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer |
 
 async def _stopped(cli: Cli, engine: Engine, session_id: str, printer: Printer) -> SessionInfo:
     info = await engine.info(session_id)
-    said = note(info, await engine.pauses(session_id))
+    said = note(info, await engine.pauses(session_id), await asked(engine, info))
     printer.text(f"{printer.named(session_id)} {cli.out.stands(info.status.value)}{f': {said}' if said else ''}")
     return info
 

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.host import spoken
-from holdfast.cli.output import ago
+from holdfast.cli.output import ago, span
 from holdfast.errors import SessionError
 
 if TYPE_CHECKING:
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from holdfast.cli.common import Cli
     from holdfast.model import Pause
     from holdfast.outcome import SessionInfo
+    from holdfast.questions import Question
 
 LEAST = 6
 """How many characters of an id are shown at least: it should still be unique tomorrow."""
 
 MANY = 200
 """In a longer list neither ids are cut nor the reasons of pauses looked up: that is done one by one."""
+
+ASKED = 5
+"""How many questions of one session are spoken of."""
+
+RUN = " --run"
 
 _GENERATED = re.compile(r"[0-9a-hjkmnp-tv-z]{12}|.+\.[0-9a-f]{16}")
 
@@ -156,7 +162,7 @@ def place(info: SessionInfo) -> str:
     return info.step if info.visit == 1 else f"{info.step}#{info.visit}"
 
 
-def note(info: SessionInfo, pauses: Iterable[Pause] = ()) -> str:
+def note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequence[Question] = ()) -> str:
     """What is notable about a session, in a few words."""
     asked = "asked to cancel" if info.cancel_requested else ""
     match info.status.value:
@@ -167,6 +173,9 @@ def note(info: SessionInfo, pauses: Iterable[Pause] = ()) -> str:
             return f"still finishing {info.step}#{info.visit}"
         case "paused":
             return "; ".join(reason(pause) for pause in pauses)
+        case "waiting" if questions:
+            more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
+            return one_line(f"asks: {questions[0].next_question}{more}")
         case "waiting":
             return waits(info)
         case "sleeping" if info.wakes_at:
@@ -188,6 +197,42 @@ def waits(info: SessionInfo) -> str:
     return f"for {kinds}{until}"
 
 
+async def asked(engine: Engine, info: SessionInfo, most: int = ASKED) -> list[Question]:
+    """The questions for whose answers a session waits, or one that it called does."""
+    if info.status.value != "waiting" or not {"answer", "child"} & set(info.waiting):
+        return []
+    return list(await engine.questions(info.session_id, limit=most))
+
+
+def wanted(question: Question) -> str:
+    """What an answer looks like, where the question alone does not say it."""
+    schema = question.answer_schema or {}
+    if question.kind == "confirm":
+        return "yes or no"
+    if question.choices is not None:
+        return f"one of {', '.join(map(str, question.choices))}"
+    if question.kind != "collect" and (properties := schema.get("properties")):
+        return f"with {', '.join(properties)}"
+    return {"integer": "a whole number", "number": "a number", "boolean": "yes or no", "array": "a list"}.get(
+        str(schema.get("type")), ""
+    )
+
+
+def left(question: Question, now: datetime | None = None) -> str:
+    """How much time there is for an answer."""
+    if question.expired_at is None:
+        return "no limit"
+    rest = question.expired_at - (now or datetime.now(UTC))
+    return f"{span(rest)} left" if rest > timedelta(0) else "expired"
+
+
+def _asks(question: Question) -> str:
+    again = f"again ({question.complaint})" if question.complaint else ""
+    where = f"in {question.sub_chain_id}" if question.sub_chain_id else ""
+    known = "; ".join(filter(None, (wanted(question), again, left(question), where)))
+    return one_line(f"It asks: {question.next_question} ({known})")
+
+
 def reason(pause: Pause) -> str:
     """Why a session stands still."""
     if pause.kind == "operator":
@@ -203,8 +248,8 @@ async def standing(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") 
 
 async def way_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
     """What can be done now, one a line; ``then`` is the command that comes after what is awaited."""
-    found = await ways(cli, engine, info)
-    if then and info.status.value == "waiting":
+    found = await ways(cli, engine, info, goes_on=bool(then))
+    if then and info.status.value == "waiting" and not any(how.endswith(RUN) for _, how in found):
         found = [*found, ("Then:", then)]
     width = max((len(what) for what, _ in found), default=0)
     return [f"{what.ljust(width)}  {command}" for what, command in found]
@@ -230,6 +275,8 @@ async def reasons(engine: Engine, info: SessionInfo) -> list[str]:
             tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
             said = one_line(f"{info.failure.type}: {info.failure.message}")
             lines = [f"It failed in {info.failure.step}#{info.visit}{tries}: {said}"]
+        case "waiting" if questions := await asked(engine, info):
+            lines = [_asks(each) for each in questions]
         case "waiting":
             lines = [f"It waits {waits(info)}."]
             lines += [_child(child) for child in (await _open_children(engine, info))[:5]]
@@ -255,8 +302,8 @@ async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]
     return [each for each in called if each.status.value not in ("completed", "cancelled")]
 
 
-async def ways(cli: Cli, engine: Engine, info: SessionInfo) -> list[tuple[str, str]]:
-    """What can be done now: words and the exact command."""
+async def ways(cli: Cli, engine: Engine, info: SessionInfo, goes_on: bool = False) -> list[tuple[str, str]]:
+    """What can be done now: words and the exact command. ``goes_on``: an answer is to drive the session on as well."""
     name, workflow = info.session_id, info.workflow
     resume = cli.command("resume", name, workflow)
     match info.status.value:
@@ -268,7 +315,10 @@ async def ways(cli: Cli, engine: Engine, info: SessionInfo) -> list[tuple[str, s
             return [("Let it go on:", resume)]
         case "paused":
             return _out_of(cli, info, {pause.kind for pause in await engine.pauses(name)})
-        case "waiting" if {"message", "answer"} & set(info.waiting):
+        case "waiting" if questions := await asked(engine, info):
+            code, run = (workflow, RUN) if goes_on else (None, "")
+            return [("Answer:", cli.command("answer", each.id, code) + run) for each in questions]
+        case "waiting" if "message" in info.waiting:
             return [("Answer:", f"{cli.command('send', name)} MESSAGE")]
         case "waiting":
             some = (await _open_children(engine, info))[:5]
