@@ -122,6 +122,7 @@ def test_a_command_that_does_not_exist_gets_the_nearest_one(tmp_path: Path) -> N
 CALLS: dict[str, str] = {
     "init": "", "run": "brief --topic octopus", "resume": "student", "send": "WAITING hello", "worker": "--once",
     "ls": "", "show": "FAILED", "status": "", "watch": "FAILED --history", "events": "FAILED", "plan": "FAILED",
+    "inbox": "", "answer": "ASKED formal",
     "why": "FAILED write", "checkpoints": "FAILED", "diff": "FAILED research", "pause": "FAILED --reason lunch",
     "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
     "fork": "FAILED --at write --set topic=ok", "verify": "", "doctor": "", "gc": "", "export": "FAILED file.jsonl",
@@ -131,10 +132,12 @@ CALLS: dict[str, str] = {
 
 
 def test_every_command_prints_the_document_that_the_schema_describes(tmp_path: Path) -> None:
-    ids = fill(tmp_path, "fail", "wait", student="lunch", spare="never mind")
+    ids = fill(tmp_path, "fail", "wait", "ask", student="lunch", spare="never mind")
     assert CALLS.keys() == COMMANDS.keys() - NO_JSON
     for name, args in CALLS.items():
-        words = args.replace("FAILED", ids["fail"]).replace("WAITING", ids["wait"]).split()
+        for word, topic in (("FAILED", "fail"), ("WAITING", "wait"), ("ASKED", "ask")):
+            args = args.replace(word, ids[topic])
+        words = args.split()
         for form in ("jsonl", "json"):
             if form == "json" or f"--{form}" in options_of(name):
                 done = here(tmp_path, name, *words, f"--{form}")

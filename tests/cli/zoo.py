@@ -53,6 +53,8 @@ async def write(topic: str, facts: list[str], ctx: Context) -> str:
         await ctx.sleep(timedelta(hours=3))
     if topic == "wait":
         return await ctx.receive(str)
+    if topic == "ask":
+        return await ctx.ask("Which tone?", choices=["formal", "playful"])
     if topic == "call":
         return (await ctx.call(brief, topic="wait")).draft
     while topic == "hold" and not Path("go").exists():

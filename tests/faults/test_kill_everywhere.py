@@ -42,8 +42,9 @@ def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_on
 @pytest.mark.covers("S3.85")
 def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
+    took = min(undisturbed(lab).took for _ in range(3))  # the first process of all takes much longer than the others
     draw = random.Random(2)
-    trials = [[draw.uniform(0.1, 0.6) * reference.took for _ in range(2)] for _ in range(20)]
+    trials = [[draw.uniform(0.1, 0.6) * took for _ in range(2)] for _ in range(20)]
     assert [text for delays in trials for text in killed_at_times(lab, reference, delays)] == []
     assert lab.kills >= len(trials) / 2  # a quick machine may have ended the work before
 

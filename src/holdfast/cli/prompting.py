@@ -216,5 +216,8 @@ def _typed(label: str) -> str:
         except EOFError:
             click.echo()
             raise Later from None
+        except KeyboardInterrupt:
+            click.echo()
+            raise
         except UnicodeDecodeError:
             click.echo("That could not be read: it is no UTF-8")

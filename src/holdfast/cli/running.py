@@ -277,6 +277,8 @@ async def candidates(cli: Cli, engine: Engine) -> list[SessionInfo]:
         return found
     running = sum(counts[status] for status in ("running", "pausing", "sleeping", "waiting"))
     more = f"; {running} run or wait: {spoken('ls')}" if running else ""
+    if await engine.questions(limit=1):
+        more += f"; somebody is asked something: {spoken('inbox')}"
     raise Refused(f"nothing to resume: no session of this store was interrupted{more}", NOT_FOUND)
 
 

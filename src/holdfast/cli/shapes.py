@@ -219,12 +219,12 @@ def standing(store: str, trouble: str | None, counts: dict[str, int], found: Any
         "trouble": trouble,
         "counts": counts,
         "sessions": [
-            session(info)
+            session(one.info)
             | {
-                "pauses": [pause(each) for each in pauses],
-                "waits_for": [{"session_id": each.session_id, "status": each.status.value} for each in waits_for],
+                "pauses": [pause(each) for each in one.pauses],
+                "waits_for": [{"session_id": each.session_id, "status": each.status.value} for each in one.waits_for],
             }
-            for info, pauses, waits_for in found
+            for one in found
         ],
         "damaged": [damaged(each) for each in broken],
     }

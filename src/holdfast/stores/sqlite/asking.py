@@ -112,11 +112,13 @@ def still_waits(connection: apsw.Connection, commit: Commit) -> bool:
     return bool(connection.execute(QUERIES["question_is_open"], bindings).get)
 
 
-def attach(connection: apsw.Connection, commit: Commit) -> None:
-    """What a commit says of questions."""
+def attach(connection: apsw.Connection, commit: Commit, head: int) -> None:
+    """What a commit says of questions. ``head`` is where its own last record lies: the session may be further by now,
+    if several of its commits are applied together.
+    """
     at = commit.updated_at
     for facts in commit.asks:
-        root, head = reads.one(connection, QUERIES["root_of"], commit.key)
+        (root,) = reads.one(connection, QUERIES["root_of"], commit.key)
         place, seq = head - len(commit.records) + 1, commit.records[0].seq
         open_one(connection, commit.key, root, place, _in_next_round(connection, replace(facts, seq=seq)))
     changes = {each.id: each for each in commit.questions}

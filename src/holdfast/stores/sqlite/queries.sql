@@ -466,13 +466,13 @@ SELECT n, session, root, id, key, seq, status, version, seen, created_at, update
 FROM questions WHERE session = ? AND status IN ('WAITING_USER_INPUT', 'RESUMED')
 
 -- name: root_of
--- The session at the top of the tree, and where the last record of the asking one lies.
+-- The session at the top of the tree.
 WITH RECURSIVE up (key, parent) AS (
     SELECT key, parent FROM sessions WHERE key = ?1
     UNION
     SELECT sessions.key, sessions.parent FROM up JOIN sessions ON sessions.key = up.parent
 )
-SELECT key, (SELECT head FROM sessions WHERE key = ?1) FROM up WHERE parent IS NULL
+SELECT key FROM up WHERE parent IS NULL
 
 -- name: ask
 INSERT INTO questions (

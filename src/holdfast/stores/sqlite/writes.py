@@ -64,7 +64,7 @@ class Writes:
         else:
             connection.executemany(_APPEND, _lines(commit, tail, head))
         if not commit.plain:
-            self._attach(connection, commit)
+            self._attach(connection, commit, head)
         return reads.flags_of(*place[6:])
 
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
@@ -73,7 +73,7 @@ class Writes:
         known = {place[0]: place for place in places}
         end = places[0][5] if places else 0
         outcomes: list[Outcome] = []
-        fitting: list[Commit] = []
+        fitting: list[tuple[Commit, int]] = []
         moves: list[tuple[object, ...]] = []
         lines: list[tuple[object, ...]] = []
         for commit in commits:
@@ -84,14 +84,14 @@ class Writes:
             tail, end = place[4], end + len(commit.records)
             known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:])
             outcomes.append(reads.flags_of(*place[6:]))
-            fitting.append(commit)
+            fitting.append((commit, end))
             moves.append(_moving(commit, tail, end))
             lines += _lines(commit, tail, end)
         connection.executemany(_MOVE, moves)
         connection.executemany(_APPEND, lines)
-        for commit in fitting:
+        for commit, head in fitting:
             if not commit.plain:
-                self._attach(connection, commit)
+                self._attach(connection, commit, head)
         return outcomes
 
     def _fits(self, commit: Commit, place: Any) -> bool:
@@ -119,8 +119,8 @@ class Writes:
             session_id=session_id,
         )
 
-    def _attach(self, connection: apsw.Connection, commit: Commit) -> None:
-        """What only some commits bring."""
+    def _attach(self, connection: apsw.Connection, commit: Commit, head: int) -> None:
+        """What only some commits bring; ``head`` is where the last record of this one lies."""
         if commit.blobs:
             self._keep(connection, commit.key, commit.blobs)
         if commit.open_pauses:
@@ -136,7 +136,7 @@ class Writes:
             connection.executemany(QUERIES["consume"], [(commit.key, n) for n in commit.consume])
             connection.execute(QUERIES["look_for_mail"], (commit.key,))
         if commit.asks or commit.questions:
-            asking.attach(connection, commit)
+            asking.attach(connection, commit, head)
         if commit.settles or commit.ended in ("completed", "cancelled"):
             asking.settle(connection, commit)
         if commit.thaw:
