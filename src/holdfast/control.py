@@ -134,7 +134,7 @@ class Control(Travel, Retention, Transfer, Answering):
                 field=type(given).__name__,
             )
         values = workflow.shape.start(given)
-        named = given.model_fields_set if isinstance(given, BaseModel) else given.keys()
+        named = _named(given) if isinstance(given, BaseModel) else given.keys()
         encoded: dict[str, bytes] = {}
         digest = sha256(f"{workflow.name}|{at}".encode())
         for name, place in workflow.shape.fields.items():
@@ -437,6 +437,13 @@ class Control(Travel, Retention, Transfer, Answering):
             self._know(workflow)
             new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
             await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
+
+
+def _named(given: BaseModel) -> set[str]:
+    """The fields that somebody gave, also one whose default was filled in place. What a factory makes is not given."""
+    plain = {name: field for name, field in type(given).model_fields.items() if field.default_factory is None}
+    changed = {name for name, field in plain.items() if getattr(given, name, field.default) != field.default}
+    return given.model_fields_set | changed
 
 
 def _given(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast import Context, Engine, SessionId, Status, Workflow, step
 from holdfast.errors import (
@@ -118,6 +119,33 @@ async def test_a_start_with_a_known_id_and_other_input_is_a_conflict_and_changes
         assert refused.value.session_id == "memo-1"
         assert await session.info() == before
         assert len(await engine.sessions()) == 1
+
+
+class Crate(BaseModel):
+    things: list[str] = []
+    mark: str = Field(default_factory=lambda: uuid4().hex)
+
+
+@step(writes="things")
+def _keep(things: list[str]) -> list[str]:
+    return things
+
+
+@on_loop
+async def test_a_default_that_was_filled_in_place_is_input_and_what_a_factory_makes_is_not() -> None:
+    crates = Workflow("crates", state=Crate, steps=[_keep])
+
+    def crate(*things: str) -> Crate:
+        made = Crate()
+        made.things.extend(things)
+        return made
+
+    async with Engine(":memory:") as engine:
+        await engine.start(crates, crate("rope"), session_id="one", paused=True)
+        with pytest.raises(InputConflict):
+            await engine.start(crates, crate("sail"), session_id="one")
+        again = await engine.start(crates, crate("rope"), session_id="one")
+        assert (await again.outcome()).state.things == ["rope"]
 
 
 @step(writes="outline")
