@@ -164,7 +164,8 @@ def test_ctrl_c_in_any_step_ends_with_130_and_a_resume_goes_on(session: Aura, wh
     assert f"Interrupted {stands}; what is done is kept." in said
     session.resume()
     again = session.calls - ONCE
-    assert set(again) <= {where}
+    here = HELD.index(where)
+    assert set(again) <= set(HELD[here : here + 2])  # it may have got to the next step before it heard
     assert sum(again.values()) <= 1
     assert session.result() == undisturbed
 

@@ -150,7 +150,7 @@ def run(cli: Cli, **given: Any) -> int:
     TARGET is file.py, file.py:name, package.module:name, or the name of a workflow in [tool.holdfast.workflows]. The
     fields of its state are options behind it: holdfast run TARGET --help lists them.
 
-    Ctrl+C finishes the operation that runs and prints the command that goes on; twice aborts it.
+    At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that goes on; twice aborts it.
     """
     loaded, args = click.get_current_context().meta[RunCommand.META]
     cli.targets = (loaded.target,)
@@ -231,7 +231,7 @@ def resume(cli: Cli, session: str | None, dry_run: bool, start: str | None, **ho
     """Go on with an interrupted, paused or failed session, and show it until it ends or needs somebody.
 
     SESSION is its id or the beginning of it. Without one it is the last interrupted session of this project; if there
-    are several, they are listed.
+    are several, they are listed. At a terminal, what it asks is asked in place.
     """
     chosen = run_async(_chosen(cli, session, start, how["until"], dry_run))
     if isinstance(chosen, int):
