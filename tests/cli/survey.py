@@ -44,6 +44,8 @@ async def ask(how: str, ctx: Context) -> object:
             return await asyncio.gather(ctx.ask("First?"), ctx.ask("Second?"))
         case "call":
             return (await ctx.call(survey, how="address")).said
+        case "odd":
+            return await ctx.ask("Sure?\x1b[2J\nهل أنت متأكد؟ 🦑")
         case "soon":
             return await ctx.ask("Quick?", expires=timedelta(seconds=0.4), default="nobody", on_expiry="default")
     raise ValueError(how)

@@ -185,6 +185,16 @@ def test_what_cannot_be_meant_is_refused_in_words_and_nothing_is_answered(folder
     assert waiting(folder) == len(ids) + 1
 
 
+def test_what_is_asked_cannot_move_a_terminals_cursor_and_keeps_its_letters(folder: Path) -> None:
+    asking(folder, "odd")
+    for words in ("inbox", "answer odd --later", "show odd", "ls", "answer odd --approve"):
+        done = here(folder, *words.split())
+        assert "\x1b" not in done.stdout + done.stderr, words
+        assert "هل أنت متأكد؟ 🦑" in done.stdout + done.stderr, words
+    assert run("answer", "odd", "نعم 🦑", "--run", cwd=folder).code == 0
+    assert said(folder, "odd") == "نعم 🦑"
+
+
 # at a terminal
 
 

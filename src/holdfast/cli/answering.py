@@ -95,7 +95,8 @@ class Given(NamedTuple):
             return assigned(question, self.pairs)
         if self.approve or self.reject is not None:
             if question.kind != "confirm":
-                raise Refused(f"question {question.id} is not one of yes or no: {question.next_question}", USAGE)
+                asked = one_line(question.next_question)
+                raise Refused(f"question {question.id} is not one of yes or no: {asked}", USAGE)
             return decision(self.approve, self.reject or "")
         content = self.text if self.data is None else self.data
         if content == "-":

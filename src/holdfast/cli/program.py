@@ -30,7 +30,8 @@ S = TypeVar("S", bound=BaseModel)
 
 RUN = """Start a session and show it until it ends or needs somebody.
 
-At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that goes on; twice aborts it.
+At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that
+goes on; twice aborts it.
 """
 
 

@@ -150,7 +150,8 @@ def run(cli: Cli, **given: Any) -> int:
     TARGET is file.py, file.py:name, package.module:name, or the name of a workflow in [tool.holdfast.workflows]. The
     fields of its state are options behind it: holdfast run TARGET --help lists them.
 
-    At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that goes on; twice aborts it.
+    At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that
+    goes on; twice aborts it.
     """
     loaded, args = click.get_current_context().meta[RunCommand.META]
     cli.targets = (loaded.target,)
