@@ -48,8 +48,8 @@ async def _warm_up() -> None:
 class PointWrites(Moving):
     """A point inside every transaction of a commit: all is written, nothing is committed."""
 
-    def move(self, connection: apsw.Connection, commit: Commit) -> Outcome:
-        outcome = super().move(connection, commit)
+    def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
+        outcome = super().move(cursor, commit)
         points.hit(f"inside commit of record {commit.records[-1].seq}")
         return outcome
 

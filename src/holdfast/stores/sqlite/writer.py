@@ -92,6 +92,7 @@ class Transactions:
         self._trouble = trouble
         self._tune = tune
         self._connection: apsw.Connection | None = None
+        self._cursor: apsw.Cursor | None = None  # for single commits: a new one for each statement would cost as much
 
     @property
     def connection(self) -> apsw.Connection:
@@ -101,7 +102,7 @@ class Transactions:
         return self._connection
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             schema.disconnect(connection)
 
@@ -143,11 +144,13 @@ class Transactions:
 
     def move(self, commit: Commit) -> Flags | None:
         """What `run` does, for a single commit and with less ceremony: this is the path of a lone session."""
-        connection = self._connection or self.connection
+        cursor = self._cursor
+        if cursor is None:
+            cursor = self._cursor = self.connection.cursor()
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            outcome = self._writes.move(connection, commit)
-            self._commit(connection, lambda: _trace(commit))
+            cursor.execute("BEGIN IMMEDIATE")
+            outcome = self._writes.move(cursor, commit)
+            self._commit(cursor, lambda: _trace(commit))
         except BaseException as exc:
             self._abandon(exc)
             if isinstance(exc, apsw.Error) and not isinstance(exc, apsw.BusyError):
@@ -199,9 +202,9 @@ class Transactions:
         connection.execute(QUERIES["leave_mark"], (mark, number))
         return Trace(QUERIES["mark"], (number,), mark)
 
-    def _commit(self, connection: apsw.Connection, trace: Callable[[], Trace | None]) -> None:
+    def _commit(self, place: apsw.Connection | apsw.Cursor, trace: Callable[[], Trace | None]) -> None:
         try:
-            connection.execute("COMMIT")
+            place.execute("COMMIT")
         except apsw.Error as exc:
             if self._place.in_memory:
                 raise
@@ -237,7 +240,7 @@ class Transactions:
 
     def replace(self) -> None:
         """Drop the connection; the next use opens another one."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             connection.close(True)
 

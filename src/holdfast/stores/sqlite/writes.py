@@ -52,19 +52,19 @@ class Writes:
 
     # driving
 
-    def move(self, connection: apsw.Connection, commit: Commit) -> Outcome:
+    def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
         """Apply one commit: what `move_all` does, for the path of a lone session."""
-        place: Any = connection.execute(_PLACE, (commit.key,)).fetchone()
-        if not self._fits(commit, place) or _too_late(connection, commit):
-            return self._refusal(connection, commit, place)
+        place: Any = cursor.execute(_PLACE, (commit.key,)).fetchone()
+        if not self._fits(commit, place) or _too_late(cursor.connection, commit):
+            return self._refusal(cursor.connection, commit, place)
         tail, head = place[4], place[5] + len(commit.records)
-        connection.execute(_MOVE, _moving(commit, tail, head))
+        cursor.execute(_MOVE, _moving(commit, tail, head))
         if len(commit.records) == 1:
-            connection.execute(_APPEND, (head, tail, commit.key, *astuple(commit.records[0])))
+            cursor.execute(_APPEND, (head, tail, commit.key, *astuple(commit.records[0])))
         else:
-            connection.executemany(_APPEND, _lines(commit, tail, head))
+            cursor.executemany(_APPEND, _lines(commit, tail, head))
         if not commit.plain:
-            self._attach(connection, commit, head)
+            self._attach(cursor.connection, commit, head)
         return reads.flags_of(*place[6:])
 
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
@@ -226,7 +226,7 @@ class Writes:
             connection.execute(QUERIES["withdraw_cancel"], (row.key,))
             self._seal_given(connection, row.key)
         self._take(connection, row, crashed=False)
-        self.move(connection, replace(commit, fence=row.fence + 1))
+        self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
 
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
         self._check_names(connection, new)
