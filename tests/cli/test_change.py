@@ -180,6 +180,26 @@ async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path:
     office.held.clear()
 
 
+@on_loop
+async def test_a_fork_with_force_stops_the_other_one_first(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast.workflows]\nbrief = "{OFFICE}:brief"\n')
+    gate = office.held["write"] = Gate()
+    async with opened(tmp_path) as engine:
+        session = await engine.start(office.brief, topic="otters", session_id="one")
+        await gate.reached.wait()
+        forced = asyncio.create_task(
+            asyncio.to_thread(run, "fork", "one", "--session-id", "two", "--force", cwd=tmp_path)
+        )
+        while not (await session.info()).pause_requested:
+            await asyncio.sleep(0.02)
+        gate.opened.set()
+        done = await forced
+        assert done.code == 0, done.stderr
+        assert (await session.info()).status is Status.PAUSED
+        assert (await engine.info("two")).step == (await session.info()).step != "write"
+    office.held.clear()
+
+
 # edit in an editor
 
 

@@ -342,21 +342,22 @@ def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
 @click.option("--tag", "tags", multiple=True, help="Its tags; else those of the other one.")
 @click.option("--budget", type=Usd(), metavar="USD", help="Its budget; else that of the other one.")
 @dry_option
+@force_option
 @run_option
 @until_option
 @signed
 @common(target=True)
 def fork(
-    cli: Cli, session: str, at: int | str | None, assignments: tuple[str, ...], keep: bool, dry_run: bool, run: bool,
-    until: str | None, **options: Any,
+    cli: Cli, session: str, at: int | str | None, assignments: tuple[str, ...], keep: bool, dry_run: bool, force: bool,
+    run: bool, until: str | None, **options: Any,
 ) -> int:  # fmt: skip
     """Begin a new session from a checkpoint of another one, with other values if you like.
 
-    The other one may be in any status, also running, and is not touched.
+    The other one may be in any status, also running, and is not touched, unless --force stops it first.
     """
     onward = Onward(run, until, options["by"])
     options |= {"tags": options["tags"] or None, "reason": options["reason"] or "forked, not started yet"}
-    begun = run_async(_fork(cli, session, at, assignments, keep, dry_run, onward, options))
+    begun = run_async(_fork(cli, session, at, assignments, keep, dry_run, force, onward, options))
     if begun is None:
         return DONE
     source, new, workflow = begun
@@ -369,8 +370,8 @@ def _begins(at: int | str | None) -> str:
 
 
 async def _fork(
-    cli: Cli, session: str, at: int | str | None, given: tuple[str, ...], keep: bool, dry_run: bool, onward: Onward,
-    options: dict[str, Any],
+    cli: Cli, session: str, at: int | str | None, given: tuple[str, ...], keep: bool, dry_run: bool, force: bool,
+    onward: Onward, options: dict[str, Any],
 ) -> tuple[str, str, Workflow[Any]] | None:  # fmt: skip
     """The ids of both, and the workflow; None if only the plan was asked for."""
     from holdfast.cli.values import assigned, typed
@@ -384,6 +385,8 @@ async def _fork(
             draw(cli, plan, {}, f"A fork of {info.session_id}, {_begins(at)}.")
             return None
         await _check_new(engine, options["session_id"])
+        if force:
+            await parked(cli, engine, info, "forked", force, onward.by)
         new = await engine.fork(info.session_id, at, edits, keep=keep, paused=True, **options)
         return info.session_id, new.id, workflow
 
