@@ -12,53 +12,13 @@ import apsw
 from pydantic import BaseModel
 
 from holdfast import Context, Engine, Workflow, step
+from tests.cli.letter import Letter, letter
+
+__all__ = ["CODE", "STORE", "Letter", "crowd", "execute", "letter", "letters", "project", "within"]
 
 STORE = ".holdfast/holdfast.db"
 
-CODE = """
-from pydantic import BaseModel
-
-from holdfast import Context, Workflow, step
-
-
-class Letter(BaseModel):
-    name: str
-    text: str = ""
-    reply: str = ""
-
-
-@step(writes="text")
-async def write(name: str) -> str:
-    return f"Dear {name}"
-
-
-@step(writes="reply")
-async def post(text: str, ctx: Context) -> str:
-    return await ctx.receive(str)
-
-
-letter = Workflow("letter", state=Letter, steps=[write, post])
-"""
-
-
-class Letter(BaseModel):
-    name: str
-    text: str = ""
-    reply: str = ""
-
-
-@step(writes="text")
-async def write(name: str) -> str:
-    return f"Dear {name}"
-
-
-@step(writes="reply")
-async def post(text: str, ctx: Context) -> str:
-    return await ctx.receive(str)
-
-
-letter = Workflow("letter", state=Letter, steps=[write, post])
-"""The same as in ``CODE``."""
+CODE = Path(__file__).with_name("letter.py").read_text(encoding="utf-8")
 
 
 class Crowd(BaseModel):

@@ -8,7 +8,8 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import date
 from decimal import Decimal
 from enum import Enum
@@ -19,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pydantic import BaseModel, ConfigDict
 
-from holdfast import Status, Workflow, step
+from holdfast import Engine, Session, Status, Workflow, step
 from holdfast.cli.app import app
 from holdfast.cli.changing import _as_json, _redone
 from holdfast.cli.common import Cli
@@ -156,13 +157,23 @@ def test_without_the_code_it_says_which_workflow_is_meant_and_how_to_name_it(pla
     )
 
 
+@asynccontextmanager
+async def held_in_write(place: Path) -> AsyncIterator[tuple[Engine, Session[Any], Gate]]:
+    """A session that runs in this process, in a step that ends when the gate is opened."""
+    (place / "pyproject.toml").write_text(f'[tool.holdfast.workflows]\nbrief = "{OFFICE}:brief"\n')
+    gate = office.held["write"] = Gate()
+    try:
+        async with opened(place) as engine:
+            session = await engine.start(office.brief, topic="otters", session_id="one")
+            await gate.reached.wait()
+            yield engine, session, gate
+    finally:
+        office.held.clear()
+
+
 @on_loop
 async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast.workflows]\nbrief = "{OFFICE}:brief"\n')
-    gate = office.held["write"] = Gate()
-    async with opened(tmp_path) as engine:
-        session = await engine.start(office.brief, topic="otters", session_id="one")
-        await gate.reached.wait()
+    async with held_in_write(tmp_path) as (_, session, gate):
         done = await asyncio.to_thread(run, "edit", "one", "--set", "topic=a", cwd=tmp_path)
         assert done.code == 5
         assert "stop it first: holdfast pause one --wait, or use --force" in done.stderr
@@ -177,16 +188,11 @@ async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path:
         assert (done.code, found["status"], found["step"]) == (0, "paused", "research")
         assert found["left_behind"] == ["research#1", "write#1"]
         assert found["resume"] == "holdfast resume one"
-    office.held.clear()
 
 
 @on_loop
 async def test_a_fork_with_force_stops_the_other_one_first(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast.workflows]\nbrief = "{OFFICE}:brief"\n')
-    gate = office.held["write"] = Gate()
-    async with opened(tmp_path) as engine:
-        session = await engine.start(office.brief, topic="otters", session_id="one")
-        await gate.reached.wait()
+    async with held_in_write(tmp_path) as (engine, session, gate):
         forced = asyncio.create_task(
             asyncio.to_thread(run, "fork", "one", "--session-id", "two", "--force", cwd=tmp_path)
         )
@@ -197,7 +203,6 @@ async def test_a_fork_with_force_stops_the_other_one_first(tmp_path: Path) -> No
         assert done.code == 0, done.stderr
         assert (await session.info()).status is Status.PAUSED
         assert (await engine.info("two")).step == (await session.info()).step != "write"
-    office.held.clear()
 
 
 # edit in an editor
