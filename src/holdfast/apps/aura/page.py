@@ -17,7 +17,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #ddd; }
-td:first-child { white-space: nowrap; }
+td:first-child { min-width: 7.5rem; }
 .stress { padding: .6rem 1rem; border-left: .4rem solid #888; background: #f5f5f5; }
 .low { border-color: #2e7d32; } .moderate { border-color: #b26a00; } .high { border-color: #b71c1c; }
 svg { vertical-align: middle; }
