@@ -34,7 +34,7 @@ test: $(DEV) ## run all tests and the examples in docstrings
 	@$(PYTEST) $(ARGS)
 
 replay: $(DEV) ## run the engine's tests with every step run again after each operation
-	@$(PYTEST) --holdfast-always-replay tests/engine tests/questions tests/model/test_laws.py tests/testing $(ARGS)
+	@$(PYTEST) --holdfast-always-replay tests/engine tests/questions tests/files tests/model/test_laws.py tests/testing $(ARGS)
 
 check: $(DEV) ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check --quiet --output-format concise

@@ -17,6 +17,7 @@ from typing import Any
 import apsw
 
 from benchmarks import fresh, steps, travel
+from benchmarks.agents import agents
 from benchmarks.chat import chat
 from benchmarks.parked import parked
 from benchmarks.questions import questions
@@ -33,6 +34,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
     "travel": travel.travel,
     "parked": parked,
     "questions": questions,
+    "agents": agents,
     "import": fresh.imports,
 }
 

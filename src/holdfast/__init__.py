@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.api import Engine, run
+    from holdfast.artifacts import Artifact, Codec
     from holdfast.blocking import BlockingEngine, BlockingSession
     from holdfast.chunks import Chunk, Chunked, ChunkState
     from holdfast.cli.host import Start
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.model import Event, Status
     from holdfast.outcome import Outcome
     from holdfast.questions import Question
+    from holdfast.rebuilding import Detection, VersionFolders, detect
     from holdfast.retry import Retry
     from holdfast.session import Session
     from holdfast.steps import Scope, guard, migrate, route, step
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Append": "fields",
+    "Artifact": "artifacts",
     "At": "fields",
     "Batch": "fanout",
     "BlockingContext": "context",
@@ -36,7 +39,9 @@ _HOMES = {
     "Chunk": "chunks",
     "ChunkState": "chunks",
     "Chunked": "chunks",
+    "Codec": "artifacts",
     "Context": "context",
+    "Detection": "rebuilding",
     "Engine": "api",
     "Event": "model",
     "File": "files",
@@ -53,8 +58,10 @@ _HOMES = {
     "Start": "cli.host",
     "Status": "model",
     "Tool": "collecting",
+    "VersionFolders": "rebuilding",
     "Workflow": "workflow",
     "collect": "collecting",
+    "detect": "rebuilding",
     "guard": "steps",
     "migrate": "steps",
     "program": "cli.program",
@@ -65,6 +72,7 @@ _HOMES = {
 
 __all__ = [
     "Append",
+    "Artifact",
     "At",
     "Batch",
     "BlockingContext",
@@ -73,7 +81,9 @@ __all__ = [
     "Chunk",
     "ChunkState",
     "Chunked",
+    "Codec",
     "Context",
+    "Detection",
     "Engine",
     "Event",
     "File",
@@ -90,8 +100,10 @@ __all__ = [
     "Start",
     "Status",
     "Tool",
+    "VersionFolders",
     "Workflow",
     "collect",
+    "detect",
     "guard",
     "migrate",
     "program",

@@ -33,11 +33,12 @@ from holdfast.questions import (
     EXPIRY,
     Answer,
     Answered,
+    Asked,
     Inquiry,
     Question,
     QuestionRow,
     Receipt,
-    objection,
+    objection_to,
     question_of,
     receipt,
 )
@@ -60,23 +61,35 @@ class Answering(Reading):
 
     async def questions(
         self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
-        owner: str | None = None, key: str | int | None = None, after: int = 0, limit: int | None = None,
+        owner: str | None = None, key: str | int | None = None, prefix: str = "", after: int = 0,
+        limit: int | None = None,
     ) -> Listing[Question]:  # fmt: skip
         """The questions that wait, over all sessions or in one and what it called; oldest first.
 
         Those that cannot be read are in ``damaged`` of the list. ``status``: others than those that wait, or None for
-        all. To page, pass the ``n`` of the last one as ``after``.
+        all. ``prefix``: those whose id begins so. To page, pass the ``n`` of the last one as ``after``.
         """
-        self._check_open()
+        query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key, prefix=prefix)
         now = self.clock.now()
+        found = await self.store.questions(replace(query, after=after, limit=limit))
+        return Listing((question_of(row, now) for row in found), found.damaged)
+
+    async def tally_questions(
+        self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
+        owner: str | None = None, key: str | int | None = None,
+    ) -> dict[QuestionStatus, int]:  # fmt: skip
+        """How many questions there are, by status; those that wait, unless something else is said. See `questions`."""
+        query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key)
+        return await self.store.tally_questions(query)
+
+    async def _inquiry(
+        self, session_id: str | None, status: Statuses, key: str | int | None, **filters: Any
+    ) -> Inquiry:  # fmt: skip
+        self._check_open()
         if session_id is not None:
             await self._row(session_id)
-        query = Inquiry(
-            session_id=session_id, workflow=workflow, owner=owner, key=None if key is None else str(key),
-            statuses=_statuses(status), after=after, limit=limit,
-        )  # fmt: skip
-        found = await self.store.questions(query)
-        return Listing((question_of(row, now) for row in found), found.damaged)
+        key = None if key is None else str(key)
+        return Inquiry(session_id=session_id, statuses=_statuses(status), key=key, **filters)
 
     async def question(self, question_id: str) -> Question:
         """One question, with all that was known when it was asked: the state, what the step had done, the history."""
@@ -141,12 +154,12 @@ class Answering(Reading):
         texts(by=by, channel=channel)
         if question_id is None and session_id is None:
             raise TypeError("name the question: by its id, or by session_id= (and key=)")
+        encoded = self._encoded(value)
         given = Answer(
-            value=self._encoded(value), at=self.clock.now(), by=by, channel=channel, question=question_id,
+            value=encoded, shown=_plain(encoded), at=self.clock.now(), by=by, channel=channel, question=question_id,
             session_id=None if session_id is None else check_session_id(session_id),
             key=None if key is None else str(key), seen=None if seen is None else _digest(seen),
         )  # fmt: skip
-        await self._refuse_nonsense(given)
         answered = await self._answered(given)
         if answered.verdict == "early" and answered.row is not None:
             return Receipt(answered.row.session_id, answered.n, to_datetime(given.at), None, given.key, 0, by, channel)
@@ -154,19 +167,6 @@ class Answering(Reading):
         taken = receipt(answered.question)
         assert taken is not None
         return taken
-
-    async def _refuse_nonsense(self, given: Answer) -> None:
-        """What cannot be right, whatever the step makes of it, is told at once to who says it, and changes nothing."""
-        waiting = (QuestionStatus.WAITING,)
-        query = Inquiry(session_id=given.session_id, key=given.key, statuses=waiting)
-        rows = await self.store.questions(query if given.question is None else Inquiry(ids=(given.question,)))
-        if len(rows) != 1 or (asked := rows[0].asked) is None or rows[0].standing(given.at) not in waiting:
-            return
-        if asked.kind == "ask" and (why := objection(asked.schema, _plain(given.value))):
-            raise AnswerRefused(
-                f"the answer to question {asked.id} ({asked.text!r}) cannot be taken: {why}; answer it again",
-                session_id=rows[0].session_id, question_id=asked.id, reason=why,
-            )  # fmt: skip
 
     async def message(
         self, /, session_id: str, value: Any, *, workflow: Workflow[Any] | None = None, by: str | None = None,
@@ -187,9 +187,11 @@ class Answering(Reading):
             await self._started_for(session_id, workflow, fields, by)
         row = await self._row(session_id)
         given = Answer(
-            value=encoded, at=self.clock.now(), by=by, channel=channel, session_id=row.session_id, message=True
-        )
-        await self._answered(given)
+            value=encoded, shown=_plain(encoded), at=self.clock.now(), by=by, channel=channel,
+            session_id=row.session_id, message=True,
+        )  # fmt: skip
+        with suppress(AnswerRefused):  # who sends messages is told as in a chat: it is asked again, with the reason
+            await self._answered(given)
         return (await self._row(session_id)).status
 
     async def _answered(self, given: Answer) -> Answered:
@@ -278,6 +280,11 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
                 f"{what} is in round {facts.version} by now and asks something else than was answered; look again",
                 **named, version=facts.version, digest=facts.seen.hex(),
             )  # fmt: skip
+        case "invalid":
+            return AnswerRefused(
+                f"{what} cannot take this answer: {objection_to(given, question)}; {_next(asked)}",
+                **named, reason=objection_to(given, question),
+            )  # fmt: skip
         case "elsewhere":
             return WrongSession(
                 f"{what} belongs to session {question.root_id!r}, not to {given.session_id!r}; nothing was answered",
@@ -288,6 +295,13 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
     return QuestionClosed(
         f"{what} is {status.value} and takes no answer any more; {hint}", **named, status=status.value
     )  # fmt: skip
+
+
+def _next(asked: Asked | None) -> str:
+    """What follows an answer that could not be right."""
+    if asked is None or asked.round < asked.rounds:
+        return "it is asked again, answer it then"
+    return f"this was the last of {asked.rounds} rounds, and its step goes on without an answer"
 
 
 def _several(given: Answer, several: tuple[QuestionRow, ...]) -> SeveralQuestions:

@@ -156,7 +156,7 @@ def run(
     session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
     budget: float | Decimal | None = None, at: str | None = None,
     paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
-    **fields: Any,
+    folder: str | Path | None = None, **fields: Any,
 ) -> Outcome[S]:  # fmt: skip
     """Start a session, wait until it stops running, and say how it stands. For scripts and notebooks.
 
@@ -177,7 +177,7 @@ def run(
     with Engine(store, workflows=[workflow]) as engine:
         session = engine.start(
             workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at=at,
-            paused=paused, reason=reason, by=by, keep_for=keep_for, **fields,
+            paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, **fields,
         )  # fmt: skip
         return session.outcome()
 

@@ -8,9 +8,10 @@ again with the reason, and the round is counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import isawaitable
 from types import EllipsisType
 from typing import Any, NoReturn, TypedDict, Unpack
 from uuid import uuid4
@@ -57,7 +58,8 @@ class Again(Exception):
 
 @dataclass(frozen=True)
 class Wish:
-    """What a step wants to know, and how. ``read`` makes a value of an answer (as stored), or raises `Again`.
+    """What a step wants to know, and how. ``read`` makes a value of an answer (as stored), or raises `Again`; what it
+    returns may have to be awaited. A `Declined` is no value: the person wants none of it.
 
     ``expires`` and ``default`` are ``...`` where nothing was said. ``like`` is what makes it the same question when the
     step comes here again.
@@ -78,6 +80,7 @@ class Wish:
     tool: tuple[str, str] | None = None
     collected: dict[str, Any] | None = None
     history: str = ""
+    round: int = 1
 
     def check(self, visit: Visit) -> None:
         """Refuse what cannot be meant."""
@@ -91,6 +94,8 @@ class Wish:
             raise ValueError(f"{step}: on_expiry='default' needs a default=")
         if type(given["rounds"]) is not int or self.rounds < 1:
             raise ValueError(f"{step}: rounds is how often to ask, at least 1, not {self.rounds!r}")
+        if not 1 <= self.round <= self.rounds:
+            raise ValueError(f"{step}: round is one of the {self.rounds} that there are, not {self.round!r}")
         for name, span in (("expires", self.expires), ("remind", self.remind)):
             if not is_time_to_answer(span):
                 raise ValueError(f"{step}: {name} is a timedelta above zero, or None, not {span!r}")
@@ -158,8 +163,8 @@ class _Asking:
         if row is None or row.facts.status in (QuestionStatus.CANCELLED, QuestionStatus.COMPLETED):
             await self._open()  # an edit, or a move to another store, has taken it back
             return None
-        signal = row.answer or await self._early()
         expired = expires_at is not None and expires_at <= now
+        signal = (row.winner if expired else row.answer) or await self._early()
         if signal is not None and signal.n in self.visit.taken:
             await self._let_twin_finish()
             return None
@@ -201,7 +206,7 @@ class _Asking:
         if wish.default is not ...:
             wish.result.encode(wish.default, "default", self.host.limits)  # rather now than when nobody has answered
         asked = Asked(
-            str(uuid4()), wish.text, wish.kind, 1, wish.rounds, wish.schema(),
+            str(uuid4()), wish.text, wish.kind, wish.round, wish.rounds, wish.schema(),
             default=() if wish.default is ... else (plain(wish.default),), on_expiry=wish.on_expiry,
             lasts=None if lasts is None else lasts // timedelta(microseconds=1),
             reminds=None if wish.remind is None else wish.remind // timedelta(microseconds=1), tool=wish.tool,
@@ -249,15 +254,18 @@ class _Asking:
         """An answer that was given to this key before anybody asked."""
         if self.wish.key is None:
             return None
-        early = [signal for signal in await self.visit.mail() if signal.kind == "early" and not signal.redacted]
-        return next((signal for signal in early if reply_of(signal.payload).key == str(self.wish.key)), None)
+        return next(iter(await self.visit.mail(1, "early", str(self.wish.key))), None)
 
     async def _take(self, asked: Asked, signal: SignalRecord) -> tuple[Any] | None:
         self.visit.taken.add(signal.n)  # another branch may come here while this one commits
         try:
             if signal.redacted:
                 raise Again("the answer was redacted before it was read")
-            value = self.wish.read(bytes(reply_of(signal.payload).value), asked)
+            said = reply_of(signal.payload)
+            if said.reason:
+                raise Again(said.reason)
+            value = self.wish.read(bytes(said.value), asked)
+            value = await value if isawaitable(value) else value
         except Again as again:
             await self._next_round(asked, again, signal)
             return None
@@ -265,7 +273,9 @@ class _Asking:
         if signal.kind == "early":
             facts["questions"] = (QuestionChange(asked.id, QuestionStatus.RESUMED, answer=signal.n),)
         if isinstance(value, Declined):
-            await self._give_up("declined", asked, str(value), value.reason, **facts)
+            if asked.kind == "collect":  # no answer to what was asked: the person has taken the question back
+                facts["questions"] = (QuestionChange(asked.id, QuestionStatus.CANCELLED),)
+            await self._give_up("declined", asked, str(value), value.reason, signal, **facts)
         return (await conclude(self.visit, self.operation, self.wish.result, value, self.frame, **facts),)
 
     async def _next_round(self, asked: Asked, again: Again, signal: SignalRecord) -> None:
@@ -274,16 +284,21 @@ class _Asking:
             text = f"no answer to {asked.text!r} could be taken in {asked.rounds} rounds; the last one: {again}"
             change = QuestionChange(asked.id, QuestionStatus.CANCELLED)
             last = asked if again.collected is None else replace(asked, collected=again.collected)
-            await self._give_up("rounds", last, text, str(again), consume=(signal.n,), questions=(change,))
+            await self._give_up("rounds", last, text, str(again), signal, consume=(signal.n,), questions=(change,))
         collected = asked.collected if again.collected is None else again.collected
         following = replace(
             asked, round=asked.round + 1, complaint=str(again), text=again.text or asked.text, collected=collected
         )
         await self._ask(following, consume=(signal.n,))
 
-    async def _give_up(self, outcome: str, asked: Asked, text: str, reason: str, **facts: Any) -> NoReturn:
+    async def _give_up(
+        self, outcome: str, asked: Asked, text: str, reason: str, answer: SignalRecord | None = None, **facts: Any
+    ) -> NoReturn:
         """Remember that the question came to nothing, and say so in the step: now, and whenever it comes here again."""
         words = {"text": f"{self.visit.step.name}: {text}", "question_id": asked.id, "reason": reason}
+        words["question"] = asked.text
+        if answer is not None and not answer.redacted:
+            words["answer"] = to_json(plain(decode(bytes(reply_of(answer.payload).value)))).decode()
         if asked.collected is not None:
             words["collected"] = to_json(asked.collected).decode()
         await conclude(self.visit, self.operation, _WORDS, words, self.frame, outcome=outcome, **facts)
@@ -292,7 +307,7 @@ class _Asking:
     # time
 
     async def _expire(self, asked: Asked, row: QuestionRow) -> tuple[Any] | None:
-        if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked):
+        if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked, row.facts.answer):
             return None  # somebody answered in the last moment
         if self.wish.on_expiry == "default":
             return (await conclude(self.visit, self.operation, self.wish.result, self.wish.default, self.frame),)
@@ -302,13 +317,14 @@ class _Asking:
         text = f"nobody answered {asked.text!r} in time; resume the session to ask anew"
         return await self._give_up("expired", asked, text, "")
 
-    async def _note_expiry(self, asked: Asked) -> bool:
+    async def _note_expiry(self, asked: Asked, wrong: int | None) -> bool:
+        """``wrong``: an answer that could not be right, and that nobody has to hear of any more."""
         self.visit.check_open()
         data = {"question_id": asked.id, "then": self.wish.on_expiry}
         change = QuestionChange(asked.id, QuestionStatus.EXPIRED)
         noting = self.host.note(
             "question.expired", f"nobody answered {asked.text!r} in time", data, only_if_waiting=asked.id,
-            questions=(change,),
+            questions=(change,), consume=() if wrong is None else (wrong,),
         )  # fmt: skip
         return await self.visit.busily(noting)
 
@@ -362,10 +378,22 @@ _DECISION = typed(Decision)
 _YES = typed(bool)
 
 
-def confirmation(what: str, act: str = "", **options: Unpack[Options]) -> Wish:
+Verdict = bool | Mapping[str, Any] | None
+Judge = Callable[[str], Verdict | Awaitable[Verdict]]
+"""Makes a yes or a no of a person's own words, alone or as ``{"approved": …, "reason": …}``; None: it is neither."""
+
+
+def confirmation(what: str, act: str = "", understand: Judge | None = None, **options: Unpack[Options]) -> Wish:
     """A question that is answered with yes or no; a no is a `Declined` instead of a value."""
 
-    def read(raw: bytes, asked: Asked) -> bool | Declined:
+    async def read(raw: bytes, asked: Asked) -> bool | Declined:
+        said = decode(raw)
+        if understand is not None and isinstance(said, str):
+            found = understand(said)
+            said = await found if isawaitable(found) else found
+            if said is None:
+                raise Again("that is neither a yes nor a no")
+            raw = to_json(said)
         decision: Decision = taken(_DECISION, raw)
         if decision.approved:
             return True

@@ -14,6 +14,7 @@ from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_h
 
 import msgspec
 
+from holdfast.artifacts import BoundArtifact
 from holdfast.errors import DefinitionError, did_you_mean
 from holdfast.fields import At, Place, Replace, Shape, windowed
 from holdfast.fits import NONE, admits_none, bare, fits, members, promises_more, show, without_none
@@ -65,7 +66,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
 
     ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the
     whole state and the session's id. ``fields`` are those of the state that it reads,
-    ``places`` the ``writes`` by path. ``many``: the step returns a mapping of path to value.
+    ``places`` the ``writes`` by path. ``many``: the step returns a mapping of path to value. ``leaves`` are its files.
     """
 
     name: str
@@ -84,6 +85,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     many: bool
     when: Check | None
     takes_blocking: bool
+    leaves: tuple[BoundArtifact, ...] = ()
 
 
 class Inputs(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import wraps
+from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -360,11 +361,16 @@ class BlockingEngine:
     outline = on_engine(Control.outline)
     outcome = on_engine(Control.outcome)
     pauses = on_engine(Control.pauses)
+    artifacts = on_engine(Control.artifacts)
+    adopt = on_engine(Control.adopt)
+    restore = on_engine(Control.restore)
+    rebuild = on_engine(Control.rebuild)
     misfits = on_engine(Control.misfits)
     checkpoints = on_engine(Control.checkpoints)
     children = on_engine(Control.children)
     message = on_engine(Control.message)
     questions = on_engine(Control.questions)
+    tally_questions = on_engine(Control.tally_questions)
     question = on_engine(Control.question)
     answer = on_engine(Control.answer)
     plan = on_engine(Control.plan)
@@ -458,6 +464,11 @@ class BlockingFiles:
     open = on_files(Files.open)
     progress = on_files(Files.progress)
 
+    @property
+    def outputs(self) -> Path:
+        """A folder for what a program leaves: see `Files.outputs`."""
+        return self._wrapped.outputs
+
 
 class BlockingSession(Generic[S]):
     """A handle on one session: an id, and verbs that wait for their result."""
@@ -493,6 +504,9 @@ class BlockingSession(Generic[S]):
     resume = on_session(Session.resume)
     cancel = on_session(Session.cancel)
     pauses = on_session(Session.pauses)
+    artifacts = on_session(Session.artifacts)
+    adopt = on_session(Session.adopt)
+    restore = on_session(Session.restore)
     checkpoints = on_session(Session.checkpoints)
     children = on_session(Session.children)
     send = on_session(Session.send)

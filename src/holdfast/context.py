@@ -16,13 +16,14 @@ from typing import Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
 from pydantic import BaseModel
 
 from holdfast import asking, waits
-from holdfast.asking import Options
+from holdfast.asking import Judge, Options
 from holdfast.callee import Callee, callee
 from holdfast.clock import to_datetime
 from holdfast.errors import ContextClosed, Declined, StepError, StepLeft
 from holdfast.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
 from holdfast.filing import BlockingStepFiles, StepFiles
 from holdfast.ids import SessionId
+from holdfast.leaving import BlockingStepArtifact, StepArtifact
 from holdfast.threads import in_thread
 from holdfast.visit import Frame, Operation, Visit, is_count
 from holdfast.waits import Duration
@@ -93,6 +94,10 @@ class Context:
     def files(self) -> StepFiles:
         """The files of the session."""
         return StepFiles(self)
+
+    def artifact(self, path: str) -> StepArtifact:
+        """An artifact of the session: where it lies, what is in it, and what of it need not be made again."""
+        return StepArtifact(self, path)
 
     @overload
     async def do(
@@ -250,15 +255,17 @@ class Context:
         return await asking.ask(self._visit, self._frame, wish)
 
     async def confirm(
-        self, what: str, *, act: Callable[..., Any] | str = "", **options: Unpack[Options]
+        self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
+        **options: Unpack[Options],
     ) -> Literal[True]:  # fmt: skip
         """Ask for a yes before an act with effects. A no raises `Declined`, now and whenever the step comes here again.
 
         ``act`` is what would be done, or its name: declined, its operation cannot run any more in this visit, whoever
-        catches the error. The other options are those of `ask`.
+        catches the error. ``understand`` makes a yes or a no of a person's own words, or None if they are neither. The
+        other options are those of `ask`.
         """
         name = act if isinstance(act, str) else callee(act).name
-        wish = asking.confirmation(what, name, **options)
+        wish = asking.confirmation(what, name, understand, **options)
         try:
             await asking.ask(self._visit, self._frame, wish)
         except Declined as declined:
@@ -367,6 +374,10 @@ class BlockingContext:
         """See `Context.files`."""
         return BlockingStepFiles(self._context.files, self._wait)
 
+    def artifact(self, path: str) -> BlockingStepArtifact:
+        """See `Context.artifact`."""
+        return BlockingStepArtifact(self._context.artifact(path), self._wait)
+
     def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R:
         """See `Context.do`. ``fn`` runs in the step's own thread."""
         context, visit = self._context, self._context._visit
@@ -439,10 +450,11 @@ class BlockingContext:
         return self._wait(asking.ask(self._context._visit, self._context._frame, wish))
 
     def confirm(
-        self, what: str, *, act: Callable[..., Any] | str = "", **options: Unpack[Options]
+        self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
+        **options: Unpack[Options],
     ) -> Literal[True]:  # fmt: skip
         """See `Context.confirm`."""
-        self._wait(self._context.confirm(what, act=act, **options))
+        self._wait(self._context.confirm(what, act=act, understand=understand, **options))
         return True
 
     def call(

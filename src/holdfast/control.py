@@ -9,13 +9,15 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
 from pydantic import BaseModel
 
 from holdfast.answering import Answering
+from holdfast.curation import Curation, trail_for
 from holdfast.drivers.local import Run
 from holdfast.engine import Drive
 from holdfast.errors import (
@@ -41,15 +43,17 @@ from holdfast.retention import Retention
 from holdfast.service import check_owner, tags_of, texts
 from holdfast.session import Session
 from holdfast.state import Blobs, Slot, stored
+from holdfast.steps import as_names
+from holdfast.traces import Trail
 from holdfast.transfer import Transfer
-from holdfast.travel import Travel, together
+from holdfast.travel import together
 from holdfast.visit import to_micro_usd
 from holdfast.workflow import Workflow
 
 S = TypeVar("S", bound=BaseModel)
 
 
-class Control(Travel, Retention, Transfer, Answering):
+class Control(Curation, Retention, Transfer, Answering):
     """The verbs over one open store."""
 
     drives = Drive  # the testing package drives otherwise
@@ -71,13 +75,14 @@ class Control(Travel, Retention, Transfer, Answering):
         session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
         budget: float | Decimal | None = None, at: str | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
-        **fields: Any,
+        folder: str | Path | None = None, **fields: Any,
     ) -> Session[S]:  # fmt: skip
         """Store a session, then run it in the background.
 
         An id that is taken goes on if the input is the same, and is an `InputConflict` otherwise. ``at`` begins at a
         later step; the earlier ones are recorded as skipped. ``keep_for``: how long after its last update `gc` may
-        remove it (by default the engine's, `timedelta.max` is for ever).
+        remove it (by default the engine's, `timedelta.max` is for ever). ``folder`` is where its artifacts go, if its
+        steps leave any.
         """
         self._check_open()
         self._know(workflow)
@@ -86,7 +91,7 @@ class Control(Travel, Retention, Transfer, Answering):
         known = None if session_id is None else check_session_id(session_id)
         pause = self._operator_pause(reason, by, "finish") if paused else None
         while True:
-            new = self._new_session(workflow, given, known or new_session_id(), at, by)
+            new = self._new_session(workflow, given, known or new_session_id(), at, by, folder)
             new = msgspec.structs.replace(
                 new, owner=owner, tags=tags_of(tags), pause=pause, claim=pause is None,
                 budget_usd=None if budget is None else to_micro_usd(budget), keep_for=self._kept_for(keep_for),
@@ -95,6 +100,7 @@ class Control(Travel, Retention, Transfer, Answering):
             if created is not None:
                 return created
             if known is not None:
+                await self._check_folder(known, folder)
                 return await self._go_on(workflow, new, by)
 
     async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
@@ -114,11 +120,13 @@ class Control(Travel, Retention, Transfer, Answering):
         session_id: SessionId,
         at: str | None,
         by: str | None,
+        folder: str | Path | None = None,
     ) -> NewSession:
         blobs: Blobs = []
+        trail = trail_for(workflow, session_id, folder)
         values, digest = self._input(workflow, given, at)
         slots: dict[str, Slot] = {name: stored(data, blobs) for name, data in values.items()}
-        records, step = self._first_records(workflow, session_id, slots, at, by)
+        records, step = self._first_records(workflow, session_id, slots, at, by, trail)
         return NewSession(
             session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
             records, tuple(blobs),
@@ -144,12 +152,15 @@ class Control(Travel, Retention, Transfer, Answering):
         return encoded, digest.digest()
 
     def _first_records(
-        self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at: str | None, by: str | None
-    ) -> tuple[tuple[Record, ...], str]:
+        self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at: str | None, by: str | None,
+        trail: Trail | None,
+    ) -> tuple[tuple[Record, ...], str]:  # fmt: skip
         """A key frame, and a skipped visit for every step before ``at``."""
         now = self.clock.now()
         target = workflow.first if at is None else workflow.step(at).name
-        body = KeyBody(slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline)
+        body = KeyBody(
+            slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline, trail=trail
+        )
         records = [seal(first_digest(session_id), 1, 0, "key", workflow.first, 1, now, to_payload(body))]
         for step in workflow.steps:
             if step.name == target:
@@ -180,7 +191,7 @@ class Control(Travel, Retention, Transfer, Answering):
         self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
         session_id: str | None = None, keep: bool = False, owner: str | None = None,
         tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
-        paused: bool = False, reason: str = "", by: str | None = None, **named: Any,
+        paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[Any]:  # fmt: skip
         """A new session that begins as another one stands, or stood before visit ``at`` (given as for `rewind`).
 
@@ -195,7 +206,7 @@ class Control(Travel, Retention, Transfer, Answering):
         while True:
             row = await self._row(source)
             workflow = self._workflow_of(row)
-            new = await self._forked(workflow, row, known or new_session_id(), at, given, keep, by)
+            new = await self._forked(workflow, row, known or new_session_id(), at, given, keep, by, folder)
             new = msgspec.structs.replace(
                 new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
                 budget_usd=new.budget_usd if budget is None else to_micro_usd(budget), pause=pause, claim=pause is None,
@@ -210,6 +221,22 @@ class Control(Travel, Retention, Transfer, Answering):
                 return created
             if known is not None:
                 return await self._go_on(workflow, new, by)
+
+    async def rebuild(
+        self, folder: str | Path, workflow: Workflow[S], /, *, session_id: str | None = None, accept: bool = False,
+        by: str | None = None, **given: Any,
+    ) -> Session[S]:  # fmt: skip
+        """The session of a folder of artifacts; made anew of it where this store does not have it. Nothing runs.
+
+        It stands where the folder's completion records lead, or, without such, where its files do; then ``given`` is
+        the input that no file carries, and files that do not add up are refused unless ``accept`` is set: then it goes
+        on with the first step that is not known to be done. `FolderRefused` says what is wrong; the folder is not
+        touched.
+        """
+        self._check_open()
+        self._know(workflow)
+        texts(by=by)
+        return Session(self, await self._rebuilt(folder, workflow, session_id, accept, by, given))
 
     async def same_input(
         self, workflow: Workflow[S], state: S | None = None, /, *, at: str | None = None, **fields: Any
@@ -229,17 +256,21 @@ class Control(Travel, Retention, Transfer, Answering):
     async def resume(
         self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
         budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
+        edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
     ) -> Session[Any]:  # fmt: skip
         """Close the operator's pauses, test the others again, and go on from exactly there, in this process.
 
         A session that waits or sleeps goes on waiting or sleeping; ``wake`` ends its timers now.
         ``accept`` takes what the definition has changed behind the session as it is. ``until`` a step: pause once that
-        has ended, if it does while this engine drives the session.
+        has ended, if it does while this engine drives the session. ``edits``: artifacts that somebody changed are taken
+        in, or put back as they were; without it, `UndecidedEdits` if that would make finished steps stale. ``rerun``:
+        finished steps that are to run again, with all that reads what they wrote.
         """
         self._check_open()
         texts(by=by, owner=owner)
         row = await self._row(session_id)
         check_owner(row, owner)
+        row = await self._settle_artifacts(row, edits, as_names(rerun), by)
         session: Session[Any] = Session(self, SessionId(row.session_id))
         before = row.status
         if before is Status.COMPLETED:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import Limits
 from holdfast.context import BlockingContext, Context
+from holdfast.desk import Desk
 from holdfast.errors import (
     HoldLost,
     LentValueChanged,
@@ -52,7 +53,7 @@ class Drive(Holding):
     """One session while this engine holds it. Also the `Host` of its visits."""
 
     __slots__ = (
-        "cancels", "changed", "demand", "events", "family", "in_code", "in_step", "interrupt", "nudge", "task",
+        "cancels", "changed", "demand", "desk", "events", "family", "in_code", "in_step", "interrupt", "nudge", "task",
         "visit",
     )  # fmt: skip
 
@@ -73,6 +74,7 @@ class Drive(Holding):
         self.changed = changed
         self.events = workflow.events
         self.demand: Paused | None = None
+        self.desk: Desk | None = None  # of a session that leaves artifacts
         self.visit: Visit | None = None
         self.interrupt: Interrupt | None = None
         self.cancels = 0
@@ -182,6 +184,9 @@ class Drive(Holding):
             self.changed(self.session_id)
 
     async def _run(self) -> None:
+        if self.line.trail is not None:
+            self.desk = Desk(self, self.line.trail)
+            await self.desk.take_up()
         if self.taken_up:
             await self._take_up()
         else:
@@ -201,8 +206,10 @@ class Drive(Holding):
         while True:
             self.in_code = False
             try:
+                if self.desk is not None and await self._is_kept(step, self.desk):
+                    return
                 if step.when is not None and not await self._holds(step.when):
-                    await self._checkpoint(step, (), [], skipped=f"{step.when.name} said no")
+                    await self._skip(step, f"{step.when.name} said no")
                     return
                 started = self.clock.monotonic()
                 blobs: Blobs = []
@@ -210,6 +217,8 @@ class Drive(Holding):
                 watch.enters(step.name, self.line.visit, attempt)
                 known = len(self.line.operations)
                 changes = await (running if watch.tracer is None else watch.visit(running, known, (Left, Paused)))
+                if self.desk is not None:
+                    await self.desk.stage(step, changes, blobs)
             except Left:
                 return
             except Paused as paused:
@@ -227,6 +236,22 @@ class Drive(Holding):
             took = int((self.clock.monotonic() - started) * 1e6)
             await self._checkpoint(step, changes, blobs, took=took, attempts=attempt)
             return
+
+    async def _skip(self, step: BoundStep, why: str) -> None:
+        if self.desk is not None:
+            self.desk.skips(step)
+        await self._checkpoint(step, (), [], skipped=why)
+
+    async def _is_kept(self, step: BoundStep, desk: Desk) -> bool:
+        """Whether the step ran before and what it read has not changed: then its checkpoint is written once more."""
+        kept = desk.kept(step.name)
+        if kept is None:
+            return False
+        desk.keeps(step, kept)
+        await self._checkpoint(step, kept.changes, [], skipped="kept: what it read is as it was", took=kept.left.took)
+        visits, took, usd = self.kept
+        self.kept = visits + 1, took + kept.left.took, usd + kept.left.usd
+        return True
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
         if self.budgeted is not False and (reason := await self.over_budget()):
@@ -377,11 +402,13 @@ class Drive(Holding):
         )  # fmt: skip
         self.ledger.progress = None
         facts = self._end_facts(settled, failure) if settled.next is None else {}
-        if self.line.asks:
+        if (self.line.waits or self.line.operations) and self.line.asks:
             facts["settles"] = True
         await self.ledger.commit("checkpoint", step.name, number, body, blobs, True, **facts)
         if self.line.state.loaded:
             self.line.state.forget()
+        if self.desk is not None:
+            await self.desk.publish(step.name)
         if step.name == self.until and self._goes_on():
             await self._stand_after(step.name)
 
@@ -399,10 +426,8 @@ class Drive(Holding):
         return Settled(self.workflow.following(step)), None
 
     async def _settle(self, step: str, attempts: int = 1) -> tuple[Settled, Failure | None]:
-        route = self.workflow.routes.get(step)
-        guards = self.workflow.guards.get(step, ())
         try:
-            for check in guards if route is None else (*guards, route.check):
+            for check in self.workflow.checks(step) if self.line.state.deep else ():
                 if self.lending.far(check):
                     await self.lending.prefetch(check)
             return settle(self.workflow, step, self.lending.evaluate), None
@@ -444,9 +469,11 @@ class Drive(Holding):
             self._interrupt("abort")
             raise
 
-    async def mail(self, limit: int | None = None) -> list[SignalRecord]:
+    async def mail(
+        self, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
         """The signals that nobody has taken in yet."""
-        return await self.store.mail(self.row.key, limit)
+        return await self.store.mail(self.row.key, limit, kind, about)
 
     async def note(self, type: str, summary: str, data: Mapping[str, Any], **facts: Any) -> bool:
         """Commit an event."""

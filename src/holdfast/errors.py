@@ -5,17 +5,21 @@ HoldfastError
 ├── SessionError           a verb that does not fit a session
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
-│   ├── UnknownFile · FileRefused
+│   ├── UnknownFile · FileRefused · FolderRefused
+│   ├── UndecidedEdits         files of the session were changed by another hand; says which, and what that costs
 │   └── QuestionError      an answer that is not taken; names the question
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
 │       ├── AnswerRefused · AnswerConflict · QuestionChanged · QuestionClosed
 ├── CallRefused            a verb that was called where it cannot work
+├── OrchestratorError      a run of many agents cannot do what was asked
+│   ├── AgentsStuck        some did not stop in time; names them
+│   ├── SnapshotMissing · SnapshotNotSaved · DamagedSnapshot · RestoreRefused
 ├── StepError              what a step did or returned cannot be accepted
 │   ├── ValueRefused       cannot be stored; names the path to the value
 │   │   └── OversizedValue
 │   ├── StateRefused       the model does not admit it; names the field
 │   ├── WriteRefused · LentValueChanged · IllegalTransition · EventRefused
-│   ├── StepTimeout · MapFailed · ChildFailed · ContextClosed · NotReplayable
+│   ├── StepTimeout · MapFailed · ChildFailed · TasksFailed · ContextClosed · NotReplayable
 │   ├── Declined           a person said no
 │   ├── Unanswered         nobody gave an answer that could be taken; the session pauses
 │   │   ├── QuestionExpired · RoundsExhausted
@@ -200,8 +204,55 @@ class FileRefused(SessionError):
     """A file that cannot be taken in, or an attempt to change one: what was uploaded stays as it is."""
 
 
+class FolderRefused(SessionError):
+    """A folder for artifacts that cannot be used, or something in it that is none: ``path`` names it."""
+
+    session_id: str = ""
+    path: str
+
+
+class UndecidedEdits(SessionError):
+    """Artifacts were edited or damaged, and what becomes of them is somebody's to say. Nothing was changed.
+
+    ``paths`` are the files, ``stale`` the finished steps that would run again if the edits are accepted.
+    """
+
+    paths: list[str]
+    stale: list[str]
+
+
 class CallRefused(HoldfastError):
     """A verb was called where it cannot work: it would wait for itself, or its engine was opened the other way."""
+
+
+class OrchestratorError(HoldfastError):
+    """A run of many agents cannot do what was asked."""
+
+
+class AgentsStuck(OrchestratorError):
+    """Agents did not come to a boundary in time. The pause stays asked for."""
+
+    agent_ids: list[str]
+
+
+class SnapshotMissing(OrchestratorError):
+    """There is nothing to resume from."""
+
+
+class SnapshotNotSaved(OrchestratorError):
+    """A snapshot could not be kept; the former one is as it was."""
+
+
+class DamagedSnapshot(OrchestratorError):
+    """What is kept cannot be read as a snapshot."""
+
+    path: str
+
+
+class RestoreRefused(OrchestratorError):
+    """The agents of a snapshot are not here, or are not as it says."""
+
+    agent_ids: list[str]
 
 
 class StepError(HoldfastError):
@@ -262,22 +313,40 @@ class ChildFailed(StepError):
     status: str
 
 
+class TasksFailed(StepError):
+    """Tasks of an orchestrator's run failed (``failed``: which, and how); all that did not need them is done."""
+
+    failed: dict[str, str]
+    waiting: list[str]
+    retryable = False
+
+
 class Declined(StepError):
-    """A person said no to an act; ``reason`` is theirs. The act's operation cannot run in this visit."""
+    """A person said no to an act; ``reason`` is theirs. The act's operation cannot run in this visit.
+
+    ``question`` is what was asked, ``answer`` what was said, as JSON. Raised by the ``understand`` of `collect`, it says
+    that the person wants none of it any more.
+    """
 
     retryable = False
-    question_id: str
-    reason: str
+    question_id: str = ""
+    reason: str = ""
+    question: str = ""
+    answer: str = ""
+    collected: str = ""
 
 
 class Unanswered(StepError):
     """A question came to nothing. Not caught, it pauses the session; resume asks anew.
 
-    ``collected`` is a JSON text of what was collected, if parameters were asked for.
+    ``question`` is what was asked. ``answer``, if there was one, and ``collected``, if parameters were asked for, are
+    texts of JSON.
     """
 
     question_id: str
     reason: str
+    question: str = ""
+    answer: str = ""
     collected: str = ""
 
 

@@ -37,9 +37,11 @@ from holdfast.uploads import FileFacts, cleaned, ending_of, file_facts, file_id,
 TELL_EVERY = 8 * 2**20
 """How many bytes come in between two words of progress."""
 
-PROVED_AT_MOST = 10_000
+REMEMBERED = 10_000
+"""How much a process remembers of what it has looked at."""
 
 _proved: dict[tuple[object, ...], None] = {}
+_cleared: dict[Path, None] = {}  # folders in which this process has looked for what was cut off before
 
 
 class Readable(Protocol):
@@ -143,7 +145,8 @@ class Files:
 
     async def list(self) -> list[File]:
         """All files, in the order in which they came."""
-        return [self._file(signal, facts) for signal, facts in await self._known()]
+        row = await self._row()
+        return [self._file(signal, facts) for signal, facts in await self._recorded(row.key)]
 
     async def open(self, file_id: str, mode: str = "rb") -> BinaryIO:
         """A file's bytes, to be read. They are proved when a process first opens them, and when they were touched.
@@ -166,6 +169,13 @@ class Files:
         line = fold(await self._store.records(row.key, row.key_frame))
         return state_of(line.chunked.get(file_id))
 
+    @property
+    def outputs(self) -> Path:
+        """A folder for what a program leaves: the session's own, and gone with it. It is made when it is asked for."""
+        folder = Folder(self._folder().path.with_name("outputs"))
+        with self._on_disk(), folder.opened(create=True):
+            return folder.path
+
     # taking in
 
     async def _take(
@@ -179,16 +189,24 @@ class Files:
             with self._on_disk():
                 await in_thread(upload.busily, upload.begin)
             await self._pour(upload, given, on_progress)
-            known = await self._recorded(row.key)
-            await self._clear(row.key, known)
-            if (same := await self._same(known, folder, upload)) is not None:
+            await self._clear_at_first(row.key, folder)
+            if (same := await self._same(row.key, folder, upload)) is not None:
                 return self._file(*same, reused=not origin or same[1].origin != origin)
-            name = await self._published(known, folder, upload, ending_of(given.filename))
+            name = await self._published(row.key, folder, upload, ending_of(given.filename))
             facts = _facts_of(given, upload, name, origin)
             signal, new = await self._noted(folder, by, facts, fence)
             return self._file(signal, file_facts(signal.payload), reused=not new)
+        except BaseException:
+            _cleared.pop(folder.path, None)  # what this one may have left is for the next one to clear
+            raise
         finally:
             upload.abandon()
+
+    async def _clear_at_first(self, key: int, folder: Folder) -> None:
+        """Once in a process: to look through the folder for every file would cost more, the more files there are."""
+        if folder.path not in _cleared:
+            await self._clear(key)
+            _remember(_cleared, folder.path)
 
     async def _pour(self, upload: Upload, given: Given, on_progress: OnProgress | None) -> None:
         tell = _telling(lambda size: on_progress(self._uploading(given, size)) if on_progress else None)
@@ -222,22 +240,21 @@ class Files:
             upload.finish()
 
     async def _same(
-        self, known: Known, folder: Folder, upload: Upload
+        self, key: int, folder: Folder, upload: Upload
     ) -> tuple[SignalRecord, FileFacts] | None:  # fmt: skip
         """The file that has this content already; if its bytes are damaged, these take their place."""
-        for signal, facts in known:
-            if (facts.sha256, facts.size) == (upload.sha256, upload.size):
+        for signal, facts in await self._recorded(key, sha256=upload.sha256):
+            if facts.size == upload.size:
                 if await in_thread(folder.damage, facts.stored_name, facts.sha256, facts.size):
                     with self._on_disk():
                         await in_thread(upload.busily, partial(upload.publish, facts.stored_name, replace=True))
                 return signal, facts
         return None
 
-    async def _published(self, known: Known, folder: Folder, upload: Upload, ending: str) -> str:
+    async def _published(self, key: int, folder: Folder, upload: Upload, ending: str) -> str:
         """Give the bytes the name that their hash gives them: a short one, unless another content has that."""
-        taken = {facts.id for _, facts in known}
         short, long = file_id(upload.sha256), file_id(upload.sha256, len(upload.sha256))
-        name = f"{long}.{ending}" if short in taken else f"{short}.{ending}"
+        name = f"{long}.{ending}" if await self._store.files(key, id=short) else f"{short}.{ending}"
         with self._on_disk():
             if not await in_thread(upload.busily, partial(upload.publish, name)):
                 same = not await in_thread(folder.damage, name, upload.sha256, upload.size)
@@ -264,11 +281,11 @@ class Files:
             for file in files:
                 await in_thread(self._folder().remove, file.stored_name)
 
-    async def _clear(self, key: int, known: Known | None = None, apply: bool = True) -> tuple[int, int]:
+    async def _clear(self, key: int, apply: bool = True) -> tuple[int, int]:
         """Delete what uploads that were cut off have left in the folder: how many files, and how many bytes."""
         folder, count, size = self._folder(), 0, 0
         with self._on_disk():
-            strays = await in_thread(folder.strays, _names(await self._recorded(key) if known is None else known))
+            strays = await in_thread(folder.strays, _names(await self._recorded(key)))
         try:
             now = _names(await self._recorded(key)) if strays else ()  # one may have been recorded meanwhile
             for stray in strays:
@@ -303,21 +320,17 @@ class Files:
             )
         return row
 
-    async def _recorded(self, key: int) -> Known:
-        return [(signal, file_facts(signal.payload)) for signal in await self._store.files(key)]
-
-    async def _known(self) -> Known:
-        return await self._recorded((await self._row()).key)
+    async def _recorded(self, key: int, sha256: str | None = None) -> Known:
+        return [(signal, file_facts(signal.payload)) for signal in await self._store.files(key, sha256=sha256)]
 
     async def _signal(self, file_id: str) -> SignalRecord:
         """What brought a file."""
-        known = await self._known()
-        for signal, facts in known:
-            if facts.id == file_id:
-                return signal
+        key = (await self._row()).key
+        for signal in await self._store.files(key, id=str(file_id)):
+            return signal
+        known = [facts.id for _, facts in await self._recorded(key)]
         raise UnknownFile(
-            f"session {self._session_id!r} has no file {file_id!r}"
-            + did_you_mean(str(file_id), [facts.id for _, facts in known]),
+            f"session {self._session_id!r} has no file {file_id!r}" + did_you_mean(str(file_id), known),
             session_id=self._session_id,
             file_id=file_id,
         )
@@ -352,9 +365,7 @@ class Files:
             if wrong := folder.damage(name, facts.sha256, facts.size):
                 file.close()
                 raise damaged(self._session_id, facts, wrong)
-            if len(_proved) >= PROVED_AT_MOST:
-                _proved.clear()
-            _proved[key] = None
+            _remember(_proved, key)
         return file
 
     @contextmanager
@@ -377,6 +388,12 @@ def damaged(session_id: str, facts: FileFacts, what: str) -> DamagedFile:
         session_id=session_id,
         file_id=facts.id,
     )
+
+
+def _remember(among: dict[Any, None], what: object) -> None:
+    if len(among) >= REMEMBERED:
+        among.clear()
+    among[what] = None
 
 
 def _names(known: Known) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, overload
 
 import msgspec
@@ -65,6 +66,12 @@ class StepFiles:
     async def progress(self, file_id: str) -> ChunkState:
         """How far the work on a file's chunks has come."""
         return await self._ctx._visit.busily(self._files.progress(file_id))
+
+    @property
+    def outputs(self) -> Path:
+        """A folder for what the session leaves: see `Files.outputs`."""
+        self._ctx._visit.check_open()
+        return self._files.outputs
 
     @overload
     async def chunks(
@@ -249,6 +256,11 @@ class BlockingStepFiles:
         """See `StepFiles.progress`."""
         state: ChunkState = self._wait(self._files.progress(file_id))
         return state
+
+    @property
+    def outputs(self) -> Path:
+        """See `Files.outputs`."""
+        return self._files.outputs
 
     def chunks(
         self, file: File | str, work: Callable[..., R], total: int, *, concurrency: int = DEFAULT_CONCURRENCY,

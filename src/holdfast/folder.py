@@ -31,21 +31,27 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Folder:
-    """Where the files of one session are: two folders below a root that is whose store it is."""
+    """Where the files of one session are: ``depth`` folders below a root that is whose store, or whose folder, it is.
 
-    def __init__(self, path: Path) -> None:
+    ``mode`` is what others may do with a folder that is made on the way.
+    """
+
+    def __init__(self, path: Path, depth: int = 2, mode: int = 0o700) -> None:
         self.path = path
+        self.depth = depth
+        self.mode = mode
 
     def open(self, create: bool = False) -> int:
         """A descriptor of the folder. Raises `FileNotFoundError` if it is not there and need not be."""
-        root, *names = self.path.parents[1], self.path.parent.name, self.path.name
+        names = self.path.parts[len(self.path.parts) - self.depth :]
+        root = self.path.parents[self.depth - 1] if self.depth else self.path
         if create and not root.exists():
             root.mkdir(mode=0o700, exist_ok=True)
             _sync(root.parent)
         found = os.open(root, _FOLDER)  # may be a link: where the store is, is for its owner to say
         for name in names:
             try:
-                inner = _inside(found, name, create)
+                inner = _inside(found, name, create, self.mode)
             finally:
                 os.close(found)
             found = inner
@@ -109,10 +115,14 @@ class Folder:
 
 
 class Upload:
-    """A file on its way into a folder. Begun, written, finished and published in this order; closed in any case."""
+    """A file on its way into a folder. Begun, written, finished and published in this order; closed in any case.
 
-    def __init__(self, folder: Folder) -> None:
+    ``mode`` is what may be done with it from then on.
+    """
+
+    def __init__(self, folder: Folder, mode: int = 0o400) -> None:
         self.size = 0
+        self._mode = mode
         self._digest = sha256()
         self._where = folder
         self._folder = self._file = -1
@@ -151,8 +161,8 @@ class Upload:
             view = view[os.write(self._file, view) :]
 
     def finish(self) -> None:
-        """All is there: have it on disk, and let nobody write to it any more."""
-        os.fchmod(self._file, 0o400)
+        """All is there: have it on disk, and let nobody write to it any more who should not."""
+        os.fchmod(self._file, self._mode)
         os.fsync(self._file)
 
     def publish(self, name: str, replace: bool = False) -> bool:
@@ -273,11 +283,11 @@ def _copy(file: BinaryIO, target: Folder, name: str) -> None:
         upload.publish(name)
 
 
-def _inside(folder: int, name: str, create: bool) -> int:
+def _inside(folder: int, name: str, create: bool, mode: int) -> int:
     """A folder in a folder, by its name. A link is no folder."""
     if create:
         with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=folder)
+            os.mkdir(name, mode, dir_fd=folder)
             os.fsync(folder)
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 

@@ -135,9 +135,10 @@ def _of_answer(signal: SignalRecord, said: Reply) -> Parts:
         data["key"] = said.key
         return signal.at, who, "answer.kept", f"{who} answered {said.key!r} before it was asked", data
     data |= {"question_id": said.question, "round": said.version}
-    if signal.kind == "answer":
+    if not said.why:
         return signal.at, who, "question.answered", f"{who} answered", data
-    return signal.at, who, "answer.refused", f"an answer of {who} was refused: {said.why}", data | {"why": said.why}
+    data |= {"why": said.why} | ({"reason": said.reason} if said.reason else {"refused": said.count})
+    return signal.at, who, "answer.refused", f"an answer of {who} was refused: {said.reason or said.why}", data
 
 
 def _of_file(file: FileFacts) -> tuple[str, dict[str, Any]]:
@@ -155,7 +156,8 @@ def _of_record(record: Record) -> Iterator[Parts]:
         return
     body = body_of(record)
     for effect in getattr(body, "effects", ()):
-        yield _of_effect(effect)
+        if effect.left is None or (effect.left.files and not effect.left.of):
+            yield _of_effect(effect)
     if isinstance(body, KeyBody):
         if body.created:
             yield record.at, body.by or "", "session.created", "created", {"first": body.step}
@@ -171,7 +173,10 @@ def _of_record(record: Record) -> Iterator[Parts]:
     elif isinstance(body, EditBody | RewindBody):
         if body.reopened:
             yield record.at, body.by or "", "session.reopened", f"it was {body.reopened}", {"was": body.reopened}
-        yield _of_edit(record, body) if isinstance(body, EditBody) else _of_rewind(record, body)
+        if isinstance(body, EditBody) and body.adopted:
+            yield _of_adoption(record, body)
+        else:
+            yield _of_edit(record, body) if isinstance(body, EditBody) else _of_rewind(record, body)
     elif isinstance(body, CheckpointBody):
         yield from _of_checkpoint(record, body)
     elif isinstance(body, DefinitionBody):
@@ -192,6 +197,12 @@ def _of_edit(record: Record, body: EditBody) -> Parts:
     fields = list(dict.fromkeys(change.path for change in body.changes))
     summary = f"edited by {body.by or 'somebody'}: {', '.join(fields)}" + (f" ({body.reason})" if body.reason else "")
     return record.at, body.by or "", "session.edited", summary, {"fields": fields, "by": body.by, "reason": body.reason}
+
+
+def _of_adoption(record: Record, body: EditBody) -> Parts:
+    files = {each.file.path: each.file.sha256 for each in body.adopted}
+    summary = f"edited by {body.by or 'somebody'}: {', '.join(files)}" + (f" ({body.reason})" if body.reason else "")
+    return record.at, body.by or "", "artifact.edited", summary, {"files": files, "by": body.by, "reason": body.reason}
 
 
 def _of_rewind(record: Record, body: RewindBody) -> Parts:

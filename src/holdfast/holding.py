@@ -164,11 +164,12 @@ class Holding:
         """Ends of children and answers that nobody waits for (any more): they must not wake the session for ever."""
         if not self.flags.mail:
             return ()
-        mail = await self.store.mail(self.row.key)
-        of = {signal.n: child_report(signal.payload).child for signal in mail if signal.kind == "child"}
+        reports = await self.store.mail(self.row.key, kind="child")
+        of = {signal.n: child_report(signal.payload).child for signal in reports}
         # A child that has not ended now goes on since its report; when it ends again there will be another one.
         ended = {child for child in set(of.values()) & self.awaited if await self._has_ended(child)}
-        answers = {signal.n: reply_of(signal.payload).question for signal in mail if signal.kind == "answer"}
+        said = await self.store.mail(self.row.key, kind="answer")
+        answers = {signal.n: reply_of(signal.payload).question for signal in said if not signal.redacted}
         return (
             *(n for n, child in of.items() if child not in ended),
             *(n for n, question in answers.items() if question not in self.asked),

@@ -139,14 +139,18 @@ class Ledger:
         if self.broken is not None:
             raise self.broken
         base, digest = self.seq, self.digest
-        records = [self._seal(kind, step, visit, body)]
-        self.line.fold(records[0], body, applied)
+        record = self._seal(kind, step, visit, body)
+        records = [record]
+        self.line.fold(record, body, applied)
         if self.line.records_since_key >= KEY_FRAME_EVERY and kind == "checkpoint" and self._key_frame_due():
             blobs = [*(blobs or ()), *self._add_key_frame(records)]
-        self.updated_at = max(self.updated_at, records[0].at)
+        if record.at > self.updated_at:
+            self.updated_at = record.at
         usd, tokens = _spending(body) if getattr(body, "effects", ()) else (0, 0)
         # A resume or a retry is no progress: a step that kills its process each time must be seen to do so.
-        still = isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
+        still = kind != "checkpoint" and (
+            isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
+        )
         if self.line.version != self.version:
             self.version = facts["version"] = self.line.version
         if self.thaws:

@@ -16,7 +16,7 @@ from holdfast.codec import Limits
 from holdfast.errors import LentValueChanged, StateRefused, ValueRefused, WriteRefused, did_you_mean
 from holdfast.fields import Place, Replace
 from holdfast.model import PauseKind
-from holdfast.state import Blobs, Change, Inline, State, stored
+from holdfast.state import Act, Blobs, Change, Inline, State, stored
 from holdfast.store import Store
 from holdfast.workflow import BoundStep, Check, Read, Workflow
 
@@ -28,6 +28,9 @@ class Paused(Exception):
         super().__init__(reason)
         self.kind = kind
         self.reason = reason
+
+
+_SCALARS = frozenset((int, float, bool, str, type(None)))
 
 
 class Lent:
@@ -90,10 +93,12 @@ class Lending:
 
     def read(self, place: Place, recent: int | None = None) -> Any:
         """A fresh copy of the value at a place, or of the last items of the list there."""
-        slot = self.state.slots.get(place.path)
+        path = place.path
+        slot, known = self.state.slots.get(path), self.known.get(path)
+        if known is not None and known[0] is slot and recent is None:
+            return known[1]
         if type(slot) is Inline and recent is None:
-            known = self.known.get(place.path)
-            return known[1] if known is not None and known[0] is slot else self._read_inline(place, slot)
+            return self._read_inline(place, slot)
         data = self._stored(place, recent)
         if data is None:
             return self._younger(place, recent)
@@ -201,11 +206,18 @@ class Lending:
             data = place.growth.store(value, place.path, self.limits)
             return Change(place.path, place.grows, stored(data, blobs))
         checked = place.check(value.value if isinstance(value, Replace) else value)
-        return Change(place.path, "set", stored(place.typed.encode(checked, place.path, self.limits), blobs))
+        slot = stored(place.typed.encode(checked, place.path, self.limits), blobs)
+        if type(checked) in _SCALARS and type(slot) is Inline:  # it comes back as it is, so it need not be read again
+            self.known[place.path] = slot, checked
+        return Change(place.path, "set", slot)
 
     def replaced(self, place: Place, value: object, blobs: Blobs) -> Change:
         """A value that somebody else than a step sets, whether the place grows or not."""
         return self._change(place, value if isinstance(value, Replace) else Replace(value), blobs)
+
+    def stored_change(self, path: str, act: Act, data: bytes, blobs: Blobs) -> Change:
+        """A change whose value is encoded already."""
+        return Change(path, act, stored(data, blobs))
 
     async def accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
         """Where the model's own validators look at the whole state: ask them; what they change is written too."""

@@ -157,7 +157,8 @@ class QuestionFacts(msgspec.Struct, frozen=True):
     """The stored facts about one question. What it asks is in record ``seq`` of the log: the first of the commit.
 
     ``version`` rises with every round, ``seen`` is a digest of what a person is shown. ``answer`` is the number of the
-    signal that it was answered with. ``told``: that it has expired was told to who sent the next message.
+    signal that it was answered with; if it still waits, that is one that could not be right, and that the step has yet
+    to hear of. ``told``: that it has expired was told to who sent the next message. ``refused``: how many answers were.
     """
 
     id: str
@@ -171,6 +172,7 @@ class QuestionFacts(msgspec.Struct, frozen=True):
     expires_at: int | None
     answer: int | None = None
     told: bool = False
+    refused: int = 0
 
 
 class QuestionChange(msgspec.Struct, frozen=True):

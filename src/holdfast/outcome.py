@@ -192,6 +192,19 @@ def _shown(value: Any, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+class Stale(msgspec.Struct, frozen=True):
+    """A finished step that has to run again: why, and what it took and cost when it last ran."""
+
+    step: str
+    why: str
+    seconds: float
+    usd: float
+
+    def __str__(self) -> str:
+        cost = f", {self.usd:.4g} USD" if self.usd else ""
+        return f"{self.step} ({self.seconds:.3g} s{cost} when it last ran)"
+
+
 class Misfit(msgspec.Struct, frozen=True):
     """A parked session that would not go on with the code at hand: why, and what can be done about it."""
 

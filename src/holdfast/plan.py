@@ -6,7 +6,7 @@ the next route, whose choice nobody knows before the step in front of it has end
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -14,8 +14,11 @@ import msgspec
 from holdfast.clock import to_datetime
 from holdfast.html import table
 from holdfast.ids import SessionId
+from holdfast.inspection import ArtifactState, Examination
 from holdfast.model import Pause, SessionRow, Status
+from holdfast.outcome import Stale
 from holdfast.replay import Line
+from holdfast.traces import Trail
 from holdfast.workflow import Workflow
 
 Verdict = Literal["done", "next", "will run", "may run", "left out"]
@@ -31,12 +34,19 @@ class PlannedStep(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a resume of a session would do. ``obstacles`` are the reasons for which it would not go on at all."""
+    """What a resume of a session would do. ``obstacles`` are the reasons for which it would not go on at all.
+
+    ``artifacts`` are the files that it left, as they stand; ``stale`` the finished steps that would run again;
+    ``undecided`` the files that somebody has to decide about first.
+    """
 
     session_id: SessionId
     status: Status
     steps: tuple[PlannedStep, ...]
     obstacles: tuple[str, ...] = ()
+    artifacts: tuple[ArtifactState, ...] = ()
+    stale: tuple[Stale, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[PlannedStep]:
         return iter(self.steps)
@@ -58,6 +68,9 @@ class Plan(msgspec.Struct, frozen=True):
             "status": self.status.value,
             "obstacles": list(self.obstacles),
             "steps": [msgspec.structs.asdict(each) for each in self.steps],
+            "artifacts": [msgspec.structs.asdict(each) for each in self.artifacts],
+            "stale": [msgspec.structs.asdict(each) for each in self.stale],
+            "undecided": list(self.undecided),
         }
 
     def _repr_html_(self) -> str:
@@ -74,6 +87,33 @@ def make_plan(
     ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line)
     steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
     return Plan(SessionId(row.session_id), row.status, steps, obstacles)
+
+
+def with_artifacts(
+    plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Mapping[str, str]
+) -> Plan:  # fmt: skip
+    """The plan with what follows from the artifacts in the session's folder. Steps run as they stand in the list."""
+    steps: list[PlannedStep] = []
+    redo = {**trail.redo, **found.redo}
+    first = next((each.step for each in plan.steps if each.step in found.redo), None)
+    behind = False
+    for each in plan.steps:
+        behind = behind or each.step == first
+        if each.step in redo:
+            verdict: Verdict = "next" if each.step == first or each.verdict == "next" else "will run"
+            each = msgspec.structs.replace(each, verdict=verdict, why=redo[each.step].why)
+        elif each.step in trail.kept or (behind and each.step in trail.works):
+            each = msgspec.structs.replace(each, verdict="done", why="kept: what it read is as it was")
+        elif behind and each.verdict == "next":
+            each = msgspec.structs.replace(each, verdict="will run")
+        if each.verdict == "done" and each.step in changed:
+            each = msgspec.structs.replace(each, why=f"{each.why}; {changed[each.step]}")
+        steps.append(each)
+    obstacles = (*plan.obstacles, *found.problems())
+    return msgspec.structs.replace(
+        plan, steps=tuple(steps), obstacles=obstacles, artifacts=tuple(found.states()), stale=tuple(stale),
+        undecided=tuple(each.file.path for each in found.undecided),
+    )  # fmt: skip
 
 
 def _obstacle(pause: Pause) -> str:

@@ -12,10 +12,11 @@ from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.clock import to_datetime
 from holdfast.errors import DamagedRecord
-from holdfast.model import QuestionFacts, QuestionStatus, SessionRow, SignalRecord
+from holdfast.model import QuestionChange, QuestionFacts, QuestionStatus, SessionRow, SignalRecord
 
 ROUNDS = 5
 """How often a question is asked before it is given up, unless the call says otherwise."""
@@ -72,7 +73,14 @@ class _Wait(msgspec.Struct, frozen=True):
     ask: Asked
 
 
+class _Child(msgspec.Struct, frozen=True):
+    """The part of a child's report that names it."""
+
+    child: str
+
+
 _wait = msgspec.json.Decoder(_Wait)
+_child = msgspec.json.Decoder(_Child).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -116,6 +124,18 @@ class QuestionRow(msgspec.Struct, frozen=True):
                 session_id=self.session_id, seq=self.facts.seq,
             ) from exc  # fmt: skip
 
+    @property
+    def winner(self) -> SignalRecord | None:
+        """The answer that was taken, if there is one. What a question has that still waits could not be right."""
+        return None if self.facts.status is QuestionStatus.WAITING else self.answer
+
+    @property
+    def objection(self) -> str:
+        """Why the last answer could not be taken, while the step has yet to hear of it; empty otherwise."""
+        if self.answer is None or self.winner is not None or self.answer.redacted:
+            return ""
+        return reply_of(self.answer.payload).reason
+
     def standing(self, now: int) -> QuestionStatus:
         """The status at a moment: a question that waits has expired when its time is over, whoever has noticed."""
         facts = self.facts
@@ -128,7 +148,8 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     """Which questions are looked for, in the order in which they were first asked.
 
     ``session`` is the key of who asked, ``root_id`` or ``session_id`` names the session that people talk to or that
-    asked. ``statuses`` are as of ``now``. ``after``: behind the question with that number.
+    asked. ``statuses`` are as of ``now``. ``prefix`` is how the id begins. ``after``: behind the question with that
+    number.
     """
 
     ids: tuple[str, ...] = ()
@@ -137,6 +158,7 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str | None = None
     owner: str | None = None
     key: str | None = None
+    prefix: str = ""
     statuses: tuple[QuestionStatus, ...] = ()
     now: int = 0
     after: int = 0
@@ -146,11 +168,13 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody says: to a question by its id, to one of a session by its key, or to the one that waits there.
 
-    ``value`` is JSON. ``seen`` is the digest of what was answered. ``message``: if nothing waits, it is a message.
+    ``value`` is as stored, ``shown`` as front ends see it (unset: only the step that asked can judge it). ``seen`` is
+    the digest of what was answered. ``message``: if nothing waits, it is a message.
     """
 
     value: bytes
     at: int
+    shown: Any = msgspec.UNSET
     by: str | None = None
     channel: str = ""
     question: str | None = None
@@ -162,7 +186,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 Verdict = Literal[
     "taken", "same", "early", "queued", "unknown", "none", "several", "expired", "cancelled", "conflict", "changed",
-    "elsewhere",
+    "elsewhere", "invalid",
 ]  # fmt: skip
 
 
@@ -177,7 +201,10 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The payload of the signals that answers are: ``question`` is empty for an early one, ``why`` tells a refusal."""
+    """The payload of the signals that answers are: ``question`` is empty for an early one, ``why`` tells a refusal.
+
+    ``reason`` is what is wrong with one that is invalid, ``count`` how many were refused so far.
+    """
 
     value: msgspec.Raw
     question: str = ""
@@ -185,34 +212,69 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     channel: str = ""
     key: str = ""
     why: str = ""
+    reason: str = ""
+    count: int = 0
 
 
 reply_of = msgspec.json.Decoder(Reply).decode
 
 
-def reply(given: Answer, question: QuestionRow | None = None, why: str = "") -> bytes:
+def reply(
+    given: Answer, question: QuestionRow | None = None, why: str = "", reason: str = "", count: int = 0
+) -> bytes:  # fmt: skip
     """An answer as a signal carries it. One that is refused is noted without its content."""
     value = msgspec.Raw(b"null" if why else given.value)
     if question is None:
         return _encode(Reply(value, channel=given.channel, key=given.key or ""))
-    return _encode(Reply(value, question.facts.id, question.facts.version, given.channel, why=why))
+    facts = question.facts
+    return _encode(Reply(value, facts.id, facts.version, given.channel, why=why, reason=reason, count=count))
+
+
+def about(kind: str, payload: bytes) -> str | None:
+    """What a signal in a session's inbox is about, so that it is found among others: a question, its key, a child."""
+    if not payload or kind == "message":
+        return None
+    if kind == "child":
+        return _child(payload).child
+    said = reply_of(payload)
+    return said.question or said.key
+
+
+NOTED = 16
+"""How many refused answers to a question are noted one by one."""
+
+
+def is_noted(count: int) -> bool:
+    """Whether a refused answer is noted in the history. Whoever repeats one for ever must not fill the store.
+
+    >>> [count for count in range(1, 200) if is_noted(count)][-5:]
+    [15, 16, 32, 64, 128]
+    """
+    return count <= NOTED or count.bit_count() == 1
 
 
 def judge(given: Answer, found: QuestionRow) -> Verdict:
     """What an answer to this question comes to: pure, so that every store decides alike."""
     if given.question is not None and given.session_id not in (None, found.root_id, found.session_id):
         return "elsewhere"
-    facts = found.facts
-    if facts.answer is not None and found.answer is not None:
-        if found.answer.redacted:
-            return "conflict"
-        return "same" if bytes(reply_of(found.answer.payload).value) == given.value else "conflict"
+    if (first := found.winner) is not None:
+        return "same" if not first.redacted and bytes(reply_of(first.payload).value) == given.value else "conflict"
     status = found.standing(given.at)
     if status is QuestionStatus.EXPIRED:
         return "expired"
     if status is not QuestionStatus.WAITING:
         return "cancelled"
-    return "taken" if given.seen in (None, facts.seen) else "changed"
+    if given.seen not in (None, found.facts.seen):
+        return "changed"
+    return "invalid" if objection_to(given, found) else "taken"
+
+
+def objection_to(given: Answer, found: QuestionRow) -> str:
+    """Why an answer to this question cannot be right, whatever the step makes of it; empty if it may be."""
+    asked = found.asked
+    if asked is None or asked.kind != "ask" or given.shown is msgspec.UNSET:
+        return ""
+    return objection(asked.schema, given.shown)
 
 
 def choose(given: Answer, found: Sequence[QuestionRow]) -> QuestionRow | Answered | None:
@@ -256,7 +318,7 @@ def objection(schema: dict[str, Any] | None, value: Any) -> str:
     >>> objection({"type": "integer"}, "3")
     ''
     """
-    schema = schema or {"type": "string"}
+    schema = {"type": "string"} if schema is None else schema
     if (choices := schema.get("enum")) is not None:
         alike = [each for each in choices if each == value or (isinstance(value, str) and _same_text(each, value))]
         return "" if alike else f"it is none of {', '.join(repr(each) for each in choices)}"
@@ -271,6 +333,16 @@ def objection(schema: dict[str, Any] | None, value: Any) -> str:
 
 def _same_text(choice: Any, text: str) -> bool:
     return str(choice).strip().casefold() == text.strip().casefold()
+
+
+def changed(facts: QuestionFacts, change: QuestionChange, at: int) -> QuestionFacts:
+    """An open question after a change. With the wait ends what could not be right: it was no answer."""
+    status = change.status or facts.status
+    answer = None if facts.status is QuestionStatus.WAITING and status is not facts.status else facts.answer
+    return replace(
+        facts, status=status, expires_at=change.expires_at or facts.expires_at, answer=change.answer or answer,
+        updated_at=at,
+    )  # fmt: skip
 
 
 def settled(facts: QuestionFacts, unread: Sequence[int], ended: str | None) -> QuestionStatus:
@@ -297,7 +369,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 def receipt(row: QuestionRow) -> Receipt | None:
     """Of the answer that a question has."""
-    if (signal := row.answer) is None:
+    if (signal := row.winner) is None:
         return None
     channel = "" if signal.redacted else reply_of(signal.payload).channel
     facts = row.facts
@@ -406,7 +478,7 @@ def question_of(row: QuestionRow, now: int) -> Question:
         version=facts.version,
         digest=facts.seen.hex(),
         answer_schema=asked.schema,
-        complaint=asked.complaint,
+        complaint=row.objection or asked.complaint,
         default=asked.default[0] if asked.default else None,
         on_expiry=asked.on_expiry,
         instead_of=asked.instead_of or None,

@@ -22,7 +22,7 @@ from holdfast.replay import (
     OperationBody,
     body_of,
 )
-from holdfast.state import Blob, Inline, State
+from holdfast.state import Blob, Change, Inline, State
 from holdfast.store import Store
 
 TYPE = "session.redacted"
@@ -107,12 +107,23 @@ def _before(body: DefinitionBody, names: set[str]) -> set[str]:
 
 
 def _carries(body: Any, names: set[str], harmless: Collection[bytes]) -> bool:
-    if isinstance(body, CheckpointBody | EditBody):
-        return any(change.path.split(".")[0] in names for change in body.changes)
+    if any(change.path.split(".")[0] in names for change in _changes(body)):
+        return True
     if isinstance(body, KeyBody):
         slots = [slot for name, slot in body.fields.items() if name in names]
         return not all(isinstance(slot, Inline) and bytes(slot.data) in harmless for slot in slots)
     return isinstance(body, DefinitionBody) and not names.isdisjoint(body.fields)
+
+
+def _changes(body: Any) -> list[Change]:
+    """All that a record writes, or will have written again."""
+    if isinstance(body, CheckpointBody):
+        return list(body.changes)
+    if isinstance(body, EditBody):
+        return [*body.changes, *(each.change for each in body.adopted)]
+    if isinstance(body, KeyBody) and body.trail is not None:
+        return [change for kept in body.trail.kept.values() for change in kept.changes]
+    return []
 
 
 def _remembers(body: Any) -> bool:
@@ -125,9 +136,8 @@ def named_by(body: Any) -> set[bytes]:
 
 
 def _named(body: Any) -> Iterator[str]:
-    if isinstance(body, CheckpointBody | EditBody):
-        yield from _hashes(change.value for change in body.changes)
-    elif isinstance(body, OperationBody):
+    yield from _hashes(change.value for change in _changes(body))
+    if isinstance(body, OperationBody):
         yield from _hashes((body.value,))
     elif isinstance(body, DefinitionBody):
         yield from _hashes(body.fields.values())

@@ -16,11 +16,15 @@ from holdfast.errors import DamagedRecord, IllegalTransition, Redacted
 from holdfast.model import Failure, Record
 from holdfast.questions import Asked
 from holdfast.state import Blob, Change, Inline, Slot, State
+from holdfast.traces import Adopted, Left, Trail
 from holdfast.workflow import Check, Workflow
 
 
 class Effect(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An ``emit`` or a ``spend``, committed with the next record; ``id`` keeps a replay from doubling it."""
+    """An ``emit`` or a ``spend``, committed with the next record; ``id`` keeps a replay from doubling it.
+
+    ``left``: what a checkpoint says about the artifacts of its visit; it comes last.
+    """
 
     id: str
     at: int
@@ -30,6 +34,7 @@ class Effect(msgspec.Struct, frozen=True, omit_defaults=True):
     data: msgspec.Raw = msgspec.Raw(b"{}")
     usd: int = 0
     tokens: int = 0
+    left: Left | None = None
 
 
 class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -137,7 +142,7 @@ class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A key frame: everything that the records before it add up to.
 
     ``left`` are the stretches of the log (first and last number) that rewinds have left behind, ``chunked`` is how far
-    the work on files has come.
+    the work on files has come, ``trail`` what is known of artifacts.
     """
 
     fields: dict[str, Slot]
@@ -154,12 +159,14 @@ class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
     left: tuple[tuple[int, int], ...] = ()
     origin: Origin | None = None
     chunked: dict[str, Tally] = {}
+    trail: Trail | None = None
 
 
 class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody changed the state of a parked session. ``reopened``: how it had ended.
 
-    One that had completed stands at its last step again (``leave``), whose way out is decided anew.
+    One that had completed stands at its last step again (``leave``), whose way out is decided anew. ``adopted``: files
+    that somebody has edited in the session's folder.
     """
 
     changes: tuple[Change, ...]
@@ -167,6 +174,7 @@ class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     reopened: str = ""
     leave: str | None = None
+    adopted: tuple[Adopted, ...] = ()
 
 
 class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -236,8 +244,8 @@ class Line:
 
     __slots__ = (
         "attempts", "base", "bytes_since_key", "chunked", "effects", "leaving", "left", "noticed", "opened",
-        "operations", "outline", "records_since_key", "spans", "state", "step", "took", "touched", "usd", "version",
-        "visits", "waits", "worked",
+        "operations", "outline", "records_since_key", "spans", "spent", "state", "step", "took", "touched", "trail",
+        "usd", "version", "visits", "waits", "worked",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -261,6 +269,8 @@ class Line:
         self.worked = 0  # of that, in the operations of the open visit …
         self.spans: list[tuple[int, int]] = []  # … which was at these times
         self.usd = 0
+        self.spent = 0  # of that, before the open visit
+        self.trail: Trail | None = None  # of a session that leaves artifacts
         self.records_since_key = 0
         self.bytes_since_key = 0
 
@@ -294,6 +304,8 @@ class Line:
             self._fold_effects(body.effects)
         elif isinstance(body, EditBody):
             self.edit(body, applied)
+            if self.trail is not None:
+                self._fold_edit(record, body, self.trail)
             self.base, self.touched = record.seq, True
         elif isinstance(body, EventBody):
             self._fold_event(record, body)
@@ -330,6 +342,12 @@ class Line:
         if body.leave is not None:
             self.step, self.leaving = body.leave, True
 
+    def _fold_edit(self, record: Record, body: EditBody, trail: Trail) -> None:
+        if trail.works:
+            trail.versions.update((change.path, record.seq) for change in body.changes)
+        for change in trail.adopts(record.seq, body.by, body.adopted):
+            self.state.apply(change)
+
     def _fold_checkpoint(self, record: Record, body: CheckpointBody, applied: bool) -> None:
         if not applied:
             for change in body.changes:
@@ -341,6 +359,13 @@ class Line:
             self.took += body.took - self.worked
         if body.effects:
             self._fold_effects(body.effects)
+            if (left := body.effects[-1].left) is not None and self.trail is not None:
+                self.trail.finished(
+                    record.step, record.visit, record.seq, record.at, body.version, body.skipped, body.took, left,
+                    [change.path for change in body.changes],
+                )  # fmt: skip
+                if left.of:
+                    self.usd += left.usd  # as if it had been spent on this line
         self._open(record.seq)
 
     def _worked(self, end: int, took: int) -> None:
@@ -359,7 +384,7 @@ class Line:
         self.state = State(dict(body.fields))
         self.version, self.outline, self.left = body.version, body.outline, body.left
         self.step, self.leaving, self.visits = body.step, body.leaving, dict(body.visits)
-        self.took, self.usd, self.chunked = body.took, body.usd, body.chunked
+        self.took, self.usd, self.chunked, self.trail = body.took, body.usd, body.chunked, body.trail
         self.records_since_key = self.bytes_since_key = 0
         self._open(record.seq)
         if body.journal is not None:
@@ -371,6 +396,8 @@ class Line:
         self.state.carry(body.fields, body.moved, body.dropped)
         if body.renamed:
             self.rename(body.renamed)
+        if self.trail is not None:
+            self.trail.carried(body.renamed, body.moved)
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Call steps by their new names. Two that became one have been visited as often as the busier of them."""
@@ -409,6 +436,7 @@ class Line:
             self.noticed.clear()
         self.attempts, self.touched = 0, False
         self.opened = self.base = seq
+        self.spent = self.usd
 
     @property
     def asks(self) -> bool:
@@ -421,7 +449,7 @@ class Line:
         """This line as a key frame. Call `State.seal` first."""
         return KeyBody(
             self.state.slots, self.step, self.leaving, self.visits, self.took, self.usd, journal=self.journal(),
-            version=self.version, outline=self.outline, left=self.left, chunked=self.chunked,
+            version=self.version, outline=self.outline, left=self.left, chunked=self.chunked, trail=self.trail,
         )  # fmt: skip
 
     def journal(self) -> Journal | None:

@@ -65,7 +65,8 @@ _EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false",
 class CleanUp(msgspec.Struct):
     """What a clean-up has done, or would do. Sizes are in bytes; ``expired_bytes`` only of what it would do.
 
-    ``strays`` are what uploads that were cut off have left behind.
+    ``strays`` are what uploads that were cut off have left behind, ``unknown`` the ids whose folders of files lie
+    beside the store although it has no such session. Those stay: they may belong to another copy of the database.
     """
 
     applied: bool
@@ -81,6 +82,7 @@ class CleanUp(msgspec.Struct):
     questions: int = 0
     strays: int = 0
     stray_bytes: int = 0
+    unknown: list[str] = []
 
 
 class Redaction(msgspec.Struct, frozen=True):
@@ -273,10 +275,16 @@ class Retention(Reading):
         return Files(self.store, self.clock, row.session_id)
 
     async def _clear_strays(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+        going = {removal.tombstone.session_id for removal in await self.store.removing()}
         for session_id in await asyncio.to_thread(_with_files, self.store):
-            with suppress(UnknownSession, DamagedRecord):  # it is being removed, or cannot be judged
+            try:
                 row = await self._row(session_id)
                 count, size = await self._files(row)._clear(row.key, apply=report.applied)
+            except UnknownSession:
+                report.unknown += [session_id] if session_id not in going else []
+            except DamagedRecord:
+                pass  # what is its own cannot be told
+            else:
                 report.strays += count
                 report.stray_bytes += size
             tell(report)

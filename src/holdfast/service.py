@@ -110,7 +110,9 @@ def tags_of(tags: str | Sequence[str]) -> tuple[str, ...]:
 def texts(**given: object) -> None:
     """Who, why and whose are kept as they are told: refuse early what could not be stored."""
     for name, value in given.items():
-        if value is not None and not isinstance(value, str):
+        if value is None or value == "":
+            continue
+        if not isinstance(value, str):
             raise TypeError(f"{name} must be a text, not {type(value).__name__}: {value!r}")
-        if value is not None and said(ValueError(value)) != value:
+        if said(ValueError(value)) != value:
             raise ValueError(f"{name} must be a text of at most 10,000 characters that can be stored: {value!r:.60}")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
 from holdfast.answering import Statuses
 from holdfast.html import facts
 from holdfast.ids import SessionId
+from holdfast.inspection import ArtifactState
 from holdfast.model import Event, Pause, PauseMode, QuestionStatus, Status, Tombstone
-from holdfast.outcome import Checkpoint, Diff, Listing, Outcome, SessionInfo, StoredState
+from holdfast.outcome import Checkpoint, Diff, Listing, Outcome, SessionInfo, Stale, StoredState
 from holdfast.questions import Question, Receipt
 from holdfast.replay import Origin
 from holdfast.retention import DEFAULT, Redaction
@@ -89,15 +91,19 @@ class Session(Generic[S]):
         wake: bool = False,
         accept: bool = False,
         until: str | None = None,
+        edits: Literal["accept", "discard"] | None = None,
+        rerun: str | Sequence[str] = (),
     ) -> Session[S]:
         """Go on from exactly there, in this process; ``wake`` ends its timers now.
 
         ``accept``: what the definition has changed behind the session is taken as it is. ``until`` a step: pause once
-        that has ended.
+        that has ended. ``edits``: what becomes of artifacts that somebody changed; ``rerun``: finished steps to run
+        again, with what reads from them. See `Engine.resume`.
         """
         resumed = await self._control.resume(
-            self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, accept=accept, until=until
-        )
+            self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, accept=accept, until=until, edits=edits,
+            rerun=rerun,
+        )  # fmt: skip
         self._run = resumed._run or self._run
         return self
 
@@ -129,6 +135,20 @@ class Session(Generic[S]):
     async def plan(self) -> Plan:
         """What a resume would do with each step, and why. Nothing runs."""
         return await self._control.plan(self.id)
+
+    async def artifacts(self) -> list[ArtifactState]:
+        """The files that its steps left, and how each stands: valid, edited, invalid, missing or stale."""
+        return await self._control.artifacts(self.id)
+
+    async def adopt(
+        self, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
+    ) -> list[Stale]:  # fmt: skip
+        """Take edited artifacts in, all or those that are named; what becomes stale by that. Nothing runs."""
+        return await self._control.adopt(self.id, paths, by=by, reason=reason)
+
+    async def restore(self, paths: Collection[str] = ()) -> list[str]:
+        """Put the recorded content of artifacts back, of all that differ or those that are named."""
+        return await self._control.restore(self.id, paths)
 
     async def pauses(self) -> list[Pause]:
         """Why the session stands still: the open pause records."""
@@ -179,12 +199,12 @@ class Session(Generic[S]):
         self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
         session_id: str | None = None, keep: bool = False, owner: str | None = None,
         tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
-        paused: bool = False, reason: str = "", by: str | None = None, **named: Any,
+        paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[S]:  # fmt: skip
         """A new session that begins as this one stands, or stood before visit ``at``; with edits, if any are given."""
         forked = await self._control.fork(
             self.id, at, edits, session_id=session_id, keep=keep, owner=owner, tags=tags, budget=budget,
-            paused=paused, reason=reason, by=by, **named,
+            paused=paused, reason=reason, by=by, folder=folder, **named,
         )  # fmt: skip
         return cast("Session[S]", forked)
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+from holdfast.artifacts import Artifact
 from holdfast.binding import Function, resolve, unfit_function, valid_name
 from holdfast.errors import DefinitionError
 from holdfast.retry import Retry
@@ -37,6 +38,7 @@ class StepOptions(TypedDict, total=False):
     retry: int | Retry
     timeout: timedelta | float | None
     when: When | None
+    leaves: Artifact | Sequence[Artifact]
 
 
 class Declared(Generic[P, R]):
@@ -85,6 +87,7 @@ class Step(Declared[P, R]):
         retry: int | Retry = 1,
         timeout: Timeout = None,
         when: When | None = None,
+        leaves: Artifact | Sequence[Artifact] = (),
         scope: Scope | None = None,
         names: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -100,6 +103,7 @@ class Step(Declared[P, R]):
         self.timeout = _seconds(timeout, self.name)
         self.scope = scope
         self.agent = scope.name if scope else self.name
+        self.leaves = (leaves,) if isinstance(leaves, Artifact) else tuple(leaves)
         self.when = when
         problem = unfit_function(when) if when is not None else None
         if problem:
@@ -132,7 +136,8 @@ def step(fn: Any = _MISSING, /, **options: Any) -> Any:
     ``writes`` names the field (or several: then the step returns a mapping), ``retry`` the
     attempts or a `Retry`, ``timeout`` the longest run of one attempt, ``when`` a pure function
     of fields that says whether the step runs at all. ``was`` is what the step was called before (or several
-    such names): sessions that know it by an old name go on with it.
+    such names): sessions that know it by an old name go on with it. ``leaves`` are the files that it leaves in the
+    session's folder: an `Artifact`, or several.
 
     >>> @step(writes="draft")
     ... def shout(topic: str) -> str:

@@ -29,6 +29,7 @@ from holdfast.model import (
     NewSession,
     Pause,
     Proved,
+    QuestionStatus,
     Record,
     Removal,
     SessionRow,
@@ -160,10 +161,13 @@ class Store(Protocol):
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         """Fence and outside requests of these sessions."""
 
-    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
+    async def mail(
+        self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
         """The signals that the session has yet to take in, oldest first, at most ``limit``. A commit consumes them.
 
-        Costs what comes back, however many wait behind it.
+        Of one ``kind`` only, if that is given; and of those only what is ``about`` something, as
+        `holdfast.questions.about` says. Costs what comes back, however many others wait.
         """
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
@@ -212,9 +216,11 @@ class Store(Protocol):
 
         Which question is meant, and whether the answer is taken, is for `holdfast.questions.choose` and ``judge`` to
         say. An answer that is taken is a signal (``answer``) and mail; one that came before its question is kept as
-        mail (``early``); one that is refused is a signal (``refused``) without content, and that a question has
-        expired is noted as told. With ``message``, what no question waits for is sent as by `send`. Raises
-        `UnknownSession` and `SessionEnded` for a session without such a question.
+        mail (``early``). The first that is ``invalid`` is mail as well (``answer``, with the reason and without
+        content; the question still waits): the step counts the round. It gives way to one that is taken before the
+        step has read it. What else is refused is counted and, if `holdfast.questions.is_noted`, a signal (``refused``)
+        without content; that a question has expired is noted as told. With ``message``, what no question waits for is
+        sent as by `send`. Raises `UnknownSession` and `SessionEnded` for a session without such a question.
         """
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
@@ -222,6 +228,9 @@ class Store(Protocol):
 
         One that is damaged does not hide the others, unless it was asked for by its id: then `DamagedRecord`.
         """
+
+    async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
+        """How many questions match, by what they are at this moment, whatever their number. Unproved, like `tally`."""
 
     async def forget_questions(self, before: int, limit: int) -> int:
         """Delete up to ``limit`` questions that came to their end before a time; how many. Logs and signals stay."""
@@ -236,10 +245,11 @@ class Store(Protocol):
         session's.
         """
 
-    async def files(self, key: int) -> list[SignalRecord]:
+    async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
         """The signals that brought the files of a session, in order, each proved; redacted ones are left out.
 
-        Costs what comes back, whatever other signals there are.
+        Only that with this ``id``, or those of that content, if one is given. Costs what comes back, whatever else
+        there is.
         """
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:

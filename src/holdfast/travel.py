@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -42,6 +43,7 @@ from holdfast.service import texts
 from holdfast.state import Blob, Blobs, Change
 from holdfast.threads import in_thread
 from holdfast.timeline import Before
+from holdfast.traces import Trail
 from holdfast.uploads import file_facts
 from holdfast.versions import DoesNotFit, adoption, fits
 from holdfast.workflow import Workflow
@@ -171,6 +173,9 @@ class Travel(Reading):
         line = found.line
         if row.seq > found.base:
             line.left = (*line.left, (found.base + 1, row.seq))
+        if line.trail is not None:  # what was published from the line that is left is ours all the same
+            now = (await self._timeline(row).line()).trail
+            line.trail.known = now.known if now is not None else line.trail.known
         line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
         return found
 
@@ -191,7 +196,7 @@ class Travel(Reading):
         self._check_open()
         row = await self._row(source)
         workflow = self._workflow_of(row)
-        new = await self._forked(workflow, row, SessionId(row.session_id), at, together(edits, named), keep, None)
+        new = await self._forked(workflow, row, SessionId(row.session_id), at, together(edits, named), keep, None, ".")
         line = fold(new.records)
         row = msgspec.structs.replace(row, seq=1, live=False, pause_requested=False)
         return await self._planned(workflow, _standing(row, line), line, [])
@@ -225,6 +230,10 @@ class Travel(Reading):
         self.driver.changed(row.session_id)
         self.driver.on_change()
 
+    def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
+        """Where a fork leaves its artifacts."""
+        raise NotImplementedError
+
     async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
         """End the unfinished children of a session that was rewound."""
         raise NotImplementedError
@@ -233,7 +242,7 @@ class Travel(Reading):
 
     async def _forked(
         self, workflow: Workflow[Any], row: SessionRow, session_id: SessionId, at: int | str | None,
-        edits: dict[str, Any], keep: bool, by: str | None,
+        edits: dict[str, Any], keep: bool, by: str | None, folder: str | Path | None = None,
     ) -> NewSession:  # fmt: skip
         """A session that begins as another one stands, or stood before a visit. Large values are shared."""
         timeline = self._timeline(row)
@@ -245,6 +254,7 @@ class Travel(Reading):
             changes = await changed(lending, edits, blobs, frozen=False)
             line.edit(EditBody(changes))
         line.opened, line.left = 1, ()
+        line.trail = self._new_trail(workflow, session_id, folder) if line.trail is not None else None
         blobs += line.state.seal()
         origin = Origin(row.session_id, base, visit, tuple(edits))
         body = msgspec.structs.replace(line.key_body(), created=True, by=by, origin=origin)

@@ -22,6 +22,7 @@ from holdfast.callee import Callee
 from holdfast.chunks import Part
 from holdfast.clock import LONGEST_NAP, Clock
 from holdfast.codec import Limits, Typed, fingerprint
+from holdfast.desk import Desk
 from holdfast.errors import ContextClosed, Declined, EventRefused, OversizedValue, StepError, ValueRefused, did_you_mean
 from holdfast.events import ENGINE_EVENTS
 from holdfast.ids import SessionId
@@ -80,6 +81,7 @@ class Host(Protocol):
     ledger: Ledger
     events: frozenset[str]
     fence: int
+    desk: Desk | None
     family: Family
     resumed: bool
     budgeted: bool | None
@@ -112,8 +114,10 @@ class Host(Protocol):
     async def question(self, id: str) -> QuestionRow | None:
         """How a question stands; None if it is not there."""
 
-    async def mail(self, limit: int | None = None) -> list[SignalRecord]:
-        """The signals that nobody has taken in yet."""
+    async def mail(
+        self, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
+        """The signals that nobody has taken in yet: see `Store.mail`."""
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str) -> None:
         """Take a signal in without an operation; an event says why. ``noticed``: the child whose failure it tells."""
@@ -349,9 +353,11 @@ class Visit:
         self.alarm = None
         self.look_again()
 
-    async def mail(self, limit: int | None = None) -> list[SignalRecord]:
-        """The signals that nobody has taken in yet; the oldest of them, if there is a limit."""
-        return await self.busily(self.host.mail(limit))
+    async def mail(
+        self, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
+        """The signals that nobody has taken in yet: see `Store.mail`."""
+        return await self.busily(self.host.mail(limit, kind, about))
 
     async def recall(self, found: OperationBody, result: Typed) -> Any:
         """What a remembered operation returned."""

@@ -21,7 +21,7 @@ from holdfast.clock import LATEST, to_micros
 from holdfast.codec import Typed, fingerprint, typed
 from holdfast.errors import ChildFailed, StateRefused, StepError, ValueRefused
 from holdfast.ids import SessionId
-from holdfast.model import SessionRow, SignalRecord, Status, child_report
+from holdfast.model import SessionRow, SignalRecord, Status
 from holdfast.replay import WaitBody
 from holdfast.visit import Frame, Operation, Visit, Wait, key_text, mismatch
 from holdfast.workflow import Workflow
@@ -226,8 +226,7 @@ def _child_id(visit: Visit, operation: Operation) -> SessionId:
 
 
 async def _reports(visit: Visit, child: str) -> list[SignalRecord]:
-    found = [signal for signal in await visit.mail() if signal.kind == "child"]
-    return [signal for signal in found if child_report(signal.payload).child == child]
+    return await visit.mail(kind="child", about=child)
 
 
 async def _raise_failure(visit: Visit, row: SessionRow) -> None:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from types import EllipsisType, FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin
 
+from holdfast.artifacts import BoundArtifact, bind
 from holdfast.binding import (
     Binder,
     BoundRoute,
@@ -62,6 +63,7 @@ class Workflow(Generic[S]):
     its steps may emit, ``migrations`` carry the state of older versions up to this one, ``questions_expire`` is how
     long its questions wait where the call does not say (None: for ever; by default as the engine says).
     The attributes are what an engine works with: ``outline`` is the list of the steps' names,
+    ``leaves``: some step leaves artifacts, so its sessions need a folder;
     ``renamed`` says what steps with ``was=`` are called now, ``migrations`` are by the version they start from.
     """
 
@@ -109,10 +111,16 @@ class Workflow(Generic[S]):
             self._check_reachable(problems)
         _raise(name, problems)
         self.first = self.steps[0].name
+        self.leaves = any(each.leaves for each in self.steps)
 
     def __repr__(self) -> str:
         steps = ", ".join(self._steps)
         return f"Workflow({self.name!r}, version={self.version}, state={self.model.__name__}, steps=[{steps}])"
+
+    def checks(self, step: str) -> tuple[Check, ...]:
+        """What is asked when a step is left: its guards, then its route."""
+        guards, route = self.guards.get(step, ()), self.routes.get(step)
+        return guards if route is None else (*guards, route.check)
 
     def step(self, name: str) -> BoundStep:
         """The step of that name; `DefinitionError` with the nearest one if there is none."""
@@ -314,7 +322,20 @@ def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> Bound
         many=each.many,
         when=when,
         takes_blocking=inputs.context is not None and not each.is_async,
+        leaves=_bound_leaves(each, writes, state, here),
     )
+
+
+def _bound_leaves(
+    each: Step[..., Any], writes: tuple[Place, ...], state: Shape, problems: Problems
+) -> tuple[BoundArtifact, ...]:
+    found: list[BoundArtifact] = []
+    for artifact in each.leaves:
+        try:
+            found.append(bind(artifact, writes, state))
+        except DefinitionError as exc:
+            problems.add(exc.message)
+    return tuple(found)
 
 
 def _fields_read(inputs: Inputs, state: Shape) -> frozenset[str]:

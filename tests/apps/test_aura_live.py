@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine, Event, Outcome, Retry, Workflow, step
-from holdfast.apps.aura.models import Assignment, AuraState, BadInput
+from holdfast.apps.aura.models import Assignment, AuraState
 from holdfast.apps.aura.sources import Source, open_source
 from holdfast.apps.aura.starting import starting
 from holdfast.apps.aura.workflow import PATIENCE, aura, sync
+from holdfast.apps.input import BadInput
 from tests.apps.classroom import (
     NOW,
     STUDENT,

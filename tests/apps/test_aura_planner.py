@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from holdfast.apps.aura.daily_planner import BREAK, LONGEST, Plan, advice, effort, plan
 from holdfast.apps.aura.free_time import Day, Slot, free_days
-from holdfast.apps.aura.models import Assignment, BadInput, SkillProfile, SubjectMastery
+from holdfast.apps.aura.models import Assignment, SkillProfile, SubjectMastery
+from holdfast.apps.input import BadInput
 from tests.apps.classroom import NOW
 
 HOURS = time(15), time(20)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from holdfast.apps.aura.free_time import busy_slots
-from holdfast.apps.aura.models import BadInput
+from holdfast.apps.input import BadInput
 
 LISBON = ZoneInfo("Europe/Lisbon")
 """Clocks are turned there on 31 March 2030, at one o'clock."""

@@ -22,7 +22,6 @@ from holdfast.apps.aura import (
     daily_planner,
     free_time,
     get_workflow_state,
-    models,
     parent_insight,
     request_pause,
     run_aura_orchestrator,
@@ -30,17 +29,10 @@ from holdfast.apps.aura import (
     skill_mastery,
     workflow,
 )
-from holdfast.apps.aura.models import (
-    Assignment,
-    BadInput,
-    CurrentStep,
-    DailyPlanItem,
-    ParentReport,
-    SkillProfile,
-    WorkflowState,
-)
+from holdfast.apps.aura.models import Assignment, CurrentStep, DailyPlanItem, ParentReport, SkillProfile, WorkflowState
 from holdfast.apps.aura.sources import open_source
 from holdfast.apps.aura.starting import SAMPLE, starting
+from holdfast.apps.input import BadInput
 from holdfast.errors import InvalidSessionId, UnknownSession, VerbRefused, WrongOwner
 from holdfast.testing import ManualClock
 from tests.apps.classroom import NOW, STUDENT, big_class, put, small_class
@@ -170,7 +162,7 @@ def test_a_folder_for_reports_that_is_not_writable_is_refused_and_nothing_is_sto
 
 
 def test_a_machine_without_time_zones_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "is_zone", lambda name: False)
+    monkeypatch.setattr("holdfast.apps.input.is_zone", lambda name: False)
     without: list[dict[str, Any]] = [{}, {"data": SAMPLE}]
     for settings in without:
         with pytest.raises(BadInput, match=r"^time_zone: this machine knows no time zones: pip install tzdata"):

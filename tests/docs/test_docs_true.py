@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Chunk, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
+from holdfast import Artifact, Chunk, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
 from holdfast.codec import DEFAULT_LIMITS
 from holdfast.errors import AnswerConflict, QuestionExpired
 from holdfast.events import ENGINE_EVENTS
@@ -395,13 +395,29 @@ async def filed(folder: Path) -> list[Event]:
         return await _followed(session.events(follow=True))
 
 
+async def left(folder: Path) -> list[Event]:
+    """An artifact that is left where something else was, and edited."""
+
+    @step(writes="lines", leaves=Artifact("lines.json", min_bytes=1))
+    async def write_down() -> list[str]:
+        return ["one"]
+
+    (folder / "lines.json").write_text("mine")
+    async with Engine(folder / "left.db") as engine:
+        session = await engine.start(Workflow("left", state=Counter, steps=[write_down]), folder=folder)
+        await session.outcome()
+        (folder / "lines.json").write_text('["two"]')
+        await session.adopt()
+        return await _followed(session.events())
+
+
 def test_the_table_of_events_says_what_they_carry(tmp_path: Path) -> None:
     table = {code(row[0])[0]: set(code(row[2])) for row in rows(section(GUIDE, "Events"))}
     assert table.keys() == ENGINE_EVENTS
     seen: dict[str, set[str]] = {}
     changed = asyncio.run(redefined(1)) + asyncio.run(redefined(2))
     changed += asyncio.run(redacted_and_removed()) + asyncio.run(waited()) + asyncio.run(gone_back())
-    changed += asyncio.run(asked()) + asyncio.run(filed(tmp_path))
+    changed += asyncio.run(asked()) + asyncio.run(filed(tmp_path)) + asyncio.run(left(tmp_path))
     for event in asyncio.run(all_events()) + asyncio.run(stopped_and_paused()) + changed:
         seen.setdefault(event.event_type, set()).update(event.data)
     assert seen.pop("note.made") == {"page"}

@@ -155,8 +155,8 @@ def ignore_fence(store: type[Any]) -> type[Any]:
         return fits(self, commit, (*place[:2], commit.fence, self.number, *place[4:]))
 
     # The row's checksum is over the fence too, so it is set to whatever the commit says.
-    assert "moved_sum = ?\nWHERE key = ?" in writes._MOVE
-    writes._MOVE = writes._MOVE.replace("moved_sum = ?\nWHERE key = ?", "moved_sum = ?17, fence = ?19 WHERE key = ?18")
+    assert "moved_sum = ? WHERE key = ?" in writes._MOVE
+    writes._MOVE = writes._MOVE.replace("moved_sum = ? WHERE key = ?", "moved_sum = ?17, fence = ?19 WHERE key = ?18")
     writes._moving = lambda commit, tail, head: (*moving(commit, tail, head), commit.fence)
     writes.Writes._fits = fooled  # type: ignore[method-assign]
     return store

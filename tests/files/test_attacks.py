@@ -118,8 +118,8 @@ async def test_a_link_in_the_place_of_a_new_file_is_replaced_and_never_followed(
         assert stored.read_bytes() == TEXT
         # Links that nobody has recorded go, what they point to stays.
         (folder_of(tmp_path) / "file_0123456789ab.txt").symlink_to(victim)
-        await session.files.add(b"next", "b.txt")
-        assert len(everything_in(folder_of(tmp_path))) == 2
+        await session._control.gc(apply=True)
+        assert len(everything_in(folder_of(tmp_path))) == 1
         assert victim.read_bytes() == b"precious"
 
 
@@ -151,9 +151,40 @@ async def test_what_a_crash_left_behind_is_cleared_and_what_is_under_way_is_not(
         file = await upload
         assert everything_in(folder) == [Path(file.storage_uri).name]
         assert (await engine.gc(apply=True)).strays == 0
-        (folder / ".dead.part").write_bytes(b"again")
-        await session.files.add(b"more", "more.txt")
-        assert not (folder / ".dead.part").exists(), "the next upload clears as well"
+
+
+@on_loop
+async def test_an_upload_clears_what_was_left_in_its_process_before_and_once_what_others_left(tmp_path: Path) -> None:
+    async def breaks() -> Any:
+        yield TEXT
+        raise OSError("the line went dead")
+
+    async with standing(tmp_path) as session:
+        folder = folder_of(tmp_path)
+        folder.mkdir(parents=True)
+        left = folder / ".dead.part"
+        left.write_bytes(b"of another process")
+        await session.files.add(b"one", "one.txt")
+        assert not left.exists()
+        left.write_bytes(b"of one that lives")
+        await session.files.add(b"two", "two.txt")
+        assert left.exists(), "to look through the folder for every upload would cost more and more"
+        with pytest.raises(OSError, match="dead"):
+            await session.files.add(breaks(), "three.txt")
+        await session.files.add(b"four", "four.txt")
+        assert not left.exists()
+
+
+@on_loop
+async def test_folders_of_sessions_that_the_store_does_not_have_are_named_and_left(tmp_path: Path) -> None:
+    async with standing(tmp_path) as session:
+        await session.files.add(TEXT, "a.txt")
+        stranger = folder_of(tmp_path).parent.parent / "stranger" / "files"
+        stranger.mkdir(parents=True)
+        (stranger / "file_0123456789ab.pdf").write_bytes(b"somebody's")
+        report = await session._control.gc(apply=True)
+        assert (report.unknown, report.strays) == (["stranger"], 0)
+        assert len(everything_in(stranger)) == 1
 
 
 @on_loop

@@ -22,6 +22,7 @@ from holdfast.model import (
     Filter,
     NewSession,
     Pause,
+    QuestionStatus,
     Record,
     SessionRow,
     Status,
@@ -136,12 +137,13 @@ class StoreMachine(StoreModel):
 
     def next_commit(self, engine: int, belief: Belief, session_id: str, size: int, **facts: Any) -> Commit:
         """A commit of ``size`` records; with ``framed`` the last of them is a key frame."""
-        framed = facts.pop("framed", False)
+        framed, first = facts.pop("framed", False), facts.pop("payload", None)
         records: list[Record] = []
         digest = belief.digest
         for n in range(belief.seq + 1, belief.seq + 1 + size):
             self.count += 1
             payload = json.dumps({"count": self.count, "by": engine}).encode()
+            payload, first = first or payload, None
             kind: Any = "key" if framed and n == belief.seq + size else "checkpoint"
             records.append(seal(digest, n, n - 1, kind, "first", n, self.clock.now(), payload))
             digest = records[-1].digest
@@ -160,10 +162,17 @@ class StoreMachine(StoreModel):
         if not self.fits(engine, session_id, commit):
             with pytest.raises(HoldLost):
                 self.run(submitted)
-        elif commit.only_if_paused and not self.rows[session_id].pause_requested:
+        elif not self.condition_holds(session_id, commit):
             assert self.run(submitted) is None
         else:
             assert self.run(submitted) == self.apply(engine, session_id, commit)
+
+    def condition_holds(self, session_id: str, commit: Commit) -> bool:
+        """Whether a pause is still requested, or a question still waits, if a commit is only for that."""
+        question = self.known[session_id].questions.get(commit.only_if_waiting)
+        waits = question is not None and question.status is QuestionStatus.WAITING
+        paused = self.rows[session_id].pause_requested
+        return (paused or not commit.only_if_paused) and (waits or not commit.only_if_waiting)
 
     def draw_belief(self, data: st.DataObject) -> tuple[int, str, Belief]:
         """What an engine that is still there believes, be it true or long overtaken."""

@@ -24,11 +24,14 @@ from holdfast.model import (
     Flags,
     NewSession,
     Pause,
+    QuestionFacts,
+    QuestionStatus,
     Record,
     SessionRow,
     Status,
     Tombstone,
 )
+from holdfast.questions import Inquiry
 from holdfast.testing import ManualClock
 from tests.faults.vfs import FaultVFS, Perform, Touch, broken, torn_length
 from tests.support.mortal import MortalStore
@@ -39,6 +42,8 @@ IDS = ("ant", "bee", "cat", "dog")
 WORKFLOWS = ["w0", "w1"]
 
 S = Status
+Q = QuestionStatus
+OPEN = (Q.WAITING, Q.RESUMED)
 STANDING = (S.CREATED, S.READY, S.FAILED, S.WAITING, S.SLEEPING)
 OVER = (S.COMPLETED, S.CANCELLED)
 SAME = {(status, status) for status in Status}
@@ -83,6 +88,7 @@ class Known:
     signals: list[tuple[int, str, str | None, int, Any]] = field(default_factory=list)
     inbox: list[int] = field(default_factory=list)
     names: set[bytes] = field(default_factory=set)
+    questions: dict[str, QuestionFacts] = field(default_factory=dict)
 
 
 class Mortality:
@@ -130,6 +136,7 @@ class StoreModel(RuleBasedStateMachine):
         self.vfs: list[FaultVFS] = []
         self.seen: dict[int, SessionRow] = {}
         self.closed: dict[str, Pause] = {}
+        self.asked_as: dict[str, int] = {}  # the questions, numbered as they were asked
         self.count = 0
         self.open(0)
 
@@ -247,6 +254,7 @@ class StoreModel(RuleBasedStateMachine):
                 commit.ended in ("completed", "cancelled") or pause.id in commit.close_pauses
             ):
                 known.pauses[index] = replace(pause, closed_at=commit.updated_at, closed_by=commit.closed_by)
+        self.asked(session_id, commit)
         changes: dict[str, Any] = {}
         if ends:
             changes = {"pause_requested": False, "pause_mode": "finish"}
@@ -272,6 +280,54 @@ class StoreModel(RuleBasedStateMachine):
         self.redacted(session_id, commit)
         self.beliefs[engine, session_id] = Belief(commit.key, commit.fence, last.seq, last.digest)
         return Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
+
+    def asked(self, session_id: str, commit: Commit) -> None:
+        """What a commit says of questions; the end of their visit settles those that are open."""
+        known, at = self.known[session_id], commit.updated_at
+        for facts in commit.asks:
+            before = known.questions.get(facts.id, facts)
+            known.questions[facts.id] = replace(
+                facts, seq=commit.records[0].seq, created_at=before.created_at, refused=before.refused
+            )
+        for change in commit.questions:
+            if (facts := known.questions[change.id]).status in OPEN:
+                self.concluded(session_id, facts, change.status or facts.status, at)
+        if commit.settles or commit.ended in ("completed", "cancelled"):
+            for facts in [each for each in known.questions.values() if each.status in OPEN]:
+                used = facts.status is Q.RESUMED and facts.answer not in known.inbox and commit.ended != "cancelled"
+                self.concluded(session_id, facts, Q.COMPLETED if used else Q.CANCELLED, at)
+                known.inbox = [n for n in known.inbox if n != facts.answer]
+
+    def concluded(self, session_id: str, facts: QuestionFacts, status: QuestionStatus, at: int) -> None:
+        """An answer that could not be right was none, once nobody waits any more."""
+        ends = facts.status is Q.WAITING and status is not Q.WAITING
+        answer = None if ends else facts.answer
+        facts = replace(facts, status=status, updated_at=at, answer=answer)
+        self.known[session_id].questions[facts.id] = facts
+
+    def every_question(self) -> list[tuple[str, QuestionFacts]]:
+        """All of them with who asked, in the order of asking."""
+        found = [(session_id, facts) for session_id, known in self.known.items() for facts in known.questions.values()]
+        return sorted(found, key=lambda each: self.asked_as[each[1].id])
+
+    def standing(self, session_id: str, facts: QuestionFacts) -> QuestionStatus:
+        """What a question is at this moment; frozen time does not count."""
+        if facts.status is not Q.WAITING or facts.expires_at is None:
+            return facts.status
+        now = self.clock.now()
+        since = [pause.at for pause in self.known[session_id].pauses if is_request(pause) and pause.freeze]
+        still = max(now - max(min(since), facts.updated_at), 0) if since else 0
+        return Q.EXPIRED if facts.expires_at + self.rows[session_id].frozen + still <= now else Q.WAITING
+
+    async def check_questions(self, store: MortalStore) -> None:
+        every = self.every_question()
+        standing = {facts.id: self.standing(session_id, facts) for session_id, facts in every}
+        assert await store.tally_questions(Inquiry()) == Counter(standing.values())
+        found = await store.questions(Inquiry())
+        assert [(row.session_id, row.facts) for row in found] == every
+        for status in Q:
+            ids = [row.facts.id for row in await store.questions(Inquiry(statuses=(status,)))]
+            assert ids == [facts.id for _, facts in every if standing[facts.id] is status]
 
     def tell_parent(self, commit: Commit) -> None:
         parent = self.by_key(commit.parent)
@@ -353,6 +409,7 @@ class StoreModel(RuleBasedStateMachine):
             await self.check_entries(store, row, self.known[row.session_id])
         await self.check_statuses(store, listed)
         await self.check_due(store)
+        await self.check_questions(store)
         assert await store.blobs(self.blobs) == self.blobs
         stones = [(removal.key, removal.tombstone) for removal in await store.removing()]
         assert stones == sorted(self.removing.items(), reverse=True)

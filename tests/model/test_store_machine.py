@@ -20,14 +20,15 @@ from holdfast.errors import AlreadyRunning, HoldfastError, HoldLost, SessionEnde
 from holdfast.model import Commit, Filter, Pause, Report, SessionRow, Tombstone, has_expired
 from holdfast.stores.sqlite import writes
 from holdfast.stores.sqlite.sql import QUERIES
-from tests.model.store_machine import HOUR, StoreMachine, engines, people, rarely
+from tests.model.store_machine import HOUR, engines, people, rarely
 from tests.model.store_model import Belief, over
+from tests.model.store_questions import QuestionMachine
 from tests.support.examples import examples
 from tests.support.histories import Act, Drawn, play
 from tests.support.mortal import MortalStore
 
 MICROS = 1_000_000
-waits = st.sampled_from((None, "message", "child", "child,message"))
+waits = st.sampled_from((None, "message", "child", "child,message", "answer", "answer,message"))
 delays = st.sampled_from((None, -1, 1, HOUR))
 
 ENDS: Counter[str] = Counter()
@@ -37,7 +38,7 @@ Verb = tuple[Coroutine[Any, Any, Any], Callable[[], object]]
 """What is asked of a store, and what it does to the model."""
 
 
-class WholeStoreMachine(StoreMachine):
+class WholeStoreMachine(QuestionMachine):
     """The machine with what sessions wait for, what they tell each other, and how their data ends."""
 
     # waiting
@@ -259,6 +260,8 @@ class WholeStoreMachine(StoreMachine):
         verbs: dict[str, Callable[[], Verb]] = {"pause": pausing}
         if not over(row):
             verbs |= {"send": lambda: self.sending(store, session_id, "eve"), "claim": claiming}
+        if (asked := self.known[session_id].questions) and (facts := next(iter(asked.values()))):
+            verbs["answer"] = lambda: self.answering(store, session_id, facts)
         if row.parent is None and not any(each.live for each in tree):
             verbs["remove"] = removing
         if not row.live:
@@ -349,6 +352,15 @@ def send() -> Act:
     return ask("send", by=None)
 
 
+def asked(lasts: int | None = None, key: str = "") -> Act:
+    return drive("ask", lasts=lasts, key=key)
+
+
+def answered(value: Any = 1, seen: bool | None = None) -> Act:
+    """What somebody says to the first question."""
+    return "answer_the_first", {"value": value, "seen": seen}
+
+
 class Fault(NamedTuple):
     """A query that is broken: what was right, what is wrong, and the verbs after which it shows."""
 
@@ -426,6 +438,40 @@ BROKEN: dict[str, Fault] = {
     "the wrong key frame is found": Fault(
         "key_frame_before", "DESC", "ASC", lambda: [create(), go_on(framed=True), go_on()]
     ),
+    "an answer wakes nobody": Fault(
+        "has_mail", "THEN 0", "THEN wakes_at",
+        lambda: [create(), asked(), drive("wait", waiting="answer", delay=None), answered()],
+    ),
+    "an answer that came while it parked wakes nobody": Fault(
+        "release_waiting", "instr(?1, 'answer')", "0",
+        lambda: [create(), asked(), answered(), drive("wait", waiting="answer", delay=None)],
+    ),
+    "a second answer is taken": Fault(
+        "change_question", "answer = ?", "answer = NULL * ?", lambda: [create(), asked(), answered(), answered(2)]
+    ),
+    "what could not be right stays mail": nothing(lambda: [create(), asked(), answered([]), answered()], "consume"),
+    "a question that waits is settled by nobody": nothing(
+        lambda: [create(), asked(), drive("leave_the_visit")], "open_questions"
+    ),
+    "a late answer is taken": Fault(
+        "ask", "expires_at = excluded.expires_at", "expires_at = NULL",
+        lambda: [create(), asked(lasts=1), ("ask_the_first_again", {"lasts": HOUR}), ("jump", {"seconds": 2 * HOUR}), answered()],
+    ),
+    "frozen time counts for who counts questions": Fault(
+        "tally_questions", "own.frozen +", "0 +",
+        lambda: [create(), asked(lasts=1), pause(), ("jump", {"seconds": HOUR}), ask("unpause", by=None, budget=None)],
+    ),
+    "when it was first asked changes with the round": Fault(
+        "asked_since", "SELECT created_at", "SELECT created_at + 1",
+        lambda: [create(), asked(), ("ask_the_first_again", {"lasts": None})],
+    ),
+    "what was refused is not counted": Fault(
+        "change_question", "refused = ?", "refused = 0 * ?", lambda: [create(), asked(), answered(seen=False)]
+    ),
+    "what is open is forgotten": Fault(
+        "settled_questions", "'CANCELLED'", "'CANCELLED', 'WAITING_USER_INPUT'",
+        lambda: [create(), asked(), ("forget", {"engine": 0, "later": HOUR})],
+    ),
     "a session that sleeps expires": Fault(
         "expired", "coalesce(wakes_at, 0)", "0",
         lambda: [create(kept=True), drive("wait", waiting=None, delay=HOUR),
@@ -477,11 +523,15 @@ def death(verb: str, **given: Any) -> Act:
 
 def deaths(verb: str) -> list[list[Act]]:
     """A death at each of a verb's writes, in the middle of it too, and when nobody heard that it was done."""
-    held = verb in ("commit", "pause")
-    first = [create(claim=held), create("bee", "ant", claim=False)]
+    held = verb in ("answer", "commit", "pause")
+
+    def first() -> list[Act]:
+        begun = [create(claim=held), create("bee", "ant", claim=False)]
+        return [*begun, asked()] if verb == "answer" else begun
+
     return [
-        *([*first, death(verb, writes=writes, torn=torn)] for writes in range(10) for torn in (False, True)),
-        [*first, death(verb, untold=True)],
+        *([*first(), death(verb, writes=writes, torn=torn)] for writes in range(10) for torn in (False, True)),
+        [*first(), death(verb, untold=True)],
     ]
 
 
@@ -491,7 +541,7 @@ def play_all(histories: list[list[Act]]) -> None:
 
 
 @pytest.mark.covers("S1.21")
-@pytest.mark.parametrize("verb", ["claim", "commit", "pause", "remove", "revise", "send"])
+@pytest.mark.parametrize("verb", ["answer", "claim", "commit", "pause", "remove", "revise", "send"])
 def test_a_death_at_any_write_leaves_a_verb_done_or_undone(verb: str) -> None:
     ENDS.clear()
     play_all(deaths(verb))

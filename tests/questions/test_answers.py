@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_core import core_schema
 
 from holdfast import Context, Engine, Event, Session, Status, Workflow, step
 from holdfast.errors import (
@@ -19,8 +21,9 @@ from holdfast.errors import (
     UnknownSession,
     WrongSession,
 )
+from holdfast.stores.sqlite import SqliteStore
 from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, settled, statuses, waits
-from tests.support.chatting import Mail, listening
+from tests.support.chatting import CountingStore, Mail, listening
 from tests.support.loop import on_loop
 
 
@@ -128,17 +131,161 @@ async def test_an_answer_for_another_session_is_refused_and_on_record_where_it_w
         assert await statuses(yours) == await statuses(mine) == ["WAITING_USER_INPUT"]
 
 
+# what cannot be right
+
+TONES: dict[str, Any] = {"choices": ["formal", "playful"], "rounds": 2}
+
+
 @on_loop
-async def test_what_cannot_be_right_is_told_at_once_and_uses_up_no_round() -> None:
+async def test_what_cannot_be_right_is_told_at_once_and_asked_again_with_the_reason_and_the_round_counts() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(one_step(lambda ctx: ctx.ask("How many?", int)))
         question = await waits(session)
-        with pytest.raises(AnswerRefused, match="it is no integer, but dict") as refused:
-            await session.answer({"n": 1})
-        assert refused.value.question_id == question.id
-        assert (await waits(session)).current_round == 1
+        with pytest.raises(AnswerRefused, match="it is no integer, but dict; it is asked again") as refused:
+            await session.answer({"n": 1}, by="eve")
+        assert (refused.value.question_id, refused.value.reason) == (question.id, "it is no integer, but dict")
+        again = await waits(session)
+        assert (again.id, again.current_round, again.complaint) == (question.id, 2, "it is no integer, but dict")
+        assert again.digest != question.digest
+        assert await refusals(session) == [("eve", "invalid")]
         await session.answer(1)
         assert await ended(session) == 1
+
+
+@pytest.mark.covers("S2.52")
+@on_loop
+async def test_after_the_last_round_the_step_hears_of_it_and_a_resume_asks_anew() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(one_step(lambda ctx: ctx.ask("Which?", **TONES)))
+        first = await waits(session)
+        with pytest.raises(AnswerRefused, match="asked again"):
+            await session.answer("rude")
+        await waits(session)
+        with pytest.raises(AnswerRefused, match="the last of 2 rounds"):
+            await session.answer("rude")
+        await settled(session, Status.PAUSED)
+        assert "it is none of 'formal', 'playful'" in (await session.outcome()).pauses[0].reason
+        assert await statuses(session) == ["CANCELLED"]
+        await session.resume()
+        anew = await waits(session)
+        assert (anew.id != first.id, anew.current_round, anew.complaint) == (True, 1, "")
+
+
+@on_loop
+async def test_a_round_is_counted_also_if_nobody_drives_the_session_when_the_answer_comes(tmp_path: Path) -> None:
+    flow = one_step(lambda ctx: ctx.ask("Which?", **TONES))
+    async with Engine(tmp_path / "h.db") as engine:
+        question = await waits(await engine.start(flow, session_id="s"))
+    async with Engine(tmp_path / "h.db") as engine:  # it does not know the workflow
+        for _ in range(3):  # of this round: it counts once
+            with pytest.raises(AnswerRefused):
+                await engine.answer(question.id, "rude")
+        [waiting] = await engine.questions()
+        assert (waiting.id, waiting.complaint) == (question.id, "it is none of 'formal', 'playful'")
+    async with Engine(tmp_path / "h.db", workflows=[flow]) as engine:
+        session = await engine.session("s")
+        again = await waits(session)
+        assert (again.current_round, again.status, again.receipt) == (2, "WAITING_USER_INPUT", None)
+        await session.answer("formal")
+        assert await ended(session) == "formal"
+
+
+@on_loop
+async def test_the_first_valid_answer_wins_also_over_one_that_was_not_and_that_the_step_has_not_read() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(one_step(lambda ctx: ctx.ask("Which?", **TONES)))
+        question = await waits(session)
+        await session.pause("lunch")
+        with pytest.raises(AnswerRefused):
+            await session.answer("rude", by="eve")
+        receipt = await engine.answer(question.id, "formal", by="ann", seen=question.digest)
+        assert receipt.by == "ann"
+        with pytest.raises(AnswerConflict, match="by ann"):
+            await engine.answer(question.id, "playful", by="bob")
+        with pytest.raises(AnswerConflict, match="by ann"):
+            await engine.answer(question.id, "rude", by="eve")
+        await session.resume()
+        assert await ended(session) == "formal"
+        assert await session._control.store.mail(1) == []
+
+
+@pytest.mark.covers("S2.59")
+@on_loop
+async def test_an_answer_that_could_not_be_right_does_not_keep_a_question_from_expiring() -> None:
+    flow = one_step(lambda ctx: ctx.ask("Which?", **TONES))
+    async with held(flow) as (engine, clock):
+        session = await engine.start(flow)
+        question = await waits(session)
+        await session.pause("lunch")
+        with pytest.raises(AnswerRefused):
+            await session.answer("rude")
+        clock.advance(1801)
+        with pytest.raises(QuestionClosed, match="EXPIRED"):
+            await engine.answer(question.id, "formal")
+        await session.resume()
+        await settled(session, Status.PAUSED)
+        assert (await session.outcome()).pauses[0].kind == "question"
+        assert await statuses(session) == ["EXPIRED"]
+        assert await session._control.store.mail(1) == []
+
+
+@on_loop
+async def test_a_message_that_cannot_be_right_is_no_error_but_asked_again() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(one_step(lambda ctx: ctx.ask("Which?", **TONES)))
+        await waits(session)
+        await session.send("rude")
+        again = await waits(session)
+        assert (again.current_round, again.complaint) == (2, "it is none of 'formal', 'playful'")
+        await session.send("Formal")
+        assert await ended(session) == "formal"
+
+
+@on_loop
+async def test_what_no_json_schema_can_describe_is_judged_by_the_step() -> None:
+    class Odd:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+            return core_schema.no_info_plain_validator_function(
+                lambda value: value, serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value)
+            )
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(one_step(lambda ctx: ctx.ask("What?", Odd)))
+        assert (await waits(session)).answer_schema == {}
+        await session.answer({"any": "thing"})
+        assert await ended(session) == {"any": "thing"}
+
+
+# what it costs
+
+
+@on_loop
+async def test_forged_answers_do_not_fill_the_store_and_are_still_counted() -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Asking().workflow)
+        question = await waits(session)
+        for n in range(200):
+            with pytest.raises(QuestionChanged):
+                await engine.answer(question.id, "x" * 100, seen="00" * 16, by=f"eve {n}")
+        noted = [event.data async for event in session.events() if event.event_type == "answer.refused"]
+        assert [data["refused"] for data in noted] == [*range(1, 17), 32, 64, 128]
+        assert noted[-1]["by"] == "eve 127"
+        assert await statuses(session) == ["WAITING_USER_INPUT"]
+
+
+@on_loop
+async def test_a_question_with_a_key_reads_none_of_the_messages_that_wait() -> None:
+    store = CountingStore(SqliteStore(":memory:"))
+    async with Engine(store) as engine:
+        session = await engine.start(Asking(key="k").workflow, paused=True)
+        for n in range(200):
+            await session.send(f"{n}")
+        await session.answer("other", key="o")
+        await session.answer("so", key="k")
+        await session.resume()
+        assert await ended(session) == "so"
+        assert store.signals_read == 1
 
 
 @on_loop

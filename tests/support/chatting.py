@@ -112,8 +112,10 @@ class CountingStore(ProxyStore):
         self.blob_bytes += sum(map(len, found.values()))
         return found
 
-    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
-        found = await self._inner.mail(key, limit)
+    async def mail(
+        self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
+        found = await self._inner.mail(key, limit, kind, about)
         self.signals_read += len(found)
         return found
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from holdfast import questions
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import (
     AlreadyRunning,
@@ -34,6 +35,7 @@ from holdfast.model import (
     NewSession,
     Pause,
     Proved,
+    QuestionChange,
     QuestionFacts,
     QuestionStatus,
     Record,
@@ -320,19 +322,20 @@ class DictStore:
             known = next((n for n, each in kept.questions.items() if each.id == facts.id), None)
             if known is None:
                 self.data.last_question = known = self.data.last_question + 1
-            since = kept.questions.get(known, facts).created_at
-            kept.questions[known] = replace(facts, seq=commit.records[0].seq, created_at=since)
+            before = kept.questions.get(known, facts)
+            kept.questions[known] = replace(
+                facts, seq=commit.records[0].seq, created_at=before.created_at, refused=before.refused
+            )
         changes = {each.id: each for each in commit.questions}
         over = commit.settles or commit.ended in ("completed", "cancelled")
         opened = [(n, each) for n, each in kept.questions.items() if each.status in OPEN]
         for n, facts in opened:
             if (change := changes.get(facts.id)) is not None:
-                wanted = {name: getattr(change, name) for name in ("status", "expires_at", "answer")}
-                wanted = {name: value for name, value in wanted.items() if value is not None}
-                facts = kept.questions[n] = replace(facts, updated_at=commit.updated_at, **wanted)
+                facts = kept.questions[n] = questions.changed(facts, change, commit.updated_at)
             if over and facts.status in OPEN:
                 status = settled(facts, kept.inbox, commit.ended)
-                kept.questions[n] = replace(facts, status=status, updated_at=commit.updated_at)
+                last = QuestionChange(facts.id, status)
+                kept.questions[n] = questions.changed(facts, last, commit.updated_at)
                 kept.inbox = [unread for unread in kept.inbox if unread != facts.answer]
 
     def _charge(self, kept: Kept, commit: Commit) -> None:
@@ -362,10 +365,14 @@ class DictStore:
         rows = [kept.row for kept in self._known() if kept.row.key in keys]
         return {row.key: (row.fence, _flags(row)) for row in rows}
 
-    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
+    async def mail(
+        self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
         self._check()
         kept = self._by(key)
-        return [kept.signals[n - 1] for n in sorted(kept.inbox)][:limit]
+        found = [kept.signals[n - 1] for n in sorted(kept.inbox)]
+        found = [each for each in found if kind in (None, each.kind)]
+        return [each for each in found if about in (None, questions.about(each.kind, each.payload))][:limit]
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
         self._check()
@@ -488,13 +495,18 @@ class DictStore:
     def _answer(self, given: Answer, found: QuestionRow) -> Answered:
         kept, verdict = self._named(found.session_id), judge(given, found)
         facts = kept.questions[found.n]
-        if verdict == "taken":
-            n = self._signal(kept, "answer", given.by, given.at, reply(given, found))
-            facts = replace(facts, status=QuestionStatus.RESUMED, answer=n, updated_at=given.at)
+        if verdict == "taken" or (verdict == "invalid" and facts.answer is None):
+            why = () if verdict == "taken" else (verdict, questions.objection_to(given, found))
+            kept.inbox = [n for n in kept.inbox if n != facts.answer]
+            n = self._signal(kept, "answer", given.by, given.at, reply(given, found, *why))
+            status = QuestionStatus.RESUMED if verdict == "taken" else facts.status
+            facts = replace(facts, status=status, answer=n, updated_at=given.at)
             self._deliver(kept, n, "answer")
         elif verdict != "same":
-            self._signal(kept, "refused", given.by, given.at, reply(given, found, verdict))
-            facts = replace(facts, told=facts.told or verdict == "expired")
+            facts = replace(facts, told=facts.told or verdict == "expired", refused=facts.refused + 1)
+            if questions.is_noted(facts.refused):
+                said = reply(given, found, verdict, count=facts.refused)
+                self._signal(kept, "refused", given.by, given.at, said)
         kept.questions[found.n] = facts
         self._tell()
         return Answered(verdict, self._seen(kept), self._asked(kept, found.n))
@@ -507,6 +519,7 @@ class DictStore:
         rows = [row for row in rows if query.session_id in (None, row.session_id, row.root_id)]
         rows = [row for row in rows if query.workflow in (None, row.workflow) and query.owner in (None, row.owner)]
         rows = [row for row in rows if query.key in (None, row.facts.key) and row.n > query.after]
+        rows = [row for row in rows if row.facts.id.startswith(query.prefix)]
         now = self.clock.now()
         found = [row for row in rows if not query.statuses or row.standing(now) in query.statuses]
         return FoundQuestions(found[: query.limit])
@@ -525,6 +538,10 @@ class DictStore:
             None if failure is None else failure.message,
         )  # fmt: skip
 
+    async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
+        now = self.clock.now()
+        return Counter(row.standing(now) for row in await self.questions(query))
+
     async def forget_questions(self, before: int, limit: int) -> int:
         self._check()
         known = [(kept, n, facts) for kept in self._known() for n, facts in kept.questions.items()]
@@ -540,18 +557,20 @@ class DictStore:
         kept = self._named(session_id)
         if fence not in (None, kept.row.fence):
             raise HoldLost(f"{session_id} moved on", session_id=session_id)
-        for signal in await self.files(kept.row.key):
-            known = file_facts(signal.payload)
-            if (known.sha256, known.size) == (file.sha256, file.size):
+        for signal in await self.files(kept.row.key, sha256=file.sha256):
+            if file_facts(signal.payload).size == file.size:
                 return signal, False
-            if known.id == file.id:
-                raise FileRefused(f"{session_id} has another file {file.id}", session_id=session_id)
+        if await self.files(kept.row.key, id=file.id):
+            raise FileRefused(f"{session_id} has another file {file.id}", session_id=session_id)
         n = self._signal(kept, "file", by, at, msgspec.json.encode(file))
         self._tell()
         return kept.signals[n - 1], True
 
-    async def files(self, key: int) -> list[SignalRecord]:
-        return [each for each in await self.signals(key, 0) if each.kind == "file" and not each.redacted]
+    async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
+        found = [each for each in await self.signals(key, 0) if each.kind == "file" and not each.redacted]
+        facts = {each.n: file_facts(each.payload) for each in found}
+        found = [each for each in found if id in (None, facts[each.n].id)]
+        return [each for each in found if sha256 in (None, facts[each.n].sha256)]
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         self._check()

@@ -32,7 +32,7 @@ CHANNEL = "cli"
 @click.option("--data", metavar="JSON", help="The answer as JSON, instead of a text.")
 @click.option("--approve", is_flag=True, help="Say yes to a confirmation.")
 @click.option("--reject", metavar="WHY", help="Say no to a confirmation.")
-@click.option("--later", is_flag=True, help="Show the question, and leave it open.")
+@click.option("--later", is_flag=True, help="Show the question, and leave it open; it expires when it would have.")
 @click.option("--seen", metavar="DIGEST", help="Refuse if something else is asked by now than what had this digest.")
 @run_option
 @by_whom

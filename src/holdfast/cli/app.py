@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "why": ("showing", "Why a step would run, or would not."),
         "checkpoints": ("showing", "List the checkpoints of a session."),
         "diff": ("showing", "What differs between two checkpoints."),
+        "artifacts": ("artifacts", "The files that steps left, and how they stand."),
     },
     "Act": {
         "answer": ("answering", "Answer a question."),

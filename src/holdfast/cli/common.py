@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holdfast.cli.failing import NOT_FOUND, PERSON, USAGE, Refused
-from holdfast.cli.host import HOLDFAST, Host, host
+from holdfast.cli.host import HOLDFAST, Host, Start, host
 from holdfast.cli.output import Output
 from holdfast.cli.project import Place, Project, check_exists, find_project, find_store
 from holdfast.errors import did_you_mean, said
@@ -35,6 +35,11 @@ class Cli:
         self.targets = targets
         self.named_store = store
         self.out = Output(as_json, as_lines)
+
+    def start(self, owner: str | None = None, session_id: str | None = None) -> Start:
+        """What a program's own functions are told."""
+        folder = self.project.root if self.place.path is None else self.place.path.parent
+        return Start(self.place.url, folder, owner, session_id, self.named_store)
 
     @asynccontextmanager
     async def engine(

@@ -47,16 +47,25 @@ HOLDFAST = Host()
 
 @dataclass(frozen=True)
 class Start:
-    """What the command line knows of a session that is about to start: for the ``begin`` of a `program`.
+    """What the command line knows of a session that is about to start: for ``begin`` and ``instead`` of a `program`.
 
     ``store`` is what `Engine` takes; ``folder`` is the one that the store lies in, for files of the program's own.
-    ``owner`` and ``session_id`` are as they were given; None: nobody said.
+    ``owner`` and ``session_id`` are as they were given; None: nobody said. ``named_store``: what ``--store`` said.
     """
 
     store: str
     folder: Path
     owner: str | None = None
     session_id: str | None = None
+    named_store: str | None = None
+
+    def command(self, *words: str) -> str:
+        """A command of this program for the same store, as a person types it.
+
+        >>> Start("x.db", Path("."), named_store="x.db").command("resume", "s1")
+        'holdfast resume s1 --store x.db'
+        """
+        return spoken(*words, *([] if self.named_store is None else ["--store", self.named_store]))
 
 
 def host() -> Host:

@@ -12,7 +12,7 @@ from holdfast.cli.common import SESSIONS, WORKFLOWS, Cli, OneOf, common, not_fou
 from holdfast.cli.failing import USAGE
 from holdfast.cli.host import spoken
 from holdfast.cli.output import span
-from holdfast.cli.words import LEAST, counted, left, one_line, shortened
+from holdfast.cli.words import LEAST, MANY, counted, left, one_line, shortened
 from holdfast.errors import SessionError, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
@@ -57,18 +57,19 @@ async def _inbox(
         return
     async with cli.engine(what="inbox" if session is None else f"session {session!r}") as engine:
         named = None if session is None else (await cli.session(engine, session)).session_id
-        found = await engine.questions(named, status=statuses or STATUSES[0], **filters)
-        shown = list(found) if everything else found[:limit]
-        await show_list(cli, engine, shown, len(found), found.damaged)
+        wanted = filters | {"status": statuses or STATUSES[0]}
+        found = await engine.questions(named, limit=None if everything else limit, **wanted)
+        total = len(found) if everything else sum((await engine.tally_questions(named, **wanted)).values())
+        await show_list(cli, engine, found, total, found.damaged)
         for broken in found.damaged:
             cli.out.note(f"! {broken}")
-        if not found:
+        if not total:
             cli.out.note(await _nothing(engine, statuses, filters))
-        elif len(shown) < len(found):
-            cli.out.note(f"{len(shown):,} of {len(found):,} questions; --all lists them all")
-        if shown and not statuses:
-            first = await short_questions(cli, engine, shown[:1])
-            cli.out.note(f"Answer:  {cli.command('answer', first[shown[0].id])}")
+        elif (more := total - len(found) - len(found.damaged)) > 0:
+            cli.out.note(f"… and {more:,} more; --all lists them all, --limit N so many")
+        if found and not statuses:
+            first = await short_questions(cli, engine, found[:1])
+            cli.out.note(f"Answer:  {cli.command('answer', first[found[0].id])}")
 
 
 async def _nothing(engine: Engine, statuses: Sequence[str], filters: dict[str, Any]) -> str:
@@ -122,18 +123,16 @@ def _time(question: Question, now: datetime) -> str:
 
 
 async def short_questions(cli: Cli, engine: Engine, found: Sequence[Question]) -> dict[str, str]:
-    """The ids, cut on a terminal to what tells each apart from all others of the store."""
-    if not cli.out.terminal:
+    """The ids, cut on a terminal to what tells each apart from all others of the store. Not in a long list."""
+    if not cli.out.terminal or len(found) > MANY:
         return {each.id: each.id for each in found}
-    every = sorted({each.id for each in await engine.questions(status=None)})
-    place = {id: index for index, id in enumerate(every)}
-    short = {}
-    for each in found:
-        beside = [every[index] for index in (place[each.id] - 1, place[each.id] + 1) if 0 <= index < len(every)]
-        sizes = range(LEAST, len(each.id))
-        size = next((n for n in sizes if not any(other.startswith(each.id[:n]) for other in beside)), len(each.id))
-        short[each.id] = each.id[:size]
-    return short
+    return {each.id: await _shortest(engine, each.id) for each in found}
+
+
+async def _shortest(engine: Engine, id: str) -> str:
+    others = [each.id for each in await engine.questions(status=None, prefix=id[:LEAST]) if each.id != id]
+    sizes = range(LEAST, len(id))
+    return id[: next((size for size in sizes if not any(each.startswith(id[:size]) for each in others)), len(id))]
 
 
 # which one is meant
@@ -144,17 +143,17 @@ async def meant(engine: Engine, text: str | None) -> list[Question]:
 
     Only who names it by itself gets one that is closed: to be told so.
     """
-    waiting = await engine.questions()
     if text is None:
-        if not waiting:
+        if not (waiting := await engine.questions(limit=LIMIT)):
             raise not_found("no question waits for an answer")
         return list(waiting)
     of_session, wrong = await _of_session(engine, text)
-    found = {each.id: each for each in [*of_session, *waiting] if each in of_session or each.id.startswith(text)}
     if of_session and of_session[0].session_id == text:
         return of_session
-    if not found:
-        found = {each.id: each for each in await engine.questions(status=None) if each.id.startswith(text)}
+    named = await engine.questions(prefix=text, limit=LIMIT) if text else []
+    found = {each.id: each for each in [*of_session, *named]} or {
+        each.id: each for each in (await engine.questions(status=None, prefix=text, limit=LIMIT) if text else [])
+    }
     if not found:
         raise wrong
     return list(found.values())
@@ -178,5 +177,6 @@ async def listed(cli: Cli, engine: Engine, found: Sequence[Question]) -> int:
     await show_list(cli, engine, found[:LIMIT], len(found))
     short = await short_questions(cli, engine, found[:1])
     name = cli.command("answer", short[found[0].id])
-    cli.out.note(f"{counted(len(found), 'question')} could be meant; name one: {name}")
+    many = f"{counted(len(found), 'question')}{' or more' if len(found) >= LIMIT else ''}"
+    cli.out.note(f"{many} could be meant; name one: {name}")
     return USAGE

@@ -258,6 +258,11 @@ def _show_clean_up(out: Output, report: CleanUp, total: int) -> None:
             out.line(f"              and {len(ids) - SHOWN:,} more; --json lists them all")
     for session_id, why in report.kept.items():
         out.line(f"{out.paint('kept', 'yellow')}          {session_id}: {one_line(why)}")
+    if report.unknown:
+        more = len(report.unknown) - SHOWN
+        found = ", ".join(report.unknown[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+        out.note(f"The store has no session for these folders of files: {found}; delete them by hand, unless they"
+                 " belong to another copy of the database.")  # fmt: skip
     if not rows:
         out.line("There was nothing to clean up." if report.applied else "There is nothing to clean up.")
     out.line(f"The store takes {size(total)}" + (" now." if report.applied else "."))
@@ -274,12 +279,16 @@ def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
     expired = counted(len(report.expired), "session that expired", "sessions that expired")
     removals = counted(len(report.completed), "interrupted removal")
     values = counted(report.values, "large value that nothing names", "large values that nothing names")
+    questions = counted(report.questions, "old question")
+    strays = counted(report.strays, "file of an upload that was cut off", "files of uploads that were cut off")
     weight = "" if done else size(report.expired_bytes)
     free = report.given_back if done else report.free_bytes
     rows: list[tuple[bool, str, str, str, list[SessionId]]] = [
         (bool(report.expired), "removed" if done else "to remove", expired, weight, report.expired),
         (bool(report.completed), "completed" if done else "to complete", removals, "", report.completed),
         (bool(report.values), "deleted" if done else "to delete", values, size(report.value_bytes), []),
+        (bool(report.questions), "deleted" if done else "to delete", questions, "", []),
+        (bool(report.strays), "deleted" if done else "to delete", strays, size(report.stray_bytes), []),
         (bool(free), "given back" if done else "to give back", "free space in the file", size(free), []),
     ]
     return [(verb, what, much, ids) for there, verb, what, much, ids in rows if there]

@@ -7,8 +7,10 @@ store is, what the program is called.
 from __future__ import annotations
 
 import copy
+import functools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,15 +20,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from holdfast.binding import resolve
 from holdfast.cli.app import App, app
-from holdfast.cli.failing import USAGE, Refused, Unknown, guarded
+from holdfast.cli.common import Cli, common
+from holdfast.cli.failing import DONE, USAGE, Refused, Unknown, guarded
 from holdfast.cli.host import Host, Start, started_by
-from holdfast.cli.inputs import fields_of
-from holdfast.cli.running import Loaded, RunCommand, run
+from holdfast.cli.inputs import fields_of, gathered, options_for
+from holdfast.cli.project import check_exists
+from holdfast.cli.running import Loaded, Ride, RunCommand, run
 from holdfast.errors import DefinitionError, HoldfastError, did_you_mean
 from holdfast.outcome import Outcome
 from holdfast.workflow import Workflow
 
 S = TypeVar("S", bound=BaseModel)
+
+Ending = int | None | tuple[int, Any]
+"""How a program's own function ended: an exit code (None: 0), if it has one with the document for ``--json``."""
 
 RUN = """Start a session and show it until it ends or needs somebody.
 
@@ -37,8 +44,8 @@ goes on; twice aborts it.
 
 def program(
     workflow: Workflow[S], *others: Workflow[Any], begin: Callable[..., S | Mapping[str, Any]] | None = None,
-    result: Callable[[Outcome[S]], str] | None = None, arguments: Sequence[str] = (), name: str | None = None,
-    help: str = "", store: str | Path | None = None,
+    result: Callable[[Outcome[S]], str] | None = None, instead: Callable[..., Ending] | None = None,
+    arguments: Sequence[str] = (), name: str | None = None, help: str = "", store: str | Path | None = None,
 ) -> Program:  # fmt: skip
     """Make workflows a program: ``if __name__ == "__main__": program(brief)()``.
 
@@ -48,7 +55,9 @@ def program(
     ``begin`` makes the starting state. Its parameters become the options, as fields of the state do without it; an
     `Annotated` description is their help. One that is annotated `Start` is told the store and the owner instead. It
     returns a state, or a mapping of fields, and refuses with a `ValueError` that says what is wrong. ``result`` makes
-    the text that is printed when a session has completed. ``arguments`` are options that are given by their place
+    the text that is printed when a session has completed. ``instead`` takes the place of ``run``: a function of its own
+    drives sessions, a chat say. Its parameters become options as those of ``begin`` do; it returns the exit code, or
+    that and the document that ``--json`` prints. ``arguments`` are options that are given by their place
     instead. ``store`` is used unless ``--store`` or ``HOLDFAST_STORE`` names another; without it, the project's.
 
     >>> from pydantic import BaseModel
@@ -63,6 +72,8 @@ def program(
     >>> main.name
     'greeting'
     """
+    if instead is not None and (begin is not None or result is not None or arguments):
+        raise DefinitionError(f"program {workflow.name}: begin, result and arguments are for run; instead replaces it")
     start = None if begin is None else _Begin(begin, workflow, arguments)
     fields = workflow.model.model_fields if start is None else start.model.model_fields
     for number, each in enumerate(arguments):
@@ -71,7 +82,10 @@ def program(
                                   f"{did_you_mean(each, fields)}")  # fmt: skip
         if each in arguments[:number]:
             raise DefinitionError(f"program {workflow.name}: the argument {each!r} is named twice")
-    return Program((workflow, *others), start, result, tuple(arguments), name or workflow.name, help, store)
+    made = Program((workflow, *others), start, result, tuple(arguments), name or workflow.name, help, store)
+    if instead is not None:
+        made.replace_run(_Instead(instead, workflow.name, made))
+    return made
 
 
 class Program(App):
@@ -90,6 +104,13 @@ class Program(App):
         self.result = result
         self.arguments = arguments
         self.store = None if store is None else str(store)
+        self.first: str = "run"
+
+    def replace_run(self, command: click.Command) -> None:
+        """Have a command of the program's own take the place of ``run``."""
+        self.left_out = self.left_out | {"run"}
+        self.first = str(command.name)
+        self.add_command(command)
 
     def main(
         self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
@@ -107,21 +128,21 @@ class Program(App):
         return guarded(call, str(self.name)) if standalone_mode else call(False)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command it is ``run``."""
+        """Without a command it is ``run``, or what takes its place."""
         named = args[0] if args else ""
         if named not in (*self.list_commands(ctx), *ctx.help_option_names):
             self._check_word(ctx, named)
-            args = ["run", *args]
+            args = [self.first, *args]
         return super().parse_args(ctx, args)
 
     def _check_word(self, ctx: click.Context, word: str) -> None:
-        names = [workflow.name for workflow in self.workflows[1:]]
+        names = [workflow.name for workflow in self.workflows[1:]] if self.first == "run" else []
         if word and not word.startswith("-") and word not in names and not self.arguments:
             raise Unknown(f"no command {word!r}{did_you_mean(word, [*self.list_commands(ctx), *names])}")
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The workflows are known: no command has to be told where they are."""
-        if name == "run":
+        if name == "run" == self.first:
             return _Run(self)
         found = super().get_command(ctx, name)
         if found is None or name in self.commands:
@@ -137,6 +158,23 @@ class Program(App):
             if param.name == "store" and self.store is not None and isinstance(param, click.Option):
                 param.help = f"The store; else HOLDFAST_STORE, {self.store}."
         return kept
+
+    def verb(self, name: str | None = None, *, create: bool = False) -> Callable[[Callable[..., Any]], click.Command]:
+        """A command of the program's own about its sessions, with ``--store`` and ``--json`` like the others.
+
+        The function gets an open `BlockingEngine`, then what click's decorators on it bring. It returns a text for
+        people and a document for ``--json`` (a model, or what JSON can hold); or a session, which is then gone on with
+        and shown as ``resume`` does. It refuses with a `ValueError`. ``create``: where there is no store, make one.
+        """
+
+        def decorate(fn: Callable[..., Any]) -> click.Command:
+            @functools.wraps(fn)
+            def call(cli: Cli, **given: Any) -> int:
+                return _told(cli, fn, create, given)
+
+            return self.command(name or fn.__name__.replace("_", "-"))(common()(call))
+
+        return decorate
 
     def loaded(self, name: str) -> Loaded:
         """A workflow and how a session of it is started."""
@@ -158,7 +196,9 @@ class Program(App):
         self.format_commands(ctx, formatter)
 
     def _run(self, ctx: click.Context) -> click.Context:
-        return _Run(self).make_context("run", [], parent=ctx, resilient_parsing=True)
+        command = self.get_command(ctx, self.first)
+        assert command is not None
+        return command.make_context(self.first, [], parent=ctx, resilient_parsing=True)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_commands(ctx, formatter)
@@ -166,6 +206,36 @@ class Program(App):
             with formatter.section("More"):
                 rows = [(name, command.get_short_help_str()) for name, command in self.commands.items()]
                 formatter.write_dl(rows)
+
+
+def _told(cli: Cli, fn: Callable[..., Any], create: bool, given: dict[str, Any]) -> int:
+    """Do what a verb does, say what came of it, and go on with the session that it returns."""
+    from holdfast.api import Engine
+    from holdfast.blocking import BlockingSession
+
+    if not create:
+        check_exists(cli.place, str(given.get("session", "it")))
+    with Engine(cli.place.url, workflows=list(cli.host.workflows), create=create) as engine:
+        engine._thread.call(engine._wrapped.waker.stop)  # what is due stays for who drives sessions
+        try:
+            found = fn(engine, **given)
+        except HoldfastError:
+            raise
+        except OSError as error:
+            raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
+        except ValidationError as error:
+            raise Refused(_said(error), USAGE) from error
+        except ValueError as error:
+            raise Refused(str(error), USAGE) from error
+        goes_on = engine.info(found.id) if isinstance(found, BlockingSession) else None
+    if goes_on is not None:
+        ride = Ride(cli, cli.host.brought[goes_on.workflow], None)
+        return ride.driven(lambda engine: ride.resume(engine, goes_on.session_id, None, {}))
+    text, document = found
+    cli.out.line(text)
+    if cli.out.as_json:
+        cli.out.document(document.model_dump(mode="json") if isinstance(document, BaseModel) else document)
+    return DONE
 
 
 class _Run(RunCommand):
@@ -187,6 +257,44 @@ class _Run(RunCommand):
         return [*([f"[{'|'.join(others)}]"] if others else []), *super().collect_usage_pieces(ctx)]
 
 
+class _Instead(click.Command):
+    """What takes the place of ``run``: a function of the program's own, with its parameters as options."""
+
+    def __init__(self, act: Callable[..., Ending], program_name: str, program: Program) -> None:
+        self.act = act
+        self.model, self.told = _parameters(act, program_name, "instead")
+        shared: click.Command = click.command()(common()(self._call))
+        params = program.fitting(shared.params)
+        own = options_for(fields_of(self.model).values(), [name for param in params for name in param.opts])
+        super().__init__(act.__name__, callback=shared.callback, params=[*own, *params], help=act.__doc__)
+
+    def _call(self, cli: Cli, **given: Any) -> int:
+        try:
+            read = self.model.model_validate(gathered(given, (), fields_of(self.model)))
+        except ValidationError as error:
+            raise Refused(_said(error, lambda name: f"--{name.replace('_', '-')}"), USAGE) from error
+        told = dict.fromkeys(self.told, cli.start())
+        with _refusing():
+            ended = self.act(**told, **{name: getattr(read, name) for name in read.model_fields_set})
+        code, document = ended if isinstance(ended, tuple) else (ended, None)
+        if not cli.out.for_people and document is not None:
+            cli.out.document(document)
+        return DONE if code is None else code
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What a program's own function finds wrong is a refusal: one line, and a code that says so."""
+    try:
+        yield
+    except ValidationError as error:
+        raise Refused(_said(error), USAGE) from error
+    except OSError as error:
+        raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
+    except ValueError as error:
+        raise Refused(str(error) or f"refused: {type(error).__name__}", USAGE) from error
+
+
 class _Begin:
     """A program's ``begin``, with its parameters as a model: they are described and read as fields of a state are."""
 
@@ -196,7 +304,7 @@ class _Begin:
         self.make = make
         self.workflow = workflow
         self.arguments = arguments
-        self.model, self.told = _parameters(make, workflow.name)
+        self.model, self.told = _parameters(make, workflow.name, "begin")
 
     def __call__(self, values: dict[str, Any], start: Start) -> dict[str, Any]:
         """The values that a session starts with. What cannot be one is refused before anything is stored."""
@@ -233,19 +341,19 @@ class _Begin:
         )
 
 
-def _parameters(make: Callable[..., Any], name: str) -> tuple[type[BaseModel], list[str]]:
+def _parameters(make: Callable[..., Any], name: str, role: str) -> tuple[type[BaseModel], list[str]]:
     """Those that become options, as a model; and who is told the `Start`."""
     try:
         hints = resolve(make)
     except DefinitionError as error:
-        raise DefinitionError(f"program {name}: begin: {error}") from error
+        raise DefinitionError(f"program {name}: {role}: {error}") from error
     fields: dict[str, Any] = {}
     told: list[str] = []
     for each in signature(make).parameters.values():
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
-            raise DefinitionError(f"program {name}: begin takes {each}; only parameters with a name become options")
+            raise DefinitionError(f"program {name}: {role} takes {each}; only parameters with a name become options")
         if each.name not in hints:
-            raise DefinitionError(f"program {name}: begin does not say of which type {each.name!r} is")
+            raise DefinitionError(f"program {name}: {role} does not say of which type {each.name!r} is")
         if hints[each.name] is Start:
             told.append(each.name)
         else:

@@ -1,11 +1,15 @@
 """Questions at a terminal: what is asked, and prompts that follow the JSON schema of the answer.
 
-What is typed is looked at here already, so that a slip of the finger uses up no round. Ctrl+D leaves a question open.
+What is typed is looked at here already, so that a slip of the finger uses up no round. Ctrl+D leaves a question open,
+Ctrl+C the program.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from holdfast.questions import Question
 
 LEAVE = "Ctrl+D leaves the question open"
+LONGEST = 4096
+"""Bytes of a line, as terminals have it."""
 
 
 class Later(Exception):
@@ -211,13 +217,35 @@ def _is_list(text: str) -> bool:
 def _typed(label: str) -> str:
     """A line that somebody types."""
     while True:
+        click.echo(label, nl=False)
         try:
-            return input(label).strip()
-        except EOFError:
-            click.echo()
-            raise Later from None
+            line = _line()
+            if not line:
+                click.echo()
+                raise Later
+            return line.decode(sys.stdin.encoding).strip()
         except KeyboardInterrupt:
             click.echo()
             raise
         except UnicodeDecodeError:
             click.echo("That could not be read: it is no UTF-8")
+
+
+def _line() -> bytes:
+    """A line from the terminal; empty at its end. Ctrl+C is waited for as well.
+
+    Python would sleep over a signal that comes just before it begins to read, until something is typed.
+    """
+    signalled, signals = os.pipe()
+    os.set_blocking(signals, False)
+    former = signal.set_wakeup_fd(signals, warn_on_full_buffer=False)
+    try:
+        while True:
+            ready, _, _ = select.select([sys.stdin, signalled], [], [])
+            if sys.stdin in ready:
+                return os.read(sys.stdin.fileno(), LONGEST)
+            os.read(signalled, LONGEST)  # the signal's handler has run by now, and did not want to end this
+    finally:
+        signal.set_wakeup_fd(former)
+        os.close(signalled)
+        os.close(signals)

@@ -56,9 +56,7 @@ class Loaded(NamedTuple):
         values = gathered(given, given["pairs"], self.fields)
         if self.begin is None:
             return typed(self.workflow, values)
-        place = cli.place
-        folder = cli.project.root if place.path is None else place.path.parent
-        return self.begin(values, Start(place.url, folder, given["owner"], given["session_id"]))
+        return self.begin(values, cli.start(given["owner"], given["session_id"]))
 
 
 class RunCommand(click.Command):
@@ -138,6 +136,7 @@ def _loaded(target: str) -> Loaded:
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="To find it by; repeatable.")
 @click.option("--budget", type=Usd(), metavar="USD", help="Pause before it spends more.")
 @click.option("--at", metavar="STEP", shell_complete=STEPS, help="Begin at a later step.")
+@click.option("--folder", metavar="PATH", help="Where its artifacts go, if its steps leave any.")
 @click.option("--resume", "again", is_flag=True, help="Go on with an interrupted one of the same input.")
 @click.option("--force-restart", is_flag=True, help="Begin anew; do not ask about an interrupted one.")
 @click.option("--detach", is_flag=True, help="Return once it is stored; it runs in the background.")
@@ -158,7 +157,7 @@ def run(cli: Cli, **given: Any) -> int:
     values = loaded.start(cli, given)
     if given["again"] and given["force_restart"]:
         raise click.UsageError("--resume goes on, --force-restart begins anew: give one of them")
-    options = {name: given[name] for name in ("session_id", "owner", "tags", "budget", "at", "paused", "by")}
+    options = {name: given[name] for name in ("session_id", "owner", "tags", "budget", "at", "paused", "by", "folder")}
     if given["detached_as"]:
         options["session_id"] = given["detached_as"]
     elif options["session_id"] is None and not given["force_restart"]:
@@ -223,6 +222,10 @@ def _where(info: SessionInfo) -> str:
 @click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause once this step has ended.")
 @click.option("--force", is_flag=True, help="Take it over from a process that holds it and does not move.")
 @click.option("--accept", is_flag=True, help="Take what the code has changed behind the session as it is.")
+@click.option("--accept-edits", "edits", flag_value="accept", help="Take in artifacts that somebody has edited.")
+@click.option("--discard-edits", "edits", flag_value="discard", help="Put edited or damaged artifacts back.")
+@click.option("--rerun", multiple=True, metavar="STEP", shell_complete=STEPS,
+              help="Run a finished step again, with all that reads what it wrote; repeatable.")  # fmt: skip
 @click.option("--wake", is_flag=True, help="End what it sleeps for now.")
 @click.option("--budget", type=Usd(), metavar="USD", help="A new budget.")
 @click.option("--owner", metavar="NAME", help="Refuse if it belongs to somebody else.")
@@ -234,7 +237,7 @@ def resume(cli: Cli, session: str | None, dry_run: bool, start: str | None, **ho
     SESSION is its id or the beginning of it. Without one it is the last interrupted session of this project; if there
     are several, they are listed. At a terminal, what it asks is asked in place.
     """
-    chosen = run_async(_chosen(cli, session, start, how["until"], dry_run))
+    chosen = run_async(_chosen(cli, session, start, dry_run, how))
     if isinstance(chosen, int):
         return chosen
     info, workflow = chosen
@@ -242,9 +245,10 @@ def resume(cli: Cli, session: str | None, dry_run: bool, start: str | None, **ho
 
 
 async def _chosen(
-    cli: Cli, session: str | None, start: str | None, until: str | None, dry_run: bool
+    cli: Cli, session: str | None, start: str | None, dry_run: bool, how: dict[str, Any]
 ) -> tuple[SessionInfo, Workflow[Any]] | int:
     """The session that is meant, with its code; or an exit code, if that was all."""
+    until = how["until"]
     what = "nothing to resume" if session is None else f"session {session!r}"
     async with cli.engine(what=what, code=True, quiet=True) as engine:
         found = await candidates(cli, engine) if session is None else [await cli.session(engine, session)]
@@ -258,6 +262,10 @@ async def _chosen(
                 _check_until(plan, until)
             if dry_run:
                 return _planned(cli, plan, start, until)
+        if start is None and engine.workflows[info.workflow].leaves and info.holder is None and not how["rerun"]:
+            from holdfast.cli.artifacts import decided
+
+            how["edits"] = await decided(cli, engine, info, how["edits"])
         return info, engine.workflows[info.workflow]
 
 
@@ -453,10 +461,11 @@ class Ride:
 
         if start is not None:
             await engine.rewind(session_id, start, by=how["by"], reason="resume --from")
-        self.complete = (await engine.info(session_id)).status.value == "completed"
+        before = await engine.info(session_id)
         await catch_up(engine, session_id, self.view)
         try:
             session = await engine.resume(session_id, **how)
+            self.complete = before.status.value == "completed" and (await session.info()).seq == before.seq
             self.view.resuming = (await session.status()).value == "running"
             return session
         except AlreadyRunning as error:

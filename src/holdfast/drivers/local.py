@@ -79,7 +79,7 @@ class LocalDriver:
     def _ended(self, run: Run, drive: Drive) -> None:
         if self.runs.get(drive.session_id) is run:
             del self.runs[drive.session_id]
-        run.broken, run.drive = drive.broken, None
+        run.broken, run.drive, run.kept = drive.broken, None, drive.kept
         if run.broken is not None and not drive.ledger.parked:
             self.troubles[drive.session_id] = run.broken
         if run.waiting:

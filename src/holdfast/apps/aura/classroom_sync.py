@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import Context
-from holdfast.apps.aura.models import Assignment, BadInput, Course
+from holdfast.apps.aura.models import Assignment, Course
 from holdfast.apps.aura.sources import Source, open_source
+from holdfast.apps.input import BadInput
 
 
 async def gather(student_id: str, data: Sequence[str], time_zone: str, ctx: Context) -> list[Assignment]:

@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 
 from holdfast.apps.aura.free_time import Day, Slot
 from holdfast.apps.aura.models import A_DAY, Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned, in_danger
-from holdfast.apps.aura.times import day_of, many, said
+from holdfast.apps.aura.times import day_of, said
+from holdfast.apps.words import many
 
 SHORTEST, LONGEST, BREAK = 15, 50, 10
 GRACE = timedelta(days=2)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from holdfast.apps.aura.models import BadInput
 from holdfast.apps.aura.recurrence import occurrences
+from holdfast.apps.input import BadInput
 
 if TYPE_CHECKING:
     from icalendar import Calendar

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from holdfast.apps.aura.facts import Facts
 from holdfast.apps.aura.models import ParentReport, SubjectMastery
-from holdfast.apps.aura.times import day_of, many, said, time_of
+from holdfast.apps.aura.times import day_of, said, time_of
+from holdfast.apps.words import many, plain
 
 LONGEST_LIST = 20
 LEGEND = (
@@ -33,18 +33,6 @@ def as_markdown(facts: Facts, report: ParentReport) -> str:
         *_section("Advice", (f"- {plain(each)}" for each in facts.advice)),
     ]
     return "\n".join(lines) + "\n"
-
-
-def plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line.
-
-    >>> plain("2 * 3 <b> | `x`")
-    '2 \\\\* 3 \\\\<b\\\\> \\\\| \\\\`x\\\\`'
-    >>> plain("1. Algebra"), plain("- x")
-    ('1\\\\. Algebra', '\\\\- x')
-    """
-    escaped = re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
-    return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", escaped)  # at its beginning these would make a list or a heading
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

@@ -5,18 +5,17 @@ All moments are aware and kept in UTC; they are shown in the time zone that the 
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 
 from holdfast import Status
+from holdfast.apps.input import known_zone, local_zone
+from holdfast.apps.words import one_line
 
 LIVE = "classroom:"
 """What stands before the token of an account on the live API."""
@@ -24,20 +23,7 @@ LIVE = "classroom:"
 A_DAY = timedelta(days=1)
 
 
-class BadInput(ValueError):
-    """Something that Aura was given cannot be used. The message names the field, or the file and the place in it."""
-
-
-def _one_line(text: str) -> str:
-    """As it can be shown anywhere: on one line, without what steers a terminal or turns the direction of what follows.
-
-    >>> _one_line("An\\n\\x1b[2Jessay \\u202eabout")
-    'An [2Jessay about'
-    """
-    return " ".join(re.sub(r"[\u202a-\u202e\u2066-\u2069]", "", re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)).split())
-
-
-Title = Annotated[str, AfterValidator(_one_line)]
+Title = Annotated[str, AfterValidator(one_line)]
 """A name that somebody else gave to something."""
 
 
@@ -201,35 +187,6 @@ class ParentReport(BaseModel):
     summary: list[str]
     markdown: Path
     html: Path
-
-
-def local_zone() -> str:
-    """The time zone of this machine, by its name; UTC where it has none."""
-    named = os.environ.get("TZ", "").removeprefix(":")
-    linked = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
-    return next((name for name in (named, linked) if name and is_zone(name)), "UTC")
-
-
-def is_zone(name: str) -> bool:
-    """Whether a time zone of this name is known.
-
-    >>> is_zone("Europe/Lisbon"), is_zone("Europe/Atlantis"), is_zone("../x")
-    (True, False, False)
-    """
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # OSError: the name of a folder
-        return False
-    return True
-
-
-def known_zone(name: str) -> str:
-    """The name, if a time zone has it."""
-    if not is_zone("UTC"):
-        raise ValueError("this machine knows no time zones: pip install tzdata")
-    if not is_zone(name):
-        raise ValueError(f"there is no time zone {name!r}; use a name such as Europe/Lisbon or UTC")
-    return name
 
 
 def _without_zone(hour: time) -> time:

@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from holdfast import BlockingEngine, Engine
-from holdfast.apps.aura.models import AuraState, BadInput, CurrentStep, WorkflowState
+from holdfast.apps.aura.models import AuraState, CurrentStep, WorkflowState
 from holdfast.apps.aura.starting import WITHOUT_CALENDAR, lacks_calendar, starting
 from holdfast.apps.aura.workflow import POSITIONS, aura, current_step
+from holdfast.apps.input import BadInput, refusal
 from holdfast.errors import StoreMissing, UnknownSession
 
 DEFAULT = Path(".holdfast", "holdfast.db")
@@ -91,8 +92,7 @@ def _validated(session_id: str, state: WorkflowState | Mapping[str, Any]) -> Wor
     try:
         return WorkflowState.model_validate(given | {"session_id": session_id})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise BadInput(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise refusal(error) from None
 
 
 def _create(engine: BlockingEngine, wanted: WorkflowState) -> None:

@@ -15,9 +15,11 @@ from typing import Literal
 
 from holdfast.apps.aura.facts import Facts
 from holdfast.apps.aura.markdown import as_markdown
-from holdfast.apps.aura.models import BadInput, ParentReport
+from holdfast.apps.aura.models import ParentReport
 from holdfast.apps.aura.page import as_html
-from holdfast.apps.aura.times import many, said
+from holdfast.apps.aura.times import said
+from holdfast.apps.input import BadInput
+from holdfast.apps.words import many
 
 Stress = Literal["low", "moderate", "high"]
 

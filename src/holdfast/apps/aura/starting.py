@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from holdfast.apps.aura import classroom_sync
 from holdfast.apps.aura.free_time import free_days, reads_calendars
-from holdfast.apps.aura.models import AuraState, BadInput, known_zone, local_zone
+from holdfast.apps.aura.models import AuraState
+from holdfast.apps.input import BadInput, known_zone, local_zone, refusal
 
 SAMPLE = Path(__file__).parent / "sample_data"
 SAMPLE_STUDENT = "student-1"
@@ -49,9 +50,7 @@ def starting(student_id: str, **settings: Any) -> AuraState:
     try:
         state = AuraState(student_id=student_id, **_settled(given))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BadInput(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise refusal(error) from None
     classroom_sync.check(state.student_id, state.data, state.time_zone)
     hours = state.day_start, state.day_end
     free_days(state.now or datetime.now(UTC), state.days, hours, state.time_zone, state.calendar)

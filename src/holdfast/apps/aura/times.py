@@ -25,12 +25,3 @@ def time_of(moment: datetime, zone: ZoneInfo) -> str:
 def said(moment: datetime, zone: ZoneInfo) -> str:
     """Day and time."""
     return f"{day_of(moment, zone)}, {time_of(moment, zone)}"
-
-
-def many(count: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> many(1, "piece"), many(2, "piece")
-    ('1 piece', '2 pieces')
-    """
-    return f"{count} {noun}{'' if count == 1 else 's'}"

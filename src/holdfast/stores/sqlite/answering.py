@@ -6,7 +6,18 @@ import apsw
 
 from holdfast.errors import SessionEnded
 from holdfast.model import QuestionStatus, SessionRow
-from holdfast.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply
+from holdfast.questions import (
+    Answer,
+    Answered,
+    Inquiry,
+    QuestionRow,
+    Verdict,
+    choose,
+    is_noted,
+    judge,
+    objection_to,
+    reply,
+)
 from holdfast.stores.sqlite import asking, reads
 from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.stores.sqlite.writes import Writes
@@ -35,15 +46,34 @@ class Answering(Writes):
         """An answer to this question. What is not taken is noted in the history, with who gave it."""
         verdict, kept = judge(given, found), asking.by_number(connection, found.n)
         if verdict == "taken":
-            n = self._signal(connection, kept.session, "answer", given.by, given.at, reply(given, found))
-            asking.change(connection, kept, status=QuestionStatus.RESUMED, answer=n, updated_at=given.at)
-            self._deliver(connection, kept.session, n, "answer")
+            self._take_answer(connection, kept, given, reply(given, found))
+        elif verdict == "invalid" and kept.facts.answer is None:
+            why = objection_to(given, found)
+            self._take_answer(connection, kept, given, reply(given, found, verdict, why), kept.facts.status)
         elif verdict != "same":
-            self._signal(connection, kept.session, "refused", given.by, given.at, reply(given, found, verdict))
-            if verdict == "expired" and not kept.facts.told:
-                asking.change(connection, kept, told=True)
+            self._refuse(connection, kept, given, found, verdict)
         (question,) = asking.found(connection, Inquiry(ids=(found.facts.id,)), given.at)
         return Answered(verdict, reads.get_by_key(connection, kept.session, self.present), question)
+
+    def _take_answer(
+        self, connection: apsw.Connection, kept: asking.Kept, given: Answer, payload: bytes,
+        status: QuestionStatus = QuestionStatus.RESUMED,
+    ) -> None:  # fmt: skip
+        """Deliver it. It takes the place of one that could not be right and that the step has not read yet."""
+        if kept.facts.answer is not None:
+            connection.execute(QUERIES["consume"], (kept.session, kept.facts.answer))
+        n = self._signal(connection, kept.session, "answer", given.by, given.at, payload)
+        asking.change(connection, kept, status=status, answer=n, updated_at=given.at)
+        self._deliver(connection, kept.session, n, "answer", payload)
+
+    def _refuse(
+        self, connection: apsw.Connection, kept: asking.Kept, given: Answer, found: QuestionRow, verdict: Verdict
+    ) -> None:
+        count = kept.facts.refused + 1
+        asking.change(connection, kept, refused=count, told=kept.facts.told or verdict == "expired")
+        if is_noted(count):
+            payload = reply(given, found, verdict, count=count)
+            self._signal(connection, kept.session, "refused", given.by, given.at, payload)
 
     def _early(self, connection: apsw.Connection, given: Answer, row: SessionRow) -> Answered:
         if row.ended in ("completed", "cancelled"):
@@ -51,8 +81,9 @@ class Answering(Writes):
                 f"session {row.session_id} is {row.ended} and asks nothing any more; start another one",
                 session_id=row.session_id, status=str(row.ended),
             )  # fmt: skip
-        n = self._signal(connection, row.key, "early", given.by, given.at, reply(given))
-        self._deliver(connection, row.key, n, "early")
+        payload = reply(given)
+        n = self._signal(connection, row.key, "early", given.by, given.at, payload)
+        self._deliver(connection, row.key, n, "early", payload)
         return Answered("early", self._again(connection, row), n=n)
 
     def forget_questions(self, connection: apsw.Connection, before: int, limit: int) -> int:

@@ -17,8 +17,8 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from holdfast.errors import DamagedRecord
-from holdfast.model import Commit, QuestionFacts, QuestionStatus, SignalRecord
-from holdfast.questions import Inquiry, QuestionRow, settled
+from holdfast.model import Commit, QuestionChange, QuestionFacts, QuestionStatus, SignalRecord
+from holdfast.questions import Inquiry, QuestionRow, changed, settled
 from holdfast.store import FoundQuestions
 from holdfast.stores.sqlite import reads, sums
 from holdfast.stores.sqlite.sql import QUERIES
@@ -53,6 +53,7 @@ class _Row(msgspec.Struct, array_like=True):
     expires_at: int | None
     answer: int | None
     told: Literal[0, 1]
+    refused: int
     sum: int
 
 
@@ -74,7 +75,7 @@ def _kept(stored: Sequence[Any]) -> Kept:
         row = msgspec.convert(stored[:_WIDTH], _Row, builtin_types=(bytes,))
         facts = QuestionFacts(
             str(UUID(bytes=row.id)), row.key, row.seq, row.status, row.version, row.seen, row.created_at,
-            row.updated_at, row.expires_at, row.answer, row.told == 1,
+            row.updated_at, row.expires_at, row.answer, row.told == 1, row.refused,
         )  # fmt: skip
     except (msgspec.ValidationError, ValueError) as exc:
         raise _damaged(stored[0], str(exc)) from exc
@@ -100,9 +101,12 @@ def open_one(
 
 def change(connection: apsw.Connection, kept: Kept, **changes: Any) -> None:
     """Write other facts about a question."""
-    facts = replace(kept.facts, **changes)
+    _write(connection, kept, replace(kept.facts, **changes))
+
+
+def _write(connection: apsw.Connection, kept: Kept, facts: QuestionFacts) -> None:
     total = sums.asked(kept.session, kept.root, facts)
-    values = facts.status, facts.updated_at, facts.expires_at, facts.answer, facts.told, total, kept.n
+    values = facts.status, facts.updated_at, facts.expires_at, facts.answer, facts.told, facts.refused, total, kept.n
     connection.execute(QUERIES["change_question"], values)
 
 
@@ -124,16 +128,13 @@ def attach(connection: apsw.Connection, commit: Commit, head: int) -> None:
     changes = {each.id: each for each in commit.questions}
     for kept in open_ones(connection, commit.key) if changes else ():
         if (wanted := changes.get(kept.facts.id)) is not None:
-            change(
-                connection, kept, updated_at=at, status=wanted.status or kept.facts.status,
-                expires_at=wanted.expires_at or kept.facts.expires_at, answer=wanted.answer or kept.facts.answer,
-            )  # fmt: skip
+            _write(connection, kept, changed(kept.facts, wanted, at))
 
 
 def _in_next_round(connection: apsw.Connection, facts: QuestionFacts) -> QuestionFacts:
-    """When it was first asked does not change."""
-    since = connection.execute(QUERIES["asked_since"], (UUID(facts.id).bytes,)).get
-    return facts if since is None else replace(facts, created_at=since)
+    """When it was first asked does not change, nor how many answers were refused."""
+    before = reads.one(connection, QUERIES["asked_since"], UUID(facts.id).bytes)
+    return facts if before is None else replace(facts, created_at=before[0], refused=before[1])
 
 
 def settle(connection: apsw.Connection, commit: Commit) -> None:
@@ -141,9 +142,10 @@ def settle(connection: apsw.Connection, commit: Commit) -> None:
     kept = open_ones(connection, commit.key)
     if not kept:
         return
-    unread = [n for (n,) in reads.every(connection, QUERIES["mail"], commit.key, -1)]
+    unread = [n for (n,) in reads.every(connection, QUERIES["mail_of_kind"], commit.key, "answer", -1)]
     for each in kept:
-        change(connection, each, status=settled(each.facts, unread, commit.ended), updated_at=commit.updated_at)
+        last = QuestionChange(each.facts.id, settled(each.facts, unread, commit.ended))
+        _write(connection, each, changed(each.facts, last, commit.updated_at))
         if each.facts.answer in unread:
             connection.execute(QUERIES["consume"], (commit.key, each.facts.answer))
     connection.execute(QUERIES["look_for_mail"], (commit.key,))
@@ -174,12 +176,8 @@ def found(connection: apsw.Connection, query: Inquiry, now: int) -> FoundQuestio
 
 
 def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator[QuestionRow | DamagedRecord]:
-    bindings: dict[str, Any] = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
-    conditions = [_CONDITIONS[part] for part in bindings] + ["n > :after"]
-    if query.statuses:
-        may_be = {*query.statuses} | ({QuestionStatus.WAITING} if QuestionStatus.EXPIRED in query.statuses else set())
-        conditions.append(" OR ".join(f"status = '{each.value}'" for each in sorted(may_be)).join("()"))
-    where = f"WHERE {' AND '.join(conditions)} ORDER BY n LIMIT {AT_ONCE if query.limit is None else query.limit}"
+    where, bindings = _where(query)
+    where += f" ORDER BY n LIMIT {AT_ONCE if query.limit is None else query.limit}"
     after = query.after
     while page := _chosen(connection, where, bindings | {"after": after}):
         for stored in page:
@@ -191,6 +189,42 @@ def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator
                 continue
             if not query.statuses or row.standing(now) in query.statuses:
                 yield row
+
+
+def _where(query: Inquiry) -> tuple[str, dict[str, Any]]:
+    """The rows that may match: whether one that waits has expired by now is for who reads it to see."""
+    bindings: dict[str, Any] = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
+    conditions = [_CONDITIONS[part] for part in bindings] + ["n > :after"]
+    if query.statuses:
+        may_be = {*query.statuses} | ({QuestionStatus.WAITING} if QuestionStatus.EXPIRED in query.statuses else set())
+        conditions.append(" OR ".join(f"status = '{each.value}'" for each in sorted(may_be)).join("()"))
+    if query.prefix:
+        conditions.append("id BETWEEN :low AND :high")
+        bindings["low"], bindings["high"] = _beginning(query.prefix)
+    return f"WHERE {' AND '.join(conditions)}", bindings | {"after": query.after}
+
+
+def _beginning(prefix: str) -> tuple[bytes, bytes]:
+    """The first and the last id that begin so; nothing lies between them if none can.
+
+    >>> [each.hex() for each in _beginning("5aeab3f0-1")]
+    ['5aeab3f0100000000000000000000000', '5aeab3f01fffffffffffffffffffffff']
+    """
+    text = prefix.lower()
+    low, high = ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff")
+    try:
+        found = UUID(text + low[len(text) :]), UUID(text + high[len(text) :])
+    except ValueError:
+        return b"\xff", b""
+    return (found[0].bytes, found[1].bytes) if str(found[0]).startswith(text) else (b"\xff", b"")
+
+
+def tally(connection: apsw.Connection, query: Inquiry, now: int) -> dict[QuestionStatus, int]:
+    """How many match, by what they are at this moment."""
+    where, bindings = _where(query)
+    text = f"{QUERIES['tally_questions']} WHERE questions.n IN (SELECT n FROM questions {where}) GROUP BY standing"
+    found = {QuestionStatus(status): count for status, count in connection.execute(text, bindings | {"now": now})}
+    return {status: count for status, count in found.items() if not query.statuses or status in query.statuses}
 
 
 def last(connection: apsw.Connection, session: int, key: str | None, now: int) -> list[QuestionRow]:

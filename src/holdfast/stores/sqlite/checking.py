@@ -60,4 +60,6 @@ def check(connection: apsw.Connection) -> list[str]:
     for key, count in reads.every(connection, QUERIES["strays"]):
         said.append(f"{count} records are in no session's chain (session key {key})")
     said += [f"question {n} belongs to no session" for (n,) in reads.every(connection, QUERIES["stray_questions"])]
+    for key, n in reads.every(connection, QUERIES["stray_files"]):
+        said.append(f"the file of signal {n} is not where it is looked for (session key {key})")
     return said

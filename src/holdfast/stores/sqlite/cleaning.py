@@ -22,7 +22,7 @@ from holdfast.stores.sqlite.answering import Answering
 from holdfast.stores.sqlite.sql import QUERIES
 
 _stone = msgspec.json.Decoder(Tombstone)
-_PARTS = ("strip_signals", "strip_inbox", "strip_pauses", "strip_questions", "strip_names")
+_PARTS = ("strip_signals", "strip_files", "strip_inbox", "strip_pauses", "strip_questions", "strip_names")
 
 
 def session_folder(database: str, session_id: str) -> Path:

@@ -10,9 +10,11 @@ from msgspec.structs import astuple
 
 from holdfast.errors import UnknownSession
 from holdfast.model import Filter, Pause, SessionRow, Whole, first_digest
+from holdfast.questions import about
 from holdfast.stores.sqlite import asking, checking, reads, sums
 from holdfast.stores.sqlite.cleaning import Cleaning
 from holdfast.stores.sqlite.sql import QUERIES
+from holdfast.uploads import file_facts
 
 FENCE = 1
 """Under which a session begins in its new store. Whoever held it elsewhere cannot write here."""
@@ -34,7 +36,7 @@ def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
         row,
         reads.records(connection, row.key, 1, row.seq),
         reads.signals(connection, row.key, 0),
-        [signal.n for signal in reads.mail(connection, row.key)],
+        [signal.n for signal in reads.mail(connection, row.key, None, None, None)],
         # One that is only a flag, set by hand, has no record; the flag is among the facts.
         [each for each in reads.pauses(connection, row.key, open_only=False) if each.id != reads.FLAG],
         reads.blobs(connection, checking.names(connection, row.key)),
@@ -61,7 +63,12 @@ class Moving(Cleaning):
         lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(session.records, first)]
         connection.executemany(QUERIES["append"], lines)
         connection.executemany(QUERIES["append_signal"], [(key, *astuple(signal)) for signal in session.signals])
-        connection.executemany(QUERIES["deliver"], [(key, n) for n in session.mail])
+        unread = [session.signals[n - 1] for n in session.mail]
+        mail = [(key, each.n, each.kind, about(each.kind, each.payload)) for each in unread]
+        connection.executemany(QUERIES["deliver"], mail)
+        for signal in session.signals:
+            if signal.kind == "file" and not signal.redacted:
+                self._note_file(connection, key, signal.n, file_facts(signal.payload))
         connection.executemany(QUERIES["restore_pause"], [_pause(key, pause) for pause in session.pauses])
         self._keep(connection, key, tuple(session.blobs.items()))
         root = reads.one(connection, QUERIES["root_of"], key)[0]

@@ -14,11 +14,10 @@ SELECT
 FROM sessions
 
 -- name: place
--- Where a session stands, who holds it, what is asked of it, and where the log ends. Asked before `move`
+-- Where sessions stand, who holds them, and what is asked of them; callers add a WHERE. Asked before `move`
 -- instead of a RETURNING there, which costs a temporary table for each commit.
 SELECT
-    key, seq, fence, holder, head, (SELECT coalesce(max(id), 0) FROM log),
-    pause_requested, pause_mode, cancel_requested, mail
+    key, seq, fence, holder, head, pause_requested, pause_mode, cancel_requested, mail
 FROM sessions WHERE key = ?
 
 -- name: move
@@ -47,8 +46,10 @@ UPDATE sessions SET holder = NULL, waiting = ?, wakes_at = ? WHERE key = ?
 -- name: release_waiting
 -- What it waits for may have come while it was about to park: then it is due at once.
 UPDATE sessions SET holder = NULL, waiting = ?1, wakes_at = CASE
-    WHEN mail AND EXISTS (
-        SELECT 1 FROM inbox JOIN signals USING (session, n) WHERE inbox.session = key AND instr(?1, signals.kind)
+    WHEN mail AND (
+        (instr(?1, 'answer') AND EXISTS (SELECT 1 FROM inbox WHERE session = key AND kind = 'answer'))
+        OR (instr(?1, 'child') AND EXISTS (SELECT 1 FROM inbox WHERE session = key AND kind = 'child'))
+        OR (instr(?1, 'message') AND EXISTS (SELECT 1 FROM inbox WHERE session = key AND kind = 'message'))
     ) THEN 0 ELSE ?2 END
 WHERE key = ?3
 
@@ -120,7 +121,6 @@ INSERT INTO sessions (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO NOTHING
-RETURNING key
 
 -- name: claim
 -- A failed session can go on: it is no longer at its end. Its failure stays until a commit.
@@ -185,7 +185,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 UPDATE sessions SET signals_n = ?, signals_digest = ? WHERE key = ?
 
 -- name: deliver
-INSERT INTO inbox (session, n) VALUES (?, ?)
+INSERT INTO inbox (session, n, kind, about) VALUES (?, ?, ?, ?)
 
 -- name: has_mail
 -- The session is due if it waits for this kind of thing.
@@ -195,8 +195,23 @@ WHERE key = ?
 -- name: mail
 SELECT n FROM inbox WHERE session = ? ORDER BY n LIMIT ?
 
+-- name: mail_of_kind
+SELECT n FROM inbox WHERE session = ? AND kind = ? ORDER BY n LIMIT ?
+
+-- name: mail_about
+SELECT n FROM inbox WHERE session = ? AND kind = ? AND about = ? ORDER BY n LIMIT ?
+
 -- name: file_signals
-SELECT n FROM signals WHERE session = ? AND kind = 'file' ORDER BY n
+SELECT n FROM files WHERE session = ? ORDER BY n
+
+-- name: file_by_id
+SELECT n FROM files WHERE session = ? AND id = ?
+
+-- name: files_of_content
+SELECT n FROM files WHERE session = ? AND content = ? ORDER BY n
+
+-- name: note_file
+INSERT INTO files (session, id, content, n) VALUES (?, ?, ?, ?)
 
 -- name: log_head
 SELECT session_id, seq, digest, head FROM sessions WHERE key = ?
@@ -238,7 +253,7 @@ SELECT id FROM blobs WHERE hash = ?
 
 -- name: flags
 SELECT key, fence, pause_requested, pause_mode, cancel_requested, mail
-FROM sessions WHERE key IN (SELECT value FROM json_each(?))
+FROM sessions WHERE key = ?
 
 -- name: pauses
 SELECT id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum, closed_sum
@@ -282,6 +297,13 @@ WHERE id IN (SELECT id FROM chain WHERE seq IN (SELECT value FROM json_each(?3))
 
 -- name: blank_signals
 UPDATE signals SET payload = x'', salt = x'' WHERE session = ? AND n IN (SELECT value FROM json_each(?))
+
+-- name: forget_files
+-- Those that redacted signals brought.
+DELETE FROM files WHERE session = ? AND n IN (SELECT value FROM json_each(?))
+
+-- name: blank_mail
+UPDATE inbox SET about = NULL WHERE session = ? AND n IN (SELECT value FROM json_each(?))
 
 -- name: unname_blob
 DELETE FROM names WHERE session = ? AND hash = ?
@@ -331,6 +353,9 @@ DELETE FROM signals WHERE id IN (SELECT id FROM signals WHERE session = ? LIMIT 
 
 -- name: strip_inbox
 DELETE FROM inbox WHERE session = ?1 AND n IN (SELECT n FROM inbox WHERE session = ?1 LIMIT ?2) RETURNING n
+
+-- name: strip_files
+DELETE FROM files WHERE session = ?1 AND id IN (SELECT id FROM files WHERE session = ?1 LIMIT ?2) RETURNING n
 
 -- name: strip_pauses
 DELETE FROM pauses WHERE n IN (SELECT n FROM pauses WHERE session = ? LIMIT ?) RETURNING n
@@ -446,7 +471,7 @@ SELECT holder, session_id FROM sessions WHERE holder IS NOT NULL AND removing = 
 -- its timers are frozen. Callers add a WHERE. CROSS: from the questions to the rest, whatever ANALYZE has found.
 SELECT
     questions.n, questions.session, questions.root, questions.id, questions.key, questions.seq, questions.status,
-    version, seen, questions.created_at, questions.updated_at, expires_at, answer, told, questions.sum,
+    version, seen, questions.created_at, questions.updated_at, expires_at, answer, told, refused, questions.sum,
     own.session_id, top.session_id, top.workflow, top.owner, log.step, log.payload, log.salt, log.body,
     own.frozen, own.failure, own.ended,
     iif(own.pause_requested, (
@@ -458,11 +483,24 @@ FROM questions
     CROSS JOIN (SELECT key, session_id, workflow, owner FROM sessions) AS top ON top.key = questions.root
     LEFT JOIN log ON log.id = questions.place AND log.session = questions.session AND log.seq = questions.seq
 
+-- name: tally_questions
+-- How many questions there are of each status: one that waits has expired when its time is over, which stands still
+-- while its timers are frozen. Callers add a WHERE and a GROUP BY.
+SELECT
+    iif(status = 'WAITING_USER_INPUT' AND expires_at + own.frozen + coalesce(iif(own.pause_requested, (
+        SELECT max(:now - max(min(at), questions.updated_at), 0) FROM pauses
+        WHERE session = own.key AND closed_at IS NULL AND kind = 'operator' AND freeze
+    ), 0), 0) <= :now, 'EXPIRED', status) AS standing,
+    count(*)
+FROM questions CROSS JOIN (SELECT key, frozen, pause_requested, removing FROM sessions) AS own
+    ON own.key = questions.session AND own.removing = 0
+
 -- name: question_is_open
 SELECT EXISTS (SELECT 1 FROM questions WHERE session = ? AND id = ? AND status = 'WAITING_USER_INPUT')
 
 -- name: open_questions
-SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, refused,
+    sum
 FROM questions WHERE session = ? AND status IN ('WAITING_USER_INPUT', 'RESUMED')
 
 -- name: root_of
@@ -476,19 +514,20 @@ SELECT key FROM up WHERE parent IS NULL
 
 -- name: ask
 INSERT INTO questions (
-    session, root, place, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+    session, root, place, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, refused,
+    sum
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
     place = excluded.place, seq = excluded.seq, status = excluded.status, version = excluded.version,
     seen = excluded.seen, updated_at = excluded.updated_at, expires_at = excluded.expires_at, answer = NULL, told = 0,
     sum = excluded.sum
 
 -- name: asked_since
-SELECT created_at FROM questions WHERE id = ?
+SELECT created_at, refused FROM questions WHERE id = ?
 
 -- name: change_question
-UPDATE questions SET status = ?, updated_at = ?, expires_at = ?, answer = ?, told = ?, sum = ? WHERE n = ?
+UPDATE questions SET status = ?, updated_at = ?, expires_at = ?, answer = ?, told = ?, refused = ?, sum = ? WHERE n = ?
 
 -- name: strip_questions
 DELETE FROM questions WHERE n IN (SELECT n FROM questions WHERE session = ? LIMIT ?) RETURNING n
@@ -501,12 +540,25 @@ SELECT n FROM questions WHERE status IN ('COMPLETED', 'EXPIRED', 'CANCELLED') AN
 DELETE FROM questions WHERE n = ?
 
 -- name: all_questions
-SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, refused,
+    sum
 FROM questions WHERE session = ? ORDER BY n
 
 -- name: question
-SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, sum
+SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, refused,
+    sum
 FROM questions WHERE n = ?
+
+-- name: stray_files
+-- Files that no signal brings, or that a signal brings and nobody would find.
+WITH brought (session, n) AS (
+    SELECT session, n FROM signals JOIN sessions ON sessions.key = session
+    WHERE signals.kind = 'file' AND length(payload) AND removing = 0
+), known (session, n) AS (
+    SELECT session, n FROM files LEFT JOIN sessions ON sessions.key = session WHERE coalesce(removing, 0) = 0
+)
+SELECT * FROM (SELECT * FROM brought EXCEPT SELECT * FROM known)
+UNION SELECT * FROM (SELECT * FROM known EXCEPT SELECT * FROM brought)
 
 -- name: stray_questions
 -- Questions of no session.

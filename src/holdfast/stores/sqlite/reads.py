@@ -326,7 +326,7 @@ def _damaged_facts(what: object) -> DamagedRecord:
 
 
 def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
-    rows = every(connection, QUERIES["flags"], msgspec.json.encode(keys).decode())
+    rows: Iterable[Any] = connection.executemany(QUERIES["flags"], [(key,) for key in keys])
     return {key: (fence, flags_of(*requests)) for key, fence, *requests in rows}
 
 
@@ -428,21 +428,33 @@ def signals(connection: apsw.Connection, key: int, after: int, until: int | None
     return found
 
 
-def mail(connection: apsw.Connection, key: int, limit: int | None = None) -> list[SignalRecord]:
-    """What is yet to be taken in, out of the chain of signals, each proved against the one before it."""
+def mail(
+    connection: apsw.Connection, key: int, limit: int | None, kind: str | None, about: str | None
+) -> list[SignalRecord]:
+    """What is yet to be taken in: all, all of a kind, or what is about something."""
+    at_most = -1 if limit is None else limit
+    if kind is None:
+        return _picked(connection, key, every(connection, QUERIES["mail"], key, at_most))
+    if about is None:
+        return _picked(connection, key, every(connection, QUERIES["mail_of_kind"], key, kind, at_most))
+    return _picked(connection, key, every(connection, QUERIES["mail_about"], key, kind, about, at_most))
+
+
+def files(connection: apsw.Connection, key: int, id: str | None, sha256: str | None) -> list[SignalRecord]:
+    """The signals that brought files: all, the one with that id, or those of that content."""
+    if id is not None:
+        return _picked(connection, key, every(connection, QUERIES["file_by_id"], key, id))
+    if sha256 is not None:
+        return _picked(connection, key, every(connection, QUERIES["files_of_content"], key, bytes.fromhex(sha256)))
+    return _picked(connection, key, every(connection, QUERIES["file_signals"], key))
+
+
+def _picked(connection: apsw.Connection, key: int, numbers: list[Any]) -> list[SignalRecord]:
+    """Some out of the chain of signals, each proved against the one before it."""
     found: list[SignalRecord] = []
-    rows = every(connection, QUERIES["mail"], key, -1 if limit is None else limit)
-    for first, last in _stretches([row[0] for row in rows]):
+    for first, last in _stretches([n for (n,) in numbers]):
         found += signals(connection, key, first - 1, last)
     return found
-
-
-def files(connection: apsw.Connection, key: int) -> list[SignalRecord]:
-    """The signals that brought files, each proved against the one before it."""
-    found: list[SignalRecord] = []
-    for first, last in _stretches([n for (n,) in every(connection, QUERIES["file_signals"], key)]):
-        found += signals(connection, key, first - 1, last)
-    return [signal for signal in found if not signal.redacted]
 
 
 def _stretches(numbers: list[int]) -> list[tuple[int, int]]:

@@ -17,5 +17,7 @@ def blank(connection: apsw.Connection, commit: Commit) -> None:
     if commit.redact_signals:
         numbers = msgspec.json.encode(commit.redact_signals).decode()
         connection.execute(QUERIES["blank_signals"], (commit.key, numbers))
+        connection.execute(QUERIES["forget_files"], (commit.key, numbers))
+        connection.execute(QUERIES["blank_mail"], (commit.key, numbers))
     connection.executemany(QUERIES["unname_blob"], [(commit.key, hash_) for hash_ in commit.unname])
     connection.executemany(QUERIES["drop_unnamed_blob"], [(hash_,) for hash_ in commit.unname])

@@ -28,7 +28,8 @@ def named(text: str) -> dict[str, str]:
 
 
 def _plain(body: str) -> str:
-    return "\n".join(line for line in body.splitlines() if line and not line.startswith("--"))
+    # In one line, since apsw looks a statement up by its whole text at each execution.
+    return " ".join(line.strip() for line in body.splitlines() if line and not line.startswith("--"))
 
 
 def schema() -> str:

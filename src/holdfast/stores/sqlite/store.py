@@ -21,6 +21,7 @@ from holdfast.model import (
     NewSession,
     Pause,
     Proved,
+    QuestionStatus,
     Record,
     Removal,
     SessionRow,
@@ -279,9 +280,11 @@ class SqliteStore:
         with self._reading() as connection:
             return reads.flags(connection, keys)
 
-    async def mail(self, key: int, limit: int | None = None) -> list[SignalRecord]:
+    async def mail(
+        self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
         with self._snapshot() as connection:
-            return reads.mail(connection, key, limit)
+            return reads.mail(connection, key, limit, kind, about)
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
         with self._reading() as connection:
@@ -321,6 +324,10 @@ class SqliteStore:
         with self._snapshot() as connection:
             return asking.found(connection, query, self._clock.now())
 
+    async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
+        with self._snapshot() as connection:
+            return asking.tally(connection, query, self._clock.now())
+
     async def forget_questions(self, before: int, limit: int) -> int:
         return await self._do(lambda connection: self._writes.forget_questions(connection, before, limit), urgent=True)
 
@@ -329,9 +336,9 @@ class SqliteStore:
     ) -> tuple[SignalRecord, bool]:
         return await self._do(lambda connection: self._writes.add_file(connection, session_id, by, at, file, fence))
 
-    async def files(self, key: int) -> list[SignalRecord]:
+    async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
         with self._snapshot() as connection:
-            return reads.files(connection, key)
+            return reads.files(connection, key, id, sha256)
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
         with self._snapshot() as connection:

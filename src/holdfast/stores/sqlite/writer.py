@@ -460,7 +460,7 @@ class Writer:
             for work in batch:
                 work.error = exc
         for work in batch:
-            if work.commit is not None and isinstance(work.error, StoreReadOnly):
+            if work.error is not None and work.commit is not None and isinstance(work.error, StoreReadOnly):
                 self.lost[work.commit.key] = work.commit.fence
 
     def _run_permitted(self, batch: Iterable[Work]) -> None:

@@ -29,6 +29,7 @@ from holdfast.model import (
     first_digest,
     seal_signal,
 )
+from holdfast.questions import about
 from holdfast.store import Found
 from holdfast.stores.sqlite import asking, reads, redacting, sums
 from holdfast.stores.sqlite.hold import Hold
@@ -36,6 +37,7 @@ from holdfast.stores.sqlite.sql import QUERIES
 from holdfast.uploads import FileFacts, file_facts
 
 _PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
+_PLACE_AND_END = _PLACE.replace(" FROM", f", ({QUERIES['log_end']}) FROM")
 _json = msgspec.json.encode
 
 Outcome = Flags | HoldLost | None
@@ -54,10 +56,10 @@ class Writes:
 
     def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
         """Apply one commit: what `move_all` does, for the path of a lone session."""
-        place: Any = cursor.execute(_PLACE, (commit.key,)).fetchone()
+        place: Any = cursor.execute(_PLACE_AND_END, (commit.key,)).fetchone()
         if not self._fits(commit, place) or _too_late(cursor.connection, commit):
             return self._refusal(cursor.connection, commit, place)
-        tail, head = place[4], place[5] + len(commit.records)
+        tail, head = place[4], place[9] + len(commit.records)
         cursor.execute(_MOVE, _moving(commit, tail, head))
         if len(commit.records) == 1:
             cursor.execute(_APPEND, (head, tail, commit.key, *astuple(commit.records[0])))
@@ -65,33 +67,33 @@ class Writes:
             cursor.executemany(_APPEND, _lines(commit, tail, head))
         if not commit.plain:
             self._attach(cursor.connection, commit, head)
-        return reads.flags_of(*place[6:])
+        return reads.flags_of(*place[5:9])
 
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
         """Apply commits in order, with one statement for each table; one outcome for each."""
         places: list[Any] = connection.executemany(_PLACE, [(commit.key,) for commit in commits]).fetchall()
         known = {place[0]: place for place in places}
-        end = places[0][5] if places else 0
+        end: int = connection.execute(QUERIES["log_end"]).get
         outcomes: list[Outcome] = []
-        fitting: list[tuple[Commit, int]] = []
+        attaching: list[tuple[Commit, int]] = []
         moves: list[tuple[object, ...]] = []
         lines: list[tuple[object, ...]] = []
         for commit in commits:
-            place: Any = known.get(commit.key)
+            place = known.get(commit.key)
             if not self._fits(commit, place) or _too_late(connection, commit):
                 outcomes.append(self._refusal(connection, commit, place))
                 continue
             tail, end = place[4], end + len(commit.records)
             known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:])
-            outcomes.append(reads.flags_of(*place[6:]))
-            fitting.append((commit, end))
+            outcomes.append(reads.flags_of(*place[5:]))
             moves.append(_moving(commit, tail, end))
             lines += _lines(commit, tail, end)
+            if not commit.plain:
+                attaching.append((commit, end))
         connection.executemany(_MOVE, moves)
         connection.executemany(_APPEND, lines)
-        for commit, head in fitting:
-            if not commit.plain:
-                self._attach(connection, commit, head)
+        for commit, head in attaching:
+            self._attach(connection, commit, head)
         return outcomes
 
     def _fits(self, commit: Commit, place: Any) -> bool:
@@ -101,7 +103,7 @@ class Writes:
             and place[1] == commit.base_seq
             and place[2] == commit.fence
             and place[3] == self.number
-            and (not commit.only_if_paused or place[6] == 1)
+            and (not commit.only_if_paused or place[5] == 1)
         )
 
     def _refusal(self, connection: apsw.Connection, commit: Commit, place: Any) -> HoldLost | None:
@@ -161,10 +163,10 @@ class Writes:
             return
         n = self._signal(connection, parent, "child", None, commit.updated_at, report.payload)
         if report.ends:
-            self._deliver(connection, parent, n, "child")
+            self._deliver(connection, parent, n, "child", report.payload)
 
-    def _deliver(self, connection: apsw.Connection, key: int, n: int, kind: str) -> None:
-        connection.execute(QUERIES["deliver"], (key, n))
+    def _deliver(self, connection: apsw.Connection, key: int, n: int, kind: str, payload: bytes) -> None:
+        connection.execute(QUERIES["deliver"], (key, n, kind, about(kind, payload)))
         connection.execute(QUERIES["has_mail"], (kind, key))
 
     def _keep(
@@ -243,16 +245,18 @@ class Writes:
                        new.parent, new.keep_for, new.budget_usd, 0),
             sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.leaving, None, None, None, fence),
         )  # fmt: skip
-        found = reads.one(connection, QUERIES["create"], *values)
-        if found is None:
+        connection.execute(QUERIES["create"], values)
+        if not connection.changes():
             return None
-        key: int = found[0]
+        key = connection.last_insert_rowid()
         first = head - len(new.records) + 1
         lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(new.records, first)]
         connection.executemany(_APPEND, lines)
-        self._keep(connection, key, new.blobs, new.names)
+        if new.blobs or new.names:
+            self._keep(connection, key, new.blobs, new.names)
         for file in new.files:
-            self._signal(connection, key, file.kind, file.by, file.at, file.payload)
+            n = self._signal(connection, key, file.kind, file.by, file.at, file.payload)
+            self._note_file(connection, key, n, file_facts(file.payload))
         row = reads.get_by_key(connection, key, self.present)
         pause = new.pause or self._pause_of(connection, new.parent)
         if pause is not None:
@@ -377,7 +381,7 @@ class Writes:
                 status=str(row.ended),
             )
         n = self._signal(connection, row.key, "message", by, at, payload)
-        self._deliver(connection, row.key, n, "message")
+        self._deliver(connection, row.key, n, "message", payload)
         return self._again(connection, row)
 
     def add_file(
@@ -386,17 +390,20 @@ class Writes:
         row = self._known(connection, session_id)
         if fence not in (None, row.fence):
             raise _moved_on(row)
-        for signal in reads.files(connection, row.key):
-            known = file_facts(signal.payload)
-            if (known.sha256, known.size) == (file.sha256, file.size):
+        for signal in reads.files(connection, row.key, None, file.sha256):
+            if file_facts(signal.payload).size == file.size:
                 return signal, False
-            if known.id == file.id:
-                raise FileRefused(
-                    f"another file of session {session_id!r} has just got the id {file.id!r}; add this one again",
-                    session_id=session_id,
-                )
+        if reads.files(connection, row.key, file.id, None):
+            raise FileRefused(
+                f"another file of session {session_id!r} has just got the id {file.id!r}; add this one again",
+                session_id=session_id,
+            )
         n = self._signal(connection, row.key, "file", by, at, _json(file))
+        self._note_file(connection, row.key, n, file)
         return reads.signals(connection, row.key, n - 1, n)[0], True
+
+    def _note_file(self, connection: apsw.Connection, key: int, n: int, file: FileFacts) -> None:
+        connection.execute(QUERIES["note_file"], (key, file.id, bytes.fromhex(file.sha256), n))
 
     def _signal(self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, payload: bytes) -> int:
         _, seq, count, previous = reads.one(connection, QUERIES["signals_head"], key)
@@ -509,9 +516,10 @@ def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
     )
 
 
-def _lines(commit: Commit, tail: int, head: int) -> Iterator[tuple[object, ...]]:
+def _lines(commit: Commit, tail: int, head: int) -> list[tuple[object, ...]]:
     """The bindings of the query `append`: the records up to the place ``head``, behind the one at ``tail``."""
-    id = head - len(commit.records) + 1
-    for record in commit.records:
-        yield (id, tail, commit.key, *astuple(record))
-        tail, id = id, id + 1
+    records = commit.records
+    if len(records) == 1:
+        return [(head, tail, commit.key, *astuple(records[0]))]
+    first = head - len(records) + 1
+    return [(id, id - 1 if id > first else tail, commit.key, *astuple(r)) for id, r in enumerate(records, first)]

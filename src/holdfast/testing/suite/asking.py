@@ -156,6 +156,80 @@ class AskingTests(Suite):
             assert (await found(store, open_.id)).facts.status is WAITING
 
     @on_loop
+    async def test_an_invalid_answer_is_mail_once_and_gives_way_to_one_that_is_taken(self, place: Place) -> None:
+        async with place.store() as store:
+            facts = await waiting(store)
+            wrong = await store.answer(said(b"{}", shown={}, question=facts.id))
+            assert wrong.row is not None
+            assert (wrong.verdict, wrong.row.due) == ("invalid", True)
+            row = await found(store, facts.id)
+            assert (row.facts.status, row.winner, row.objection) == (WAITING, None, "it is no text, but dict")
+            assert (await store.answer(said(b"[]", shown=[], question=facts.id))).verdict == "invalid"
+            key = (await stored(store)).key
+            [signal] = await store.mail(key, kind="answer", about=facts.id)
+            assert (signal.n, bytes(reply_of(signal.payload).value)) == (1, b"null")
+            assert (await store.answer(said(shown="so", question=facts.id))).verdict == "taken"
+            assert [signal.n for signal in await store.mail(key)] == [3]
+            row = await found(store, facts.id)
+            assert (row.facts.status, row.facts.answer, row.facts.refused) == (RESUMED, 3, 1)
+            assert row.winner is not None
+
+    @on_loop
+    async def test_refused_answers_are_counted_and_not_all_of_them_noted(self, place: Place) -> None:
+        async with place.store() as store:
+            facts = await waiting(store)
+            for _ in range(40):
+                await store.answer(said(question=facts.id, seen=b"x"))
+            row = await found(store, facts.id)
+            assert (row.facts.refused, row.facts.status, row.facts.answer) == (40, WAITING, None)
+            refused = await store.signals((await stored(store)).key, 0)
+            assert [reply_of(signal.payload).count for signal in refused] == [*range(1, 17), 32]
+            assert await store.mail((await stored(store)).key) == []
+
+    @on_loop
+    async def test_questions_are_found_by_how_their_id_begins(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            ids = [(await asks(driver)).id for _ in range(20)]
+            for size in (1, 7, 8, 9, 10, 13, 14, 35, 36):
+                alike = [id for id in ids if id.startswith(ids[3][:size])]
+                assert [row.facts.id for row in await store.questions(Inquiry(prefix=ids[3][:size]))] == alike
+            for none in ("x", "%", ids[3] + "0", ids[3].replace("-", "")[:10], "-"):
+                assert await store.questions(Inquiry(prefix=none)) == []
+
+    @on_loop
+    async def test_questions_are_counted_by_what_they_are_at_the_moment(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            for name, expires_at in (("s1", None), ("s2", now + 1_000_000), ("s3", now + 1_000_000)):
+                await waiting(store, name, expires_at=expires_at)
+            answered = await waiting(store, "s4", key="k")
+            await store.answer(said(question=answered.id))
+            await store.pause(Filter(session_id="s3"), operator(at=now, freeze=True))
+            place.clock.advance(2)
+            every = await store.tally_questions(Inquiry())
+            assert every == {WAITING: 2, QuestionStatus.EXPIRED: 1, RESUMED: 1}
+            assert await store.tally_questions(Inquiry(statuses=(WAITING,))) == {WAITING: 2}
+            assert await store.tally_questions(Inquiry(statuses=(QuestionStatus.EXPIRED,))) == {
+                QuestionStatus.EXPIRED: 1
+            }
+            assert await store.tally_questions(Inquiry(session_id="s4", key="k")) == {RESUMED: 1}
+            assert await store.tally_questions(Inquiry(workflow="other")) == {}
+
+    @on_loop
+    async def test_mail_is_found_by_its_kind_and_by_what_it_is_about(self, place: Place) -> None:
+        async with place.store() as store:
+            key = (await parked(store)).key
+            for number in range(3):
+                await store.send("s1", None, number, b'{"value":1}')
+                await store.answer(said(session_id="s1", key=f"k{number % 2}"))
+            assert [signal.n for signal in await store.mail(key, kind="message")] == [1, 3, 5]
+            assert [signal.n for signal in await store.mail(key, kind="early", about="k0")] == [2, 6]
+            assert [signal.n for signal in await store.mail(key, 1, "early", "k0")] == [2]
+            assert await store.mail(key, kind="early", about="k9") == []
+            assert len(await store.mail(key)) == 6
+
+    @on_loop
     async def test_without_an_id_it_is_the_one_that_waits_and_not_one_of_several(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)

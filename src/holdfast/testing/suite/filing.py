@@ -76,6 +76,17 @@ class FileTests(Suite):
             assert await store.files(driver.key) == files
             await driver.commit(redact_signals=(4,), release=True)
             assert await store.files(driver.key) == [files[0], files[2]]
+            assert await store.files(driver.key, id="file_1") == await store.files(driver.key, sha256="1" * 64) == []
+
+    @on_loop
+    async def test_one_file_is_found_by_its_id_or_by_its_content(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await created(store)
+            one, _ = await store.add_file("s1", None, 1, NOTES)
+            two, _ = await store.add_file("s1", None, 2, replace(NOTES, id="file_2", sha256="cd" * 32))
+            assert await store.files(row.key, id="file_1") == await store.files(row.key, sha256="ab" * 32) == [one]
+            assert await store.files(row.key, sha256="cd" * 32) == [two]
+            assert await store.files(row.key, id="file_3") == []
 
     @on_loop
     async def test_a_session_can_share_the_files_of_another(self, place: Place) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from holdfast.apps.aura.models import LIVE, Assignment, BadInput, Course
+from holdfast.apps.aura.models import LIVE, Assignment, Course
 from holdfast.apps.aura.sources.export import ExportFolder
 from holdfast.apps.aura.sources.live import LiveClassroom
 from holdfast.apps.aura.sources.table import CsvTable
+from holdfast.apps.input import BadInput
 
 
 class Source(Protocol):

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic_core import from_json
 
-from holdfast.apps.aura.models import Assignment, BadInput, Course
+from holdfast.apps.aura.models import Assignment, Course
 from holdfast.apps.aura.sources.shapes import (
     CourseShape,
     CourseWork,
@@ -24,6 +24,7 @@ from holdfast.apps.aura.sources.shapes import (
     as_assignments,
     parsed,
 )
+from holdfast.apps.input import BadInput
 
 S = TypeVar("S", bound=Shape)
 

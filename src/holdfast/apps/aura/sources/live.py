@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from holdfast.apps.aura.models import LIVE, Assignment, BadInput, Course
+from holdfast.apps.aura.models import LIVE, Assignment, Course
 from holdfast.apps.aura.sources.shapes import (
     CourseShape,
     CourseWork,
@@ -25,6 +25,7 @@ from holdfast.apps.aura.sources.shapes import (
     as_assignments,
     parsed,
 )
+from holdfast.apps.input import BadInput
 
 S = TypeVar("S", bound=Shape)
 

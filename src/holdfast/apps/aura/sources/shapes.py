@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from holdfast.apps.aura.models import Assignment, BadInput, Course, Moment, in_utc
+from holdfast.apps.aura.models import Assignment, Course, Moment, in_utc
+from holdfast.apps.input import BadInput
 
 T = TypeVar("T")
 

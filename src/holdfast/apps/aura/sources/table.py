@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from holdfast.apps.aura.models import Assignment, BadInput, Course, in_utc
+from holdfast.apps.aura.models import Assignment, Course, in_utc
+from holdfast.apps.input import BadInput
 
 T = TypeVar("T")
 

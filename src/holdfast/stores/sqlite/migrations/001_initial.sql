@@ -25,7 +25,7 @@ CREATE TABLE sessions (
     step TEXT,
     visit INTEGER NOT NULL,
     leaving INTEGER NOT NULL DEFAULT 0,
-    ended TEXT CHECK (ended IN ('completed', 'failed', 'cancelled')),
+    ended TEXT CHECK (ended = 'completed' OR ended = 'failed' OR ended = 'cancelled'),
     failure TEXT,
     pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
     pause_mode TEXT NOT NULL DEFAULT 'finish' CHECK (pause_mode IN ('finish', 'abort')),
@@ -92,14 +92,27 @@ CREATE TABLE signals (
     UNIQUE (session, n)
 ) STRICT;
 
-CREATE INDEX signals_files ON signals (session, n) WHERE kind = 'file';
+-- Which of them brought a file that is still there: by its id, and by the hash of its content.
+CREATE TABLE files (
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    id TEXT NOT NULL,
+    content BLOB NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
 
--- Signals that a step has yet to take in: messages, and what became of children.
+CREATE INDEX files_content ON files (session, content);
+
+-- Signals that a step has yet to take in. `about` is what one of its `kind` is about: a child, a question, its key.
 CREATE TABLE inbox (
     session INTEGER NOT NULL REFERENCES sessions (key),
     n INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    about TEXT,
     PRIMARY KEY (session, n)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX inbox_kinds ON inbox (session, kind, about);
 
 -- `opened_sum` proves what was written when the pause began, `closed_sum` its end; without one it
 -- was ended by hand.
@@ -144,6 +157,7 @@ CREATE TABLE questions (
     expires_at INTEGER,
     answer INTEGER,
     told INTEGER NOT NULL CHECK (told IN (0, 1)),
+    refused INTEGER NOT NULL,
     sum INTEGER NOT NULL
 ) STRICT;
 

@@ -1,0 +1,234 @@
+"""A person's side of a chat: what is said goes in as messages, what comes back is shown. A terminal is one channel.
+
+No engine is open while somebody types: the chat waits in the store, and others may talk to it meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from holdfast import Engine, Question, Session, Start, Status
+from holdfast.apps.helpdesk import words
+from holdfast.apps.helpdesk.errands import errand
+from holdfast.apps.helpdesk.models import Chat, Desk, Language
+from holdfast.apps.helpdesk.shop import open_shop
+from holdfast.apps.helpdesk.workflow import REPLIED, helpdesk
+from holdfast.apps.input import BadInput
+from holdfast.errors import QuestionClosed, UnknownSession
+
+DONE, FAILED, PERSON, INTERRUPTED = 0, 1, 3, 130
+SAID = ("message.received", "question.answered", "answer.refused")
+"""The events that one message of a person leaves, whatever became of it."""
+
+PROMPT = "> "
+PATIENCE = 0.3
+"""Seconds after which it is shown that the desk is at work."""
+
+Sitting = tuple[Engine, Session[Chat]]
+
+
+@dataclass
+class Stand:
+    """How a chat stands after a turn."""
+
+    status: Status
+    replies: list[str] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    language: Language = "en"
+    trouble: str = ""
+    late: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next message is welcome."""
+        return self.status is Status.WAITING
+
+    @property
+    def lines(self) -> list[str]:
+        """What the person is shown."""
+        late = [words.say(self.language, "late")] if self.late else []
+        return [*late, *self.replies, *(each.next_question for each in self.questions)]
+
+
+class Talk:
+    """One chat, from one channel."""
+
+    def __init__(self, start: Start, session_id: str, desk: Desk | None, by: str | None, channel: str) -> None:
+        self.start = start
+        self.session_id = session_id
+        self.desk = desk
+        self.by = by
+        self.channel = channel
+        self.cursor = ""
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        return self.start.command("--session-id", self.session_id)
+
+    @asynccontextmanager
+    async def sitting(self) -> AsyncIterator[Sitting]:
+        """The store, open, with this chat in it; a new one if there is none of that id."""
+        async with Engine(self.start.store, workflows=[helpdesk, errand]) as engine:
+            yield engine, await self._session(engine)
+
+    async def _session(self, engine: Engine) -> Session[Chat]:
+        try:
+            info = await engine.info(self.session_id)
+        except UnknownSession:
+            if self.desk is None:
+                raise
+            open_shop(self.desk.shop)
+            return await engine.start(helpdesk, session_id=self.session_id, desk=self.desk, by=self.by)
+        if info.workflow != helpdesk.name:
+            raise BadInput(f"--session-id: {self.session_id!r} is a session of {info.workflow}, no chat")
+        if info.status is Status.FAILED:
+            await engine.resume(self.session_id, by=self.by)
+        return await engine.session(self.session_id)
+
+    async def turn(self, sitting: Sitting, text: str | None = None) -> Stand:
+        """Say something, if there is something to say, and wait until the desk has done its part."""
+        engine, session = sitting
+        late = False
+        if text is not None:
+            try:
+                await engine.message(session.id, text, by=self.by, channel=self.channel)
+            except QuestionClosed:
+                late = True
+        outcome = await session.outcome()
+        stand = Stand(outcome.status, late=late, questions=list(outcome.questions), language=outcome.state.language)
+        async for event in session.events(self.cursor):
+            self.cursor = event.cursor
+            if event.event_type == REPLIED:
+                stand.replies.append(event.summary)
+        if outcome.failure is not None:
+            stand.trouble = f"{outcome.failure.step} failed: {outcome.failure.message}"
+        elif outcome.pauses:
+            stand.trouble = "; ".join(pause.reason or f"paused by {pause.by or 'somebody'}" for pause in outcome.pauses)
+        return stand
+
+    async def said(self, sitting: Sitting) -> int:
+        """How many messages the chat has got, from whomever: where a script goes on."""
+        engine, session = sitting
+        asked = [session.id, *(info.session_id for info in await session.children())]
+        return sum([event.event_type in SAID for each in asked async for event in engine.events(each)])
+
+    async def document(self, sitting: Sitting, stand: Stand) -> dict[str, Any]:
+        """The chat, for ``--json``."""
+        state = await sitting[1].state()
+        return {
+            "session_id": self.session_id, "status": stand.status.value, "trouble": stand.trouble or None,
+            "transcript": [message.model_dump() for message in state.messages], "tickets": state.tickets,
+            "questions": [question.to_json() for question in stand.questions], "command": self.command,
+        }  # fmt: skip
+
+
+def ending(stand: Stand) -> int:
+    """The exit code that tells how a chat stands."""
+    return {Status.COMPLETED: DONE, Status.FAILED: FAILED, Status.CANCELLED: FAILED}.get(stand.status, PERSON)
+
+
+def left(talk: Talk, stand: Stand | None) -> None:
+    """The last lines: why it stands still, if it does, and the command that goes on."""
+    if stand is not None and stand.status is Status.COMPLETED:
+        return
+    if stand is not None and stand.trouble:
+        click.echo(f"{stand.status.value}: {stand.trouble}", err=True)
+    resume = stand is not None and stand.status is Status.PAUSED
+    command = talk.start.command("resume", talk.session_id) if resume else talk.command
+    click.echo(f"{'Resume' if resume else 'Go on'}: {command}", err=True)
+
+
+# without a terminal
+
+
+async def played(talk: Talk, lines: Sequence[str], whole: bool) -> tuple[Stand, dict[str, Any]]:
+    """Say some lines, one after the other. A ``whole`` script goes on where it was left."""
+    async with talk.sitting() as sitting:
+        done = await talk.said(sitting) if whole else 0
+        stand = await talk.turn(sitting)
+        stand.replies = stand.replies if not done else []  # they were shown when they came
+        for line in lines[done:]:
+            if not stand.waits:
+                break
+            click.echo(f"{PROMPT}{line}")
+            stand = await talk.turn(sitting, line)
+            for each in stand.lines:
+                click.echo(textwrap.indent(each, "  "))
+        return stand, await talk.document(sitting, stand)
+
+
+# at a terminal
+
+
+def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
+    """Prompt for messages until one of both has had enough."""
+    stand: Stand | None = None
+    document: dict[str, Any] | None = None
+    try:
+        stand, document = asyncio.run(_alone(talk, None))
+        _show(stand.lines[-2:] or [words.say(stand.language, "offer")])
+        while stand.waits:
+            if text := _typed():
+                stand, document = asyncio.run(_alone(talk, text))
+                _show(stand.lines)
+    except KeyboardInterrupt:
+        click.echo("\nInterrupted; nothing of the chat is lost.", err=True)
+        left(talk, None)
+        return INTERRUPTED, None
+    except EOFError:
+        click.echo()
+    assert stand is not None
+    left(talk, stand)
+    return ending(stand), document
+
+
+async def _alone(talk: Talk, text: str | None) -> tuple[Stand, dict[str, Any]]:
+    """One turn with an engine of its own."""
+    async with talk.sitting() as sitting:
+        progress = asyncio.ensure_future(_thinking())
+        try:
+            stand = await talk.turn(sitting, text)
+        finally:
+            progress.cancel()
+            click.echo("\r\x1b[K", nl=False)
+        return stand, await talk.document(sitting, stand)
+
+
+async def _thinking() -> None:
+    await asyncio.sleep(PATIENCE)
+    seconds = 0
+    while True:
+        click.echo(click.style(f"\r\x1b[K  thinking … {f'{seconds} s' if seconds else ''}", dim=True), nl=False)
+        await asyncio.sleep(1)
+        seconds += 1
+
+
+def _typed() -> str:
+    while True:
+        try:
+            return input(PROMPT).strip()
+        except UnicodeDecodeError:
+            click.echo("That could not be read: it is no UTF-8")
+
+
+def _show(lines: Sequence[str]) -> None:
+    width = max(min(shutil.get_terminal_size((80, 24)).columns, 120), 20)
+    for line in (part for each in lines for part in each.splitlines()):
+        # The terminal breaks lines of wide letters itself; it knows how wide they are.
+        text = textwrap.fill(line, width - 2) if line.isascii() else line
+        click.echo(textwrap.indent(text, "  "))
+
+
+def at_terminal() -> bool:
+    """Whether somebody is there to chat with."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

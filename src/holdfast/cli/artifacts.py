@@ -1,0 +1,135 @@
+"""`artifacts`: the files that steps left, how they stand, and what is to become of those that somebody changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.common import SESSIONS, Cli, OneOf, common, run_async, signed
+from holdfast.cli.failing import DECISION, DONE, FAILED, Refused
+from holdfast.cli.keeping import size
+from holdfast.cli.prompting import at_terminal
+from holdfast.cli.words import counted, one_line
+
+if TYPE_CHECKING:
+    from holdfast.api import Engine
+    from holdfast.inspection import ArtifactState
+    from holdfast.outcome import SessionInfo, Stale
+    from holdfast.plan import Plan
+
+ACTIONS = ("ls", "verify", "adopt", "restore")
+COLOURS = {"valid": "green", "edited": "yellow", "invalid": "red", "missing": "red", "stale": "bright_black"}
+
+
+@click.command()
+@click.argument("action", metavar="ls|verify|adopt|restore", type=OneOf(ACTIONS))
+@click.argument("session", shell_complete=SESSIONS)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@signed
+@common(target=True)
+def artifacts(cli: Cli, action: str, session: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
+    """The files that the steps of a session left, and how they stand.
+
+    ls shows each: valid, edited, invalid, missing or stale. verify exits with 1 unless all are valid. adopt takes what
+    somebody has edited in, and says which steps become stale by that. restore puts the recorded content back; what it
+    replaces is kept in the folder's .holdfast/bin. Nothing runs: a resume redoes what is stale.
+    """
+    if paths and action in ("ls", "verify"):
+        raise click.UsageError(f"{action} looks at all artifacts; PATH is for adopt and restore")
+    code: int = run_async(_artifacts(cli, action, session, paths, reason, by))
+    return code
+
+
+async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
+    async with cli.engine(what=f"session {text!r}", code=True, quiet=True) as engine:
+        info = await cli.session(engine, text)
+        cli.check_code(engine, info)
+        changed: list[str] = []
+        stale: list[Stale] = []
+        if action == "adopt":
+            before = {each.path for each in await engine.artifacts(info.session_id) if each.state == "edited"}
+            stale = await engine.adopt(info.session_id, paths, by=by, reason=reason)
+            changed = sorted(before & set(paths) if paths else before)
+        elif action == "restore":
+            changed = await engine.restore(info.session_id, paths)
+        found = await engine.artifacts(info.session_id)
+    if cli.out.as_json:
+        cli.out.document(_document(info, found, changed, stale))
+    else:
+        _told(cli, action, info, found, changed, stale)
+    bad = action == "verify" and any(each.state != "valid" for each in found)
+    return FAILED if bad else DONE
+
+
+def _document(
+    info: SessionInfo, found: list[ArtifactState], changed: list[str], stale: list[Stale]
+) -> dict[str, Any]:  # fmt: skip
+    import msgspec
+
+    return {
+        "session_id": info.session_id,
+        "artifacts": [msgspec.structs.asdict(each) for each in found],
+        "changed": changed,
+        "stale": [msgspec.structs.asdict(each) for each in stale],
+    }
+
+
+def _told(
+    cli: Cli, action: str, info: SessionInfo, found: list[ArtifactState], changed: list[str], stale: list[Stale]
+) -> None:
+    out = cli.out
+    if action in ("adopt", "restore"):
+        out.line(f"{'Taken in' if action == 'adopt' else 'Put back'}: {', '.join(changed) or 'nothing'}")
+        for each in stale:
+            out.say(f"stale: {each}: {one_line(each.why)}", 2)
+        if stale:
+            out.note(f"Redo what is stale:  {cli.command('resume', info.session_id, info.workflow)}")
+        return
+    if not found:
+        out.line("It has left no artifacts.")
+        return
+    rows = [
+        [out.paint(each.state, COLOURS[each.state]), each.path, each.step, size(each.size), _about(each)]
+        for each in found
+    ]
+    out.table(["STATE", "PATH", "STEP", "SIZE", "WHY"], rows)
+
+
+def _about(each: ArtifactState) -> str:
+    return one_line(each.why + (f"; edited by {each.by}" if each.by else ""))
+
+
+# before a resume
+
+
+async def decided(cli: Cli, engine: Engine, info: SessionInfo, edits: str | None) -> str | None:
+    """What is to become of edits that nobody has decided about: as was said, or as somebody at the terminal says."""
+    if edits is not None:
+        return edits
+    plan = await engine.plan(info.session_id)
+    if not plan.undecided:
+        return None
+    _shown(cli, plan)
+    broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
+    ways = ["discard", "stop"] if broken else ["accept", "discard", "stop"]
+    if at_terminal(cli.out):
+        chosen = click.prompt("What is to become of it?", type=click.Choice(ways), default="stop")
+        if chosen != "stop":
+            return str(chosen)
+    options = "--discard-edits" if broken else "--accept-edits or --discard-edits"
+    mend = "; or mend what cannot be read, or run its step again with --rerun STEP" if broken else ""
+    files = counted(len(plan.undecided), "artifact")
+    raise Refused(
+        f"{files} of session {info.session_id} changed by another hand: {', '.join(plan.undecided)}; nothing was done."
+        f" Decide with {options}{mend}",
+        DECISION,
+    )
+
+
+def _shown(cli: Cli, plan: Plan) -> None:
+    for each in plan.artifacts:
+        if each.path in plan.undecided:
+            cli.out.note(f"{each.path} is {each.state}: {one_line(each.why)}")
+    for cost in plan.stale:
+        cli.out.note(f"  {cost} runs again if that is accepted: {one_line(cost.why)}")

@@ -1,0 +1,428 @@
+"""The verbs about artifacts: how they stand, taking an edit in, putting the recorded content back.
+
+A resume examines the folder first. What has to be decided is asked before anything is written; then edits become one
+record, and the steps that have to run again become one rewind, which says which later checkpoints are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from holdfast.artifacts import check_inside
+from holdfast.desk import code_of, content_of
+from holdfast.errors import (
+    AlreadyRunning,
+    FolderRefused,
+    HoldLost,
+    InputConflict,
+    UndecidedEdits,
+    VerbRefused,
+    did_you_mean,
+)
+from holdfast.ids import SessionId, check_session_id
+from holdfast.inspection import ArtifactState, Examination, Finding, artifact_named, examine, look
+from holdfast.lending import Lending
+from holdfast.model import NewSession, Pause, SessionRow, Status
+from holdfast.outcome import Stale
+from holdfast.rebuilding import by_files, recorded
+from holdfast.relogging import by_judgement, by_record
+from holdfast.replay import CheckpointBody, EditBody, Line, RewindBody, body_of, fold
+from holdfast.service import texts
+from holdfast.shelf import Shelf
+from holdfast.state import Blobs
+from holdfast.threads import in_thread
+from holdfast.traces import Adopted, Kept, Left, Trail, Work
+from holdfast.travel import STAYS, Travel
+from holdfast.workflow import Workflow
+
+if TYPE_CHECKING:
+    from holdfast.plan import Plan
+
+Edits = Literal["accept", "discard"] | None
+
+
+class Curation(Travel):
+    """The verbs over the artifacts of a session."""
+
+    async def artifacts(self, session_id: str) -> list[ArtifactState]:
+        """How each artifact stands: valid, edited, invalid, missing or stale. Nothing is changed."""
+        self._check_open()
+        row = await self._row(session_id)
+        line = await self._timeline(row).line()
+        if line.trail is None:
+            return []
+        return (await self._examined(self._workflow_of(row), row, line)).states()
+
+    async def adopt(
+        self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
+    ) -> list[Stale]:
+        """Take edited artifacts in: those that are named, or all. What becomes stale by that, and what redoing costs.
+
+        Nothing runs; a resume redoes it.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        while True:
+            row, workflow, line = await self._artifact_session(session_id)
+            found = await self._examined(workflow, row, line)
+            chosen = _chosen(found, paths, ("edited",), row)
+            try:
+                line = await self._adopt(row, workflow, line, chosen, by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # it moved since it was looked at
+            return stale_of(line, await self._examined(workflow, await self._row(session_id), line))
+
+    async def restore(self, session_id: str, paths: Collection[str] = ()) -> list[str]:
+        """Put the recorded content of artifacts back: of those that are named, or of all that differ.
+
+        What is replaced is kept in the folder's ``.holdfast/bin``. Returns the paths.
+        """
+        self._check_open()
+        row, workflow, line = await self._artifact_session(session_id)
+        found = await self._examined(workflow, row, line)
+        chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
+        return await self._restore(row, workflow, line, chosen)
+
+    async def _artifact_session(self, session_id: str) -> tuple[SessionRow, Workflow[Any], Line]:
+        row = await self._parked(session_id, "changed")
+        line = await self._timeline(row).line()
+        if line.trail is None:
+            raise VerbRefused(
+                f"session {row.session_id!r} has no artifacts: none of its steps leaves any",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        return row, self._workflow_of(row), line
+
+    async def _rebuilt(
+        self, folder: str | Path, workflow: Workflow[Any], session_id: str | None, accept: bool, by: str | None,
+        given: dict[str, Any],
+    ) -> SessionId:  # fmt: skip
+        """The session of a folder, made anew if this store does not have it."""
+        path = Path(folder).absolute()
+        found = await in_thread(recorded, path, workflow)
+        if found is None:
+            seen, judged = await in_thread(by_files, path, workflow, given)
+            line = by_judgement(workflow, path, session_id, seen, judged, given, accept, self.limits)
+        else:
+            wanted = session_id or found.note.session_id
+            if await self.store.get(check_session_id(wanted)) is not None:
+                return SessionId(wanted)
+            line = await in_thread(by_record, workflow, path, wanted, found, self.limits)
+        new = line.session(workflow, self.clock.now(), by)
+        await self._check_carried(workflow, new, path)
+        if await self.store.create(new) is None:
+            raise InputConflict(
+                f"session {new.session_id!r} exists already; give another session_id", session_id=new.session_id
+            )
+        self.driver.on_change()
+        return SessionId(new.session_id)
+
+    async def _check_carried(self, workflow: Workflow[Any], new: NewSession, folder: Path) -> None:
+        """Have a look whether the session could go on with the code at hand, before anything is stored."""
+        line = fold(new.records)
+        line.state.provide(dict(new.blobs))
+        wrong = await self._misfit_of(workflow, line)
+        if wrong is not None:
+            raise FolderRefused(
+                f"{folder} cannot be gone on with: {'; '.join(wrong[0])}; it was not touched, start in a new folder",
+                session_id=new.session_id, path=str(folder),
+            )  # fmt: skip
+
+    # examining
+
+    async def _examined(
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = ()
+    ) -> Examination:
+        assert line.trail is not None
+        shelf = Shelf(Path(line.trail.folder))
+        found = await in_thread(look, workflow, line.trail, shelf)
+        held = _Looked(self, workflow, row, line)
+        found = [await _uncut(held, shelf, each) if each.cut else each for each in found]
+        return examine(line.trail, found, dict.fromkeys(rerun, "asked for"), row.seq + 1)
+
+    async def _settle_artifacts(
+        self, row: SessionRow, edits: Edits, rerun: tuple[str, ...], by: str | None
+    ) -> SessionRow:  # fmt: skip
+        """Before a resume: have edits taken in or put back, and have what is stale by that redone. Else refuse."""
+        workflow = self.workflows.get(row.workflow)
+        if row.live or workflow is None or not workflow.leaves or row.status is Status.CANCELLED:
+            return row
+        if edits not in (None, "accept", "discard"):
+            raise ValueError(f"edits is 'accept' or 'discard', not {edits!r}")
+        while True:
+            line = await self._timeline(row).line()
+            if line.trail is None:
+                return row
+            found = await self._examined(workflow, row, line, _finished(workflow, line.trail, rerun))
+            self._check_decided(row, line, found, edits)
+            try:
+                return await self._settle(row, workflow, line, found, edits, rerun, by)
+            except (HoldLost, AlreadyRunning):
+                row = await self._row(row.session_id)
+                if row.live:
+                    return row
+
+    async def _settle(
+        self, row: SessionRow, workflow: Workflow[Any], line: Line, found: Examination, edits: Edits,
+        rerun: tuple[str, ...], by: str | None,
+    ) -> SessionRow:  # fmt: skip
+        adopted = [*found.taken, *(found.undecided if edits == "accept" else ())]
+        if edits == "discard":
+            await self._restore(row, workflow, line, found.undecided)
+        if adopted:
+            await self._adopt(row, workflow, line, adopted, by, "")
+            row = await self._row(row.session_id)
+        line = await self._timeline(row).line()
+        found = await self._examined(workflow, row, line, rerun)
+        if found.redo:
+            await self._redo(row, line, found, by)
+            row = await self._row(row.session_id)
+        return row
+
+    def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
+        open_ones = [each for each in found.undecided if edits is None or (edits, each.state) == ("accept", "invalid")]
+        if not open_ones:
+            return
+        costs = stale_of(line, found)
+        stale = "; accepting makes stale: " + ", ".join(map(str, costs)) if costs else ""
+        broken = [each for each in open_ones if each.state == "invalid"]
+        ways = "edits='discard' puts the recorded content back" + ("" if broken else ", edits='accept' takes it in")
+        mend = f"; mend {broken[0].file.path}, or have {broken[0].work.step} run again with rerun=" if broken else ""
+        raise UndecidedEdits(
+            f"session {row.session_id!r}: {'; '.join(found.problems())}{stale}. {ways}{mend}",
+            session_id=row.session_id, paths=[each.file.path for each in found.undecided],
+            stale=[each.step for each in costs],
+        )  # fmt: skip
+
+    # acting
+
+    async def _adopt(
+        self,
+        row: SessionRow,
+        workflow: Workflow[Any],
+        line: Line,
+        chosen: Sequence[Finding],
+        by: str | None,
+        reason: str,
+    ) -> Line:
+        """One record that takes edits in; the bytes are kept, so that they can be restored as they are."""
+        assert line.trail is not None
+        shelf, blobs = Shelf(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
+        lending = Lending(workflow, line.state, self.store, self.limits)
+        adopted = tuple(_adopted(workflow, lending, each, blobs) for each in chosen)
+        for each in chosen:
+            await in_thread(shelf.keep, each.data or b"")
+        leave = await self._timeline(row).last_step() if line.step is None else None
+        body = EditBody((), by, reason, row.ended or "", leave, adopted)
+        line.state.provide(dict(blobs))
+        line.edit(body)
+        for change in line.trail.adopts(row.seq + 1, by, adopted):
+            line.state.apply(change)
+        names = ", ".join(each.file.path for each in chosen)
+        summary = f"edited{f' by {by}' if by else ''}: {names}"
+        await self._revise(
+            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row)
+        )  # fmt: skip
+        return line
+
+    async def _restore(
+        self, row: SessionRow, workflow: Workflow[Any], line: Line, chosen: Sequence[Finding]
+    ) -> list[str]:  # fmt: skip
+        assert line.trail is not None
+        shelf, held = Shelf(Path(line.trail.folder)), _Looked(self, workflow, row, line)
+        contents = [await content_of(held, shelf, each.file, each.work.step) for each in chosen]
+        for each, data in zip(chosen, contents, strict=True):
+            await in_thread(shelf.stage, each.file.path, data)
+            known = line.trail.known.get(each.file.path, ())
+            await in_thread(shelf.publish, each.file.path, each.file.sha256, known)
+        return [each.file.path for each in chosen]
+
+    async def _redo(self, row: SessionRow, now: Line, found: Examination, by: str | None) -> None:
+        """Go back to before the first step that has to run again; what is not stale behind it is kept."""
+        assert now.trail is not None
+        works = sorted(now.trail.works.values(), key=lambda work: work.seq)
+        first = next(work for work in works if work.step in found.redo)
+        line, base, visit = await self._back(row, first.seq, False)
+        trail = line.trail
+        assert trail is not None
+        await self._carry_edits(row, line, base, works, found.redo)
+        trail.kept = {
+            work.step: await self._kept(row, work)
+            for work in works
+            if work.seq > first.seq and work.step not in found.redo
+        }
+        trail.redo, trail.known = dict(found.redo), now.trail.known
+        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
+        reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
+        body = RewindBody(visit, False, by, reason, row.ended or "")
+        await self._revise(
+            row, line, "rewind", body, f"to run again: {', '.join(found.redo)}", parent=base, blobs=line.state.seal(),
+            close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
+            cancel_children=f"{row.session_id} was rewound",
+        )  # fmt: skip
+        await self._cancel_children(row, by)
+
+    async def _carry_edits(
+        self, row: SessionRow, line: Line, base: int, works: Sequence[Work], redo: Collection[str] | Mapping[str, Any]
+    ) -> None:
+        """What was edited since stays so: what comes after an edit is redone with it, what comes before keeps it."""
+        trail = line.trail
+        assert trail is not None
+        for work in works:
+            if work.step in trail.works and trail.works[work.step].seq == work.seq:
+                trail.works[work.step] = work
+        for record in await self._edits(row, base):
+            body: EditBody = body_of(record)
+            owner = max((work.seq for work in works if work.seq < record.seq), default=0)
+            kept = {work.step for work in works if work.seq == owner > base and work.step not in redo}
+            if not kept:
+                for change in body.changes:
+                    line.state.apply(change)
+                    trail.versions[change.path] = record.seq
+            for each in body.adopted:
+                if each.step in trail.works and record.seq in trail.works[each.step].edits:
+                    line.state.apply(each.change)
+                    trail.versions[each.file.field] = record.seq
+        if needed := line.state.needs(line.state.slots):
+            line.state.provide(await self.store.blobs(needed))
+
+    async def _edits(self, row: SessionRow, base: int) -> list[Any]:
+        left = (await self._timeline(row).line()).left
+        records = await self.store.records(row.key, base + 1, row.seq)
+        edits = [record for record in records if record.kind == "edit" and not record.redacted]
+        return [record for record in edits if not any(first <= record.seq <= last for first, last in left)]
+
+    async def _kept(self, row: SessionRow, work: Work) -> Kept:
+        """A checkpoint as it will be written once more, with what was edited of it since."""
+        (record,) = await self.store.records(row.key, work.seq, work.seq)
+        body: CheckpointBody = body_of(record)
+        changes = list(body.changes)
+        for seq in work.edits:
+            (edit,) = await self.store.records(row.key, seq, seq)
+            changes += [each.change for each in body_of(edit).adopted if each.step == work.step]
+        left = Left(work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took)
+        return Kept(tuple(changes), left, work.skipped, work.edits, work.by)
+
+    # planning
+
+    async def _planned(self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> Plan:
+        plan = await super()._planned(workflow, row, line, pauses)
+        if line.trail is None or row.live:
+            return plan
+        from holdfast.plan import with_artifacts
+
+        changed = {
+            work.step: "its code has changed since; resume with rerun= to run it again"
+            for work in line.trail.works.values()
+            if work.step in workflow.outline and work.code and not work.skipped
+            and work.code != code_of(workflow.step(work.step).fn)
+        }  # fmt: skip
+        found = await self._examined(workflow, row, line)
+        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed)
+
+    async def _check_folder(self, session_id: str, folder: str | Path | None) -> None:
+        """A session that is there already has its folder."""
+        trail = (await self._timeline(await self._row(session_id)).line()).trail
+        if folder is not None and trail is not None and trail.folder != str(Path(folder).absolute()):
+            raise InputConflict(
+                f"session {session_id!r} exists already, and its folder is {trail.folder}, not {folder};"
+                " use another session_id, or leave folder= out",
+                session_id=session_id,
+            )
+
+    def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
+        return trail_for(workflow, session_id, folder)
+
+
+class _Looked:
+    """A session that nobody holds, for what a `Desk` does without writing to its log."""
+
+    def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
+        self.session_id, self.row, self.line = row.session_id, row, line
+        self.store, self.workflow, self.limits = control.store, workflow, control.limits
+
+
+def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
+    """Where a new session leaves its artifacts; None if it leaves none. `FolderRefused` if nobody said where."""
+    if not workflow.leaves:
+        if folder is not None:
+            raise FolderRefused(
+                f"workflow {workflow.name!r} leaves no artifacts; take folder= out, or have a step leave some",
+                session_id=session_id, path=str(folder),
+            )  # fmt: skip
+        return None
+    if folder is None:
+        raise FolderRefused(
+            f"workflow {workflow.name!r} leaves artifacts: say where, with folder='output/...'",
+            session_id=session_id, path="",
+        )  # fmt: skip
+    return Trail(str(Path(folder).absolute()))
+
+
+def stale_of(line: Line, found: Examination) -> list[Stale]:
+    """The finished steps that run again, and what they took when they last ran."""
+    works = line.trail.works if line.trail is not None else {}
+    return [Stale(step, redo.why, works[step].took / 1e6, works[step].usd / 1e6) for step, redo in found.redo.items()]
+
+
+def _finished(workflow: Workflow[Any], trail: Trail, rerun: Sequence[str]) -> tuple[str, ...]:
+    for step in rerun:
+        workflow.step(step)
+    return tuple(step for step in rerun if step in trail.works)
+
+
+def _chosen(
+    found: Examination, paths: Collection[str], states: Collection[str], row: SessionRow
+) -> list[Finding]:  # fmt: skip
+    """The findings that are meant. What is named must be one of them."""
+    known = {each.file.path: each for each in found.findings}
+    for path in paths:
+        if path not in known:
+            check_inside(path)
+            raise FolderRefused(
+                f"session {row.session_id!r} has no artifact {path!r}{did_you_mean(path, known)}",
+                session_id=row.session_id, path=path,
+            )  # fmt: skip
+        wrong = known[path]
+        if wrong.state not in states:
+            raise VerbRefused(
+                f"{path} is {wrong.state}: {wrong.why}; nothing was changed",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+    return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
+
+
+def _adopted(workflow: Workflow[Any], lending: Lending, found: Finding, blobs: Blobs) -> Adopted:
+    """An edit of a file as a change of the state."""
+    from holdfast.shelf import digest_of
+
+    data, file = found.data or b"", found.file
+    artifact = artifact_named(workflow, found.work.step, file.pattern)
+    assert artifact is not None, file.path
+    place = artifact.place
+    if artifact.many:
+        entry = artifact.typed.encode(found.value, file.path, lending.limits)
+        key = msgspec.json.encode(file.key)
+        change = lending.stored_change(place.path, "merge", b"{%b:%b}" % (key, entry), blobs)
+    else:
+        change = lending.replaced(place, found.value, blobs)
+    now = msgspec.structs.replace(file, sha256=digest_of(data), size=len(data))
+    return Adopted(now, found.work.step, change)
+
+
+async def _uncut(held: Any, shelf: Shelf, found: Finding) -> Finding:
+    """A file that is the beginning of what was recorded, and no more, was cut off: nobody edits like that."""
+    try:
+        recorded = await content_of(held, shelf, found.file, found.work.step)
+    except FolderRefused:
+        return found
+    data = found.data or b""
+    if not recorded.startswith(data):
+        return found
+    line, column = data.count(b"\n") + 1, len(data) - data.rfind(b"\n")
+    why = f"line {line}, column {column}: cut off after {len(data)} of {len(recorded)} bytes"
+    return msgspec.structs.replace(found, state="invalid", why=why, line=line, column=column)

@@ -1,0 +1,354 @@
+"""The artifacts of one held session as it runs: staged before a checkpoint, published after it, put right at the start.
+
+The store is the truth and the folder its projection: whatever a crash has left undone there is done again from the log.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.artifacts import BoundArtifact
+from holdfast.codec import Limits
+from holdfast.errors import FolderRefused, StepError
+from holdfast.ledger import Ledger
+from holdfast.lending import Lending
+from holdfast.model import SessionRow
+from holdfast.observe import tell
+from holdfast.replay import CheckpointBody, EditBody, Effect, KeyBody, Line, body_of
+from holdfast.shelf import Shelf, digest_of, mark
+from holdfast.state import Act, Blob, Blobs, Change, Inline, State
+from holdfast.store import Store
+from holdfast.threads import in_thread
+from holdfast.timeline import Timeline
+from holdfast.traces import FileLeft, Kept, Left, Trail, Work, overlap
+from holdfast.workflow import BoundStep, Check, Workflow
+
+FORMAT = 1
+"""Of the notes in a folder. One that is newer is refused."""
+
+
+class SessionNote(msgspec.Struct, frozen=True):
+    """``.holdfast/session.json``: whose folder it is, and what the session began with, field by field."""
+
+    format: int
+    session_id: str
+    workflow: str
+    version: int
+    outline: tuple[str, ...]
+    input: dict[str, msgspec.Raw]
+
+
+class DoneNote(msgspec.Struct, frozen=True):
+    """``.holdfast/done/<step>.json``: the completion record of a step.
+
+    ``values`` is what it wrote and no file of it carries: path, act, value. ``next`` is where the session went.
+    """
+
+    format: int
+    work: Work
+    values: tuple[tuple[str, Act, msgspec.Raw], ...] = ()
+    next: str | None = None
+
+
+class Looked(Protocol):
+    """A session, and what is needed to read its log."""
+
+    session_id: str
+    row: SessionRow
+    store: Store
+    workflow: Workflow[Any]
+    limits: Limits
+    line: Line
+
+
+class Held(Looked, Protocol):
+    """What a desk asks of whoever holds the session."""
+
+    ledger: Ledger
+
+
+class Desk:
+    """See the module's text."""
+
+    def __init__(self, held: Held, trail: Trail) -> None:
+        self.held = held
+        self.shelf = Shelf(Path(trail.folder))
+
+    @property
+    def trail(self) -> Trail:
+        """What the log says about artifacts, as it stands."""
+        found = self.held.line.trail
+        assert found is not None
+        return found
+
+    # taking up
+
+    async def take_up(self) -> None:
+        """Bring the folder to where the log is: publish what is staged, note what is done, clear what came to nothing.
+
+        What somebody else has put there is left alone: who resumes the session was asked about it.
+        """
+        await in_thread(self.shelf.make)
+        notes = await in_thread(self.shelf.notes)
+        await self._claim(notes.get("session.json"))
+        staged = await in_thread(self.shelf.staged)
+        files = self.trail.files()
+        for file, work in files.values():
+            if mark(file.path, file.sha256) in staged:
+                await self._publish(file, work.step)
+            elif await in_thread(self._is_older, file):
+                await self._restore(file, work.step)
+        await in_thread(self.shelf.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
+        for work in self.trail.works.values():
+            if _noted(notes.get(f"done/{work.step}.json")) != work:
+                await self._note(work)
+        for name in notes:
+            if name.startswith("done/") and name[5:-5] not in self.trail.works:
+                await in_thread(self.shelf.forget, name)
+
+    async def _claim(self, found: bytes | None) -> None:
+        """Put the session's name on its folder. One that has another's is not touched."""
+        note = session_note(found, str(self.shelf.path)) if found else None
+        if note is not None and note.session_id != self.held.session_id:
+            raise FolderRefused(
+                f"{self.shelf.path} belongs to session {note.session_id!r}; give this one a folder of its own",
+                session_id=self.held.session_id, path=str(self.shelf.path),
+            )  # fmt: skip
+        workflow = self.held.workflow
+        if note is not None and (note.version, note.outline) == (workflow.version, workflow.outline):
+            return
+        given = note.input if note is not None else await self._input()
+        now = SessionNote(FORMAT, self.held.session_id, workflow.name, workflow.version, workflow.outline, given)
+        await in_thread(self.shelf.note, "session.json", _pretty(now))
+
+    async def _input(self) -> dict[str, msgspec.Raw]:
+        """What the session began with."""
+        (first,) = await self.held.store.records(self.held.row.key, 1, 1)
+        body: KeyBody = body_of(first)
+        state = State(dict(body.fields))
+        if needed := state.needs(state.slots):
+            state.provide(await self.held.store.blobs(needed))
+        return {name: msgspec.Raw(state.read(name) or b"null") for name in state.slots}
+
+    def _is_older(self, file: FileLeft) -> bool:
+        data = self.shelf.read(file.path)
+        if data is None or (digest := digest_of(data)) == file.sha256:
+            return False
+        return digest in self.trail.known.get(file.path, ())
+
+    def _is_foreign(self, file: FileLeft) -> bool:
+        data = self.shelf.read(file.path)
+        return data is not None and digest_of(data) not in (file.sha256, *self.trail.known.get(file.path, ()))
+
+    # one visit
+
+    def kept(self, step: str) -> Kept | None:
+        """The checkpoint that is to be kept instead of running a step, if what it read is still what there is."""
+        found = self.trail.kept.get(step)
+        if found is None:
+            return None
+        bound = self.held.workflow.step(step)
+        return found if found.left.reads == self.trail.read_by(reads_of(bound)) else None
+
+    async def stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> None:
+        """Have what the step leaves on disk, and have its checkpoint say so."""
+        files: tuple[FileLeft, ...] = ()
+        if step.leaves:
+            contents = await contents_of(self.held, step, changes, blobs)
+            files = tuple([await in_thread(self._stage, *each) for each in contents])
+            for file in files:
+                if await in_thread(self._is_foreign, file):
+                    summary = f"{file.path} was there and not ours; it goes to {self.shelf.path}/.holdfast/bin"
+                    self.held.ledger.effect(
+                        f"aside:{file.path}", "artifact.set_aside", summary, {"path": file.path}, step.agent
+                    )
+        line, pending = self.held.line, self.held.ledger.pending.values()
+        usd = line.usd - line.spent + sum(effect.usd for effect in pending)
+        self._pend(step, Left(self.trail.read_by(reads_of(step)), files, code_of(step.fn), usd))
+
+    def _stage(self, file: FileLeft, data: bytes) -> FileLeft:
+        digest = self.shelf.stage(file.path, data)
+        return msgspec.structs.replace(file, sha256=digest, size=len(data))
+
+    def skips(self, step: BoundStep) -> None:
+        """The step does not run: its checkpoint says what that was decided by."""
+        self._pend(step, Left(self.trail.read_by(reads_of(step)), code=code_of(step.fn)))
+
+    def keeps(self, step: BoundStep, kept: Kept) -> None:
+        """The checkpoint says which one it stands for."""
+        self._pend(step, kept.left)
+
+    def _pend(self, step: BoundStep, left: Left) -> None:
+        names = ", ".join(file.path for file in left.files[:3]) + (", …" if len(left.files) > 3 else "")
+        data = {"files": {file.path: file.sha256 for file in left.files}}
+        raw = msgspec.Raw(msgspec.json.encode(data))
+        effect = Effect("left", self.held.ledger.clock.now(), "artifact.left", step.agent, names, raw, left=left)
+        self.held.ledger.pending.pop("left", None)  # of an attempt that failed behind it
+        self.held.ledger.pend(effect)
+
+    async def publish(self, step: str) -> None:
+        """The checkpoint is committed: give its files their names, and note that it is done."""
+        work = self.trail.works[step]
+        staged = await in_thread(self.shelf.staged)
+        for file in work.files:
+            if mark(file.path, file.sha256) in staged:
+                await self._publish(file, step)
+            elif await in_thread(self._is_older, file):
+                await self._restore(file, step)
+        await self._note(work)
+
+    async def _publish(self, file: FileLeft, step: str) -> None:
+        moved = await in_thread(self.shelf.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
+        if moved:
+            tell(logging.WARNING, f"{step}: what was at {file.path} is kept as {moved}", self.held.session_id)
+
+    async def _restore(self, file: FileLeft, step: str) -> None:
+        data = await content_of(self.held, self.shelf, file, step)
+        await in_thread(self.shelf.stage, file.path, data)
+        await self._publish(file, step)
+
+    async def _note(self, work: Work) -> None:
+        """The completion record of a step, with all that only the log would know."""
+        (record,) = await self.held.store.records(self.held.row.key, work.seq, work.seq)
+        body: CheckpointBody = body_of(record)
+        fields = [file.field for file in work.files]
+        values: list[tuple[str, Act, msgspec.Raw]] = []
+        for change in body.changes:
+            if not any(overlap(change.path, field) for field in fields):
+                values.append((change.path, change.act, msgspec.Raw(await _bytes(self.held.store, change.value))))
+        note = DoneNote(FORMAT, work, tuple(values), work.step if body.leaving else body.next)
+        await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(note))
+
+    # for the step itself
+
+    def spared(self, step: str, pattern: str) -> dict[str, str]:
+        """Of the files that a step left when it last ran: the entries that are still good, as they are in the file."""
+        redo, found = self.trail.redo.get(step), dict[str, str]()
+        artifact = artifact_of(self.held.workflow.step(step), pattern)
+        for path, digest in redo.spared.items() if redo else ():
+            key, data = artifact.matches(path), self.shelf.read(path)
+            if key is not None and data is not None and digest_of(data) == digest:
+                found[key] = data.decode()
+        return found
+
+
+async def contents_of(
+    held: Looked, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs
+) -> list[tuple[FileLeft, bytes]]:
+    """What a step would leave, if it wrote these changes."""
+    trial = held.line.state.copy()
+    trial.provide(dict(blobs))
+    for change in changes:
+        trial.apply(change)
+    lending = Lending(held.workflow, trial, held.store, held.limits)
+    found: list[tuple[FileLeft, bytes]] = []
+    for artifact in step.leaves:
+        state = await values_of(lending, artifact.fields)
+        for path, (key, data) in artifact.files(state[artifact.place.path], state).items():
+            found.append((FileLeft(path, artifact.path, artifact.place.path, "", 0, key), data))
+    twice = {file.path for file, _ in found if [each.path for each, _ in found].count(file.path) > 1}
+    if twice:
+        raise StepError(f"{step.name} leaves {sorted(twice)[0]!r} twice; give its artifacts different paths")
+    return found
+
+
+async def values_of(lending: Lending, paths: tuple[str, ...]) -> dict[str, Any]:
+    """Some values of a state, by their paths; what is large is fetched."""
+    if needed := lending.state.needs(path for path in paths):
+        lending.state.provide(await lending.store.blobs(needed))
+    return {path: lending.read(lending.shape.place(path)) for path in paths}
+
+
+async def content_of(held: Looked, shelf: Shelf, file: FileLeft, step: str) -> bytes:
+    """The recorded content of a file, from the log. `FolderRefused` if it cannot be had to the byte any more."""
+    data = await in_thread(shelf.kept, file.sha256)
+    if data is None:
+        artifact = artifact_of(held.workflow.step(step), file.pattern)
+        (record,) = await held.store.records(held.row.key, file.at, file.at)
+        body = body_of(record)
+        if isinstance(body, EditBody):
+            change = next(each.change for each in body.adopted if each.file.path == file.path)
+            raw = await _bytes(held.store, change.value)
+            value = artifact.typed.decode(raw if not file.key else _entry(raw, file.key), file.path)
+        else:
+            state = (await Timeline(held.store, held.row).line(file.at)).state
+            lending = Lending(held.workflow, state, held.store, held.limits)
+            whole = (await values_of(lending, (file.field,)))[file.field]
+            value = whole[file.key] if artifact.many else whole
+        data = artifact.encoded(value)
+    if digest_of(data) != file.sha256:
+        raise FolderRefused(
+            f"{file.path} cannot be written as it was: its codec writes it otherwise by now; run {step} again:"
+            f" resume(rerun=[{step!r}])",
+            session_id=held.session_id, path=file.path,
+        )  # fmt: skip
+    return data
+
+
+def artifact_of(step: BoundStep, pattern: str) -> BoundArtifact:
+    """The artifact of a step by its path as declared. `StepError` if it declares none."""
+    for artifact in step.leaves:
+        if artifact.path == pattern:
+            return artifact
+    known = ", ".join(repr(artifact.path) for artifact in step.leaves) or "none"
+    raise StepError(f"{step.name} leaves no artifact {pattern!r}; it declares {known}")
+
+
+def reads_of(step: BoundStep) -> list[str]:
+    """The places that a step's outcome depends on."""
+    checks: list[BoundStep | Check] = [step] if step.when is None else [step, step.when]
+    if any(check.whole is not None for check in checks):
+        return [*{field for check in checks for field in check.fields}]
+    return [read.place.path for check in checks for read in check.reads]
+
+
+@functools.lru_cache(maxsize=1024)
+def code_of(fn: Any) -> str:
+    """What tells one text of a function from another; empty if its text is not at hand."""
+    try:
+        return sha256(inspect.getsource(fn).encode()).hexdigest()[:16]
+    except (OSError, TypeError):
+        return ""
+
+
+def session_note(data: bytes, folder: str) -> SessionNote:
+    """Read the note that says whose folder it is. `FolderRefused` if it is damaged, or a newer Holdfast's."""
+    try:
+        note = msgspec.json.decode(data, type=SessionNote)
+    except msgspec.MsgspecError as exc:
+        raise FolderRefused(
+            f"{folder}/.holdfast/session.json is damaged ({exc}); restore it from a backup, or start anew elsewhere",
+            path=folder,
+        ) from exc
+    if note.format > FORMAT:
+        raise FolderRefused(f"{folder} was written by a newer Holdfast (format {note.format}); use that", path=folder)
+    return note
+
+
+def _noted(data: bytes | None) -> Work | None:
+    try:
+        return msgspec.json.decode(data, type=DoneNote).work if data else None
+    except msgspec.MsgspecError:
+        return None  # it is written anew
+
+
+def _pretty(note: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(note), indent=2) + b"\n"
+
+
+async def _bytes(store: Store, value: Inline | Blob) -> bytes:
+    if isinstance(value, Inline):
+        return bytes(value.data)
+    key = bytes.fromhex(value.hash)
+    return (await store.blobs([key]))[key]
+
+
+def _entry(data: bytes, key: str) -> bytes:
+    return bytes(msgspec.json.decode(data, type=dict[str, msgspec.Raw])[key])

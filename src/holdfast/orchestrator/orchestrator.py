@@ -1,0 +1,311 @@
+"""A graph of tasks, worked through by N agents under one pause button, as a durable session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from holdfast.context import Context
+from holdfast.control import Control
+from holdfast.errors import DefinitionError, UnknownSession, VerbRefused, did_you_mean, said
+from holdfast.model import Status
+from holdfast.observe import tell
+from holdfast.orchestrator.bus import EventBus, TaskCompleted, TaskFailed, TaskStarted
+from holdfast.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
+from holdfast.orchestrator.graph import Task, check, dependants
+from holdfast.orchestrator.kept import SessionLog, SessionStateStore
+from holdfast.orchestrator.performing import Performance, Plan, TaskAgent, TaskStatus, Work
+from holdfast.orchestrator.registry import IDLE_TIMEOUT
+from holdfast.orchestrator.safety import Safety, SafetyWatch
+from holdfast.orchestrator.sessions import RunAgents
+from holdfast.orchestrator.snapshot import SnapshotStore
+from holdfast.steps import step
+from holdfast.workflow import Workflow
+
+SAFETY = "safety stop"
+"""Who has asked for a pause that the run asked for itself."""
+
+
+class RunReport(msgspec.Struct, frozen=True):
+    """How a run stands. ``status`` is that of its session."""
+
+    status: Status
+    tasks: tuple[TaskStatus, ...]
+    reason: str = ""
+    spent_usd: float = 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tasks there are of each kind."""
+        return dict(Counter(each.status for each in self.tasks))
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The tasks that failed, and how."""
+        return {each.task.id: each.note for each in self.tasks if each.status == "failed"}
+
+
+class Orchestrator:
+    """Runs a graph of tasks with N agents: ``work(agent)`` does the task of the agent that it is given.
+
+    A run is the session ``session_id`` (by default ``name``) of the workflow ``name``, so every verb of the engine and
+    of the command line works on it, in every process. One orchestrator per name and engine.
+    """
+
+    def __init__(
+        self, engine: Control, name: str, work: Work, *, agents: int = 4, session_id: str | None = None,
+        snapshot_store: SnapshotStore | None = None, safety: Safety | None = None,
+        idle_timeout: float | None = IDLE_TIMEOUT,
+    ) -> None:  # fmt: skip
+        if agents < 1:
+            raise ValueError(f"agents must be at least 1, not {agents}")
+        self.engine = engine
+        self.work = work
+        self.agents = agents
+        self.session_id = session_id or name
+        self.workflow = self._workflow(name)
+        engine._know(self.workflow)
+        self.bus = EventBus(SessionLog(engine, self.session_id))
+        self.registry = RunAgents(engine, self.session_id, self._tasks)
+        self.controller = PauseResumeController(
+            self.bus,
+            snapshot_store or SessionStateStore(engine, self.session_id),
+            self.registry,
+            idle_timeout=idle_timeout,
+            clock=engine.clock,
+        )
+        self._safety = SafetyWatch(safety or Safety())
+        self._stopping: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._trouble: BaseException | None = None
+
+    def _workflow(self, name: str) -> Workflow[Plan]:
+        @step
+        async def work(plan: Plan, ctx: Context) -> None:
+            await Performance(plan, self.agents, self.work, self, ctx).run()
+
+        kinds = (TaskStarted, TaskCompleted, TaskFailed)
+        return Workflow(name, state=Plan, steps=[work], events=[kind.in_history() for kind in kinds])
+
+    # the button
+
+    def get_state(self) -> OrchestratorState:
+        """See `PauseResumeController.get_state`."""
+        return self.controller.get_state()
+
+    @property
+    def phase(self) -> Phase:
+        """See `PauseResumeController.phase`."""
+        return self.controller.phase
+
+    async def pause(self, reason: str = "", by: str | None = None) -> None:
+        """Stop every agent at its next boundary; see `PauseResumeController.pause`."""
+        await self.controller.pause(reason, by)
+
+    async def resume(self, budget: float | Decimal | None = None) -> None:
+        """Have all go on from the snapshot, perhaps with more money; see `PauseResumeController.resume`."""
+        self.registry.budget = budget
+        await self._count_anew()
+        await self.controller.resume()
+        self._watch()
+
+    # the run
+
+    async def start(
+        self, tasks: Sequence[Task] | None = None, *, by: str | None = None, budget: float | Decimal | None = None,
+        owner: str | None = None, tags: Sequence[str] = (), keep_for: timedelta | None = None,
+    ) -> None:  # fmt: skip
+        """Start the run, or go on with it after a kill or the end of its program. Returns once it is stored.
+
+        Without tasks, one that is there goes on. One that is paused stays so, until `resume`. A graph that cannot be
+        worked through is refused with `DefinitionError`, before anything is stored.
+        """
+        if tasks is not None:
+            check(tasks)
+        status = await self._found()
+        if status is None and tasks is None:
+            raise DefinitionError(f"there is no run {self.session_id!r} yet; give start() its tasks")
+        if status in (Status.PAUSED, Status.PAUSING):
+            await self._adopt()
+            return
+        if status is not None:
+            await self._count_anew()
+        if tasks is None:
+            await self.engine.resume(self.session_id, by=by)
+        else:
+            await self.engine.start(
+                self.workflow, Plan(tasks=list(tasks)), session_id=self.session_id, by=by, budget=budget, owner=owner,
+                tags=tags, keep_for=keep_for,
+            )  # fmt: skip
+        self._watch()
+
+    async def _found(self) -> Status | None:
+        try:
+            return (await self.engine.info(self.session_id)).status
+        except UnknownSession:
+            return None
+
+    async def _adopt(self) -> None:
+        """The run was paused before this process came. If its snapshot is of that pause, it is all that is needed."""
+        snapshot = await self.controller.snapshot_store.load_snapshot()
+        pauses = await self.engine.pauses(self.session_id)
+        if snapshot is not None and all(pause.at // 1000 <= snapshot.paused_at for pause in pauses):
+            self.controller.found_paused()
+        else:
+            await self.controller.pause()
+
+    async def outcome(self) -> RunReport:
+        """Wait until the run stands: all is done, or what is left failed, waits for somebody, or is paused."""
+        while (watching := self._watching) is not None and not watching.done():
+            await asyncio.wait([watching])
+        if self._stopping is not None:
+            await asyncio.wait([self._stopping])
+        if self._trouble is not None:
+            raise self._trouble
+        return await self.report()
+
+    async def run(self, tasks: Sequence[Task], **how: Any) -> RunReport:
+        """`start`, then `outcome`."""
+        await self.start(tasks, **how)
+        return await self.outcome()
+
+    def _watch(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._trouble = None
+            self._watching = asyncio.get_running_loop().create_task(self._watched(), name=f"watch {self.session_id}")
+
+    async def _watched(self) -> None:
+        """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
+        try:
+            outcome = await self.engine.outcome(self.session_id)
+            if outcome.status is Status.PAUSED:
+                by = next((pause.by for pause in outcome.pauses if pause.by), None)
+                await self.controller.pause("; ".join(pause.reason for pause in outcome.pauses if pause.reason), by)
+        except Exception as error:
+            self._trouble = error
+
+    # how it stands
+
+    async def report(self) -> RunReport:
+        """How the run and each of its tasks stand, from the log: in any process, whoever works on it."""
+        info = await self.engine.info(self.session_id)
+        pauses = await self.engine.pauses(self.session_id) if info.status in (Status.PAUSED, Status.PAUSING) else []
+        reason = "; ".join(filter(None, (pause.reason for pause in pauses)))
+        if info.failure is not None and not reason:
+            reason = info.failure.message
+        return RunReport(info.status, tuple(await self._tasks()), reason, info.spent_usd)
+
+    async def _tasks(self) -> list[TaskStatus]:
+        plan = await self._plan()
+        found = {task.id: TaskStatus(task, "pending") for task in plan.tasks}
+        for logged in await self.bus.replay():
+            event = logged.event
+            if isinstance(event, TaskEvent) and event.attempt == plan.again.get(event.task, 0) + 1:
+                note = event.error if isinstance(event, TaskFailed) else ""
+                found[event.task] = TaskStatus(found[event.task].task, _STATUS[type(event)], event.agent, note)
+        for id, why in plan.skipped.items():
+            found[id] = TaskStatus(found[id].task, "skipped", note=why)
+        return list(found.values())
+
+    async def _plan(self, task: str | None = None) -> Plan:
+        """The stored plan. ``task``: one that has to be in it."""
+        plan = await self.engine.state(self.session_id)
+        assert isinstance(plan, Plan)
+        known = [each.id for each in plan.tasks]
+        if task is not None and task not in known:
+            raise DefinitionError(f"run {self.session_id!r} has no task {task!r}{did_you_mean(task, known)}")
+        return plan
+
+    # what somebody says about tasks, while nobody works on them
+
+    async def skip(self, task: str, reason: str = "", by: str | None = None) -> None:
+        """Count a task as done without doing it; what needs it may begin. Refused while the run is running."""
+        plan = await self._plan(task)
+        await self._edit(f"skip {task}", reason, by, skipped=plan.skipped | {task: reason})
+
+    async def redo(self, task: str, reason: str = "", by: str | None = None) -> list[str]:
+        """Have a task and all that needs it done anew, once the run goes on. Which ones comes back."""
+        plan = await self._plan(task)
+        chosen = dependants(plan.tasks, task)
+        skipped = {id: why for id, why in plan.skipped.items() if id not in chosen}
+        await self._edit(f"redo {task}", reason, by, again=_raised(plan, chosen), skipped=skipped)
+        return chosen
+
+    async def retry(self, *tasks: str, reason: str = "", by: str | None = None) -> list[str]:
+        """Have tasks that failed tried again, by default all of them, once the run goes on. Which ones comes back."""
+        report = await self.report()
+        for task in tasks:
+            if task not in report.failed:
+                raise VerbRefused(
+                    f"task {task!r} has not failed{did_you_mean(task, report.failed)}; redo() is for one that is done",
+                    session_id=self.session_id, status=report.status.value,
+                )  # fmt: skip
+        chosen = list(tasks or report.failed)
+        if chosen:
+            await self._edit(f"retry {', '.join(chosen)}", reason, by, again=_raised(await self._plan(), chosen))
+        return chosen
+
+    async def _edit(self, what: str, reason: str, by: str | None, **fields: Any) -> None:
+        reason = f"{what}: {reason}" if reason else what
+        if await self._found() is Status.COMPLETED:
+            await self.engine.rewind(self.session_id, "work", keep=True, by=by, reason=reason)
+        await self.engine.edit(self.session_id, fields, by=by, reason=reason)
+
+    # from the step that works on the tasks
+
+    def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
+        """See `Foreman`."""
+        self.registry.begun(agent)
+        self.bus.tell(event)
+
+    def left(self, agent: TaskAgent) -> None:
+        """See `Foreman`."""
+        self.registry.left(agent)
+
+    async def ended(self, event: TaskCompleted | TaskFailed) -> None:
+        """See `Foreman`."""
+        self.registry.ended(event.task)
+        self.bus.tell(event)
+        if isinstance(event, TaskFailed):
+            self._stop_for(self._safety.failed(event.error))
+        else:
+            self._safety.done()
+        drive = self.engine.driver.drive(self.session_id)
+        if drive is not None and drive.budgeted is not False:
+            self._stop_for(await self._overspent())
+
+    async def _count_anew(self) -> None:
+        self._safety.forget()
+        await self._overspent()
+
+    async def _overspent(self) -> str:
+        info = await self.engine.info(self.session_id)
+        return "" if info.budget_usd is None else self._safety.spent(info.spent_usd, info.budget_usd)
+
+    def _stop_for(self, reason: str) -> None:
+        """Press the button: not from within the step, which would wait for itself."""
+        if reason and (self._stopping is None or self._stopping.done()):
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(reason), name=f"stop {self.session_id}")
+
+    async def _stop(self, reason: str) -> None:
+        try:
+            if await self._found() not in (Status.COMPLETED, Status.FAILED):  # else there is nothing left to stop
+                await self.controller.pause(reason, SAFETY)
+        except Exception as error:
+            tell(logging.ERROR, f"could not be paused ({reason}): {said(error)}", self.session_id)
+
+
+TaskEvent = TaskStarted | TaskCompleted | TaskFailed
+
+_STATUS: dict[type[TaskEvent], str] = {TaskStarted: "begun", TaskCompleted: "done", TaskFailed: "failed"}
+
+
+def _raised(plan: Plan, tasks: Sequence[str]) -> dict[str, int]:
+    return plan.again | {id: plan.again.get(id, 0) + 1 for id in tasks}

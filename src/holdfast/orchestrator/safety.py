@@ -1,0 +1,64 @@
+"""When a run stops itself: by the same button, with the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Safety:
+    """What makes a run pause by itself. None switches a stop off.
+
+    ``budget_share``: so much of the budget is spent. ``failures_in_a_row``: so many tasks failed and none was done in
+    between. ``same_error``: so many tasks failed in the very same way.
+    """
+
+    budget_share: float | None = 0.8
+    failures_in_a_row: int | None = 5
+    same_error: int | None = 3
+
+    def __post_init__(self) -> None:
+        if self.budget_share is not None and not 0 < self.budget_share <= 1:
+            raise ValueError(f"budget_share is a share, above 0 and up to 1, or None, not {self.budget_share!r}")
+        for name in ("failures_in_a_row", "same_error"):
+            if (count := getattr(self, name)) is not None and count < 1:
+                raise ValueError(f"{name} is a number from 1 on, or None, not {count!r}")
+
+
+class SafetyWatch:
+    """Counts, from the moment that a run goes on. Who resumes has seen the reason, so it begins anew then."""
+
+    def __init__(self, safety: Safety) -> None:
+        self.safety = safety
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._in_a_row = 0
+        self._errors: Counter[str] = Counter()
+        self._share = 0.0
+
+    def done(self) -> None:
+        """A task was done."""
+        self._in_a_row = 0
+
+    def failed(self, error: str) -> str:
+        """A task failed. Why to stop; empty if there is no reason to."""
+        self._in_a_row += 1
+        self._errors[error] += 1
+        safety, same = self.safety, self._errors[error]
+        if safety.same_error is not None and same >= safety.same_error:
+            return f"{same} tasks failed in the same way: {error}"
+        if safety.failures_in_a_row is not None and self._in_a_row >= safety.failures_in_a_row:
+            return f"{self._in_a_row} tasks in a row failed, the last one with {error}"
+        return ""
+
+    def spent(self, spent: float, budget: float) -> str:
+        """So much money is spent. Why to stop: the share was passed since the run went on."""
+        share, before = (spent / budget if budget else 1.0), self._share
+        self._share = share
+        limit = self.safety.budget_share
+        if limit is None or not before < limit <= share:
+            return ""
+        return f"${spent:.4f} of a budget of ${budget:.4f} are spent, which is {share:.0%}"

@@ -1,0 +1,187 @@
+"""A log made anew of a folder of artifacts, for a store that does not have the session.
+
+Every step that the folder knows to be done becomes a checkpoint with what it wrote. Where the session goes on is then
+found out as for any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.artifacts import BoundArtifact, Unfit, named
+from holdfast.codec import Limits, encode
+from holdfast.desk import DoneNote, code_of, reads_of
+from holdfast.errors import FolderRefused
+from holdfast.ids import SessionId, check_session_id, new_session_id
+from holdfast.inspection import artifact_named
+from holdfast.model import NewSession, Record, first_digest, seal
+from holdfast.rebuilding import Detection, Judged, Recorded
+from holdfast.replay import CheckpointBody, Effect, KeyBody, to_payload
+from holdfast.shelf import Shelf, digest_of
+from holdfast.state import Act, Blobs, Change, Slot, stored
+from holdfast.traces import FileLeft, Left, Trail, Work
+from holdfast.workflow import Workflow
+
+
+class Relog:
+    """The records of a session that is made anew. Versions of fields are numbered as they are written here."""
+
+    def __init__(self, session_id: str, folder: Path, version: int, outline: Sequence[str]) -> None:
+        self.session_id = SessionId(session_id)
+        self.trail = Trail(str(folder))
+        self.version = version
+        self.outline = tuple(outline)
+        self.fields: dict[str, Slot] = {}
+        self.bodies: list[tuple[str, CheckpointBody]] = []
+        self.blobs: Blobs = []
+        self.versions: dict[tuple[str, int], int] = {}
+
+    @property
+    def seq(self) -> int:
+        """The number that the next checkpoint will have."""
+        return len(self.bodies) + 2
+
+    def begin(self, values: Mapping[str, bytes]) -> None:
+        """What the session began with."""
+        self.fields = {name: stored(data, self.blobs) for name, data in values.items()}
+
+    def change(self, path: str, act: Act, data: bytes) -> Change:
+        """Something that a step wrote, encoded already."""
+        return Change(path, act, stored(data, self.blobs))
+
+    def done(self, work: Work, changes: Sequence[Change], next_step: str | None) -> None:
+        """A step that is done. What it read is named by the numbers of this log; what nobody wrote, by -1."""
+        reads = {key: self.versions.get((key, version), -1) for key, version in work.reads.items()}
+        lost = tuple((key, -1) for key, version in reads.items() if version == -1)
+        self.trail.replaced = (*self.trail.replaced, *(pair for pair in lost if pair not in self.trail.replaced))
+        self.versions.update(((key, version), self.seq) for key, version in work.writes.items())
+        files = tuple(msgspec.structs.replace(file, at=0) for file in work.files)
+        left = Left(reads, files, work.code, work.usd, writes=dict.fromkeys(work.writes, self.seq))
+        effect = Effect("left", work.at, "artifact.left", work.step, "from its folder", left=left)
+        stays = next_step == work.step
+        body = CheckpointBody(
+            None if stays else next_step, tuple(changes), stays, work.skipped, took=work.took, effects=(effect,),
+            version=self.version,
+        )  # fmt: skip
+        self.bodies.append((work.step, body))
+
+    def session(self, workflow: Workflow[Any], now: int, by: str | None) -> NewSession:
+        """All of it. One that had come to its end stands at its last step, to be left once more."""
+        first = self.outline[0]
+        key = KeyBody(
+            self.fields, first, created=True, by=by, version=self.version, outline=self.outline, trail=self.trail
+        )
+        records = [seal(first_digest(self.session_id), 1, 0, "key", first, 1, now, to_payload(key))]
+        visits, here = dict[str, int](), (first, False)
+        for number, (step, body) in enumerate(self.bodies):
+            last = number == len(self.bodies) - 1
+            if last and body.next is None:
+                body = msgspec.structs.replace(body, leaving=True)
+            here = (step, True) if body.leaving else (body.next or step, False)
+            visits[step] = visits.get(step, 0) + 1
+            records.append(_after(records[-1], step, visits[step], now, body))
+        step, leaving = here
+        digest = sha256(f"rebuilt|{self.trail.folder}|{self.session_id}".encode()).digest()
+        return NewSession(
+            self.session_id, workflow.name, self.version, None, (), digest, now, step,
+            visits.get(step, 0) + (0 if leaving else 1), None, tuple(records), tuple(self.blobs), claim=False,
+            leaving=leaving,
+        )  # fmt: skip
+
+
+def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody) -> Record:
+    return seal(last.digest, last.seq + 1, last.seq, "checkpoint", step, visit, now, to_payload(body))
+
+
+def by_record(workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, limits: Limits) -> Relog:
+    """From completion records. What files carry is read from them, also if somebody has edited it."""
+    log = Relog(session_id, folder, found.note.version, found.note.outline)
+    log.begin({name: bytes(raw) for name, raw in found.note.input.items()})
+    for each in found.done:
+        changes = [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
+        changes += _carried(workflow, Shelf(folder), log, each, limits)
+        log.done(each.work, changes, each.next)
+    return log
+
+
+def _carried(workflow: Workflow[Any], shelf: Shelf, log: Relog, done: DoneNote, limits: Limits) -> list[Change]:
+    """What the files of a step say. One that is missing or cannot be read says nothing: its step runs again."""
+    values: dict[str, Any] = {}
+    for file in done.work.files:
+        artifact = artifact_named(workflow, done.work.step, file.pattern)
+        data = shelf.read(file.path)
+        if artifact is None or data is None:
+            continue
+        try:
+            value = _plain(artifact, data) if log.version != workflow.version else artifact.decoded(data)
+        except (Unfit, ValueError):
+            continue
+        if artifact.many:
+            values.setdefault(file.field, {})[file.key] = value
+        else:
+            values[file.field] = value
+    return [log.change(field, "set", _encoded(workflow, field, value, log, limits)) for field, value in values.items()]
+
+
+def _plain(artifact: BoundArtifact, data: bytes) -> Any:
+    """What an older version has left, for its migrations: nothing but JSON or a text."""
+    if artifact.codec == "json":
+        return msgspec.json.decode(data)
+    return data.decode()
+
+
+def _encoded(workflow: Workflow[Any], field: str, value: Any, log: Relog, limits: Limits) -> bytes:
+    if log.version != workflow.version:
+        return encode(value, field, limits)
+    return workflow.shape.place(field).typed.encode(value, field, limits)
+
+
+def by_judgement(
+    workflow: Workflow[Any], folder: Path, session_id: str | None, seen: Detection, judged: Sequence[Judged],
+    given: Mapping[str, Any], accept: bool, limits: Limits,
+) -> Relog:  # fmt: skip
+    """From the files alone: the steps up to the first that is not known to be done."""
+    if not judged or seen.resume_at == "start":
+        raise FolderRefused(f"No checkpoints found in {folder}; start from scratch", path=str(folder))
+    if seen.inconsistent and not accept:
+        raise FolderRefused(
+            f"{folder} does not add up: {'; '.join(seen.inconsistent)}. accept=True goes on with {seen.resume_at}; what"
+            " comes after it is made again",
+            path=str(folder),
+        )
+    id = new_session_id() if session_id is None else check_session_id(session_id)
+    log = Relog(id, folder, workflow.version, workflow.outline)
+    shape = workflow.shape
+    start = shape.start(given)
+    log.begin({name: place.typed.encode(start[name], name, limits) for name, place in shape.fields.items()})
+    shelf, known, versions = Shelf(folder), {**start}, dict[str, int]()
+    for each in judged:
+        values = each.values
+        known.update(values)
+        changes = [log.change(path, "set", shape.place(path).typed.encode(value, path, limits))
+                   for path, value in values.items()]  # fmt: skip
+        reads = {key: versions[key] for key in versions if key in reads_of(each.step)}
+        files = [file for artifact in each.step.leaves for file in _files(shelf, artifact, known)]
+        versions.update(dict.fromkeys(values, log.seq))
+        work = Work(
+            each.step.name, 1, log.seq, 0, reads, dict.fromkeys(values, log.seq), tuple(files), code_of(each.step.fn),
+            skipped="its artifacts were there before" if files else "it left nothing",
+        )  # fmt: skip
+        log.done(work, changes, workflow.following(each.step.name))
+    return log
+
+
+def _files(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[FileLeft]:
+    pattern = named(artifact.path, known)
+    found: list[FileLeft] = []
+    for path in shelf.names(pattern) if artifact.many else [pattern]:
+        data = shelf.read(path)
+        if data is not None:
+            key = artifact.matches(path) or ""
+            found.append(FileLeft(path, artifact.path, artifact.place.path, digest_of(data), len(data), key))
+    return found

@@ -1,0 +1,206 @@
+"""The folder of one session's artifacts: staged, published, set aside, and a copy of the records beside them.
+
+Content is written whole into ``.holdfast/staged`` before anything refers to it, and gets its name by a rename once the
+record that names it is committed: what is staged under a path's mark is what still has to be published there. What is
+replaced and was not ours goes to ``.holdfast/bin``. No link inside the folder is followed, and no path leads out of it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from uuid import uuid4
+
+from holdfast.errors import FolderRefused
+from holdfast.folder import PIECE, Folder, Upload
+
+OWN = ".holdfast"
+"""The folder inside a session's folder that is ours."""
+
+READABLE = 0o644
+OPEN = 0o755
+
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def digest_of(data: bytes) -> str:
+    """What content is known by."""
+    return sha256(data).hexdigest()
+
+
+class Shelf:
+    """One folder. Nothing here knows what a file means."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def make(self) -> None:
+        """Have the folder there, with a name in its own folder that is on disk."""
+        if not self.path.is_dir():
+            self.path.mkdir(mode=OPEN, parents=True, exist_ok=True)
+        with self._own("staged").opened(create=True), self._own("bin").opened(create=True):
+            pass
+
+    def _own(self, name: str) -> Folder:
+        return Folder(self.path / OWN / name, 2)
+
+    def _around(self, path: str) -> tuple[Folder, str]:
+        """The folder that a file is in, and the name that it has there."""
+        parts = PurePosixPath(path).parts
+        return Folder(self.path.joinpath(*parts[:-1]), len(parts) - 1, OPEN), parts[-1]
+
+    # staging and publishing
+
+    def stage(self, path: str, data: bytes) -> str:
+        """Have the content of a file on disk, before anything says that it is there; its hash comes back."""
+        digest = digest_of(data)
+        self._write(self._own("staged"), mark(path, digest), data)
+        return digest
+
+    def staged(self) -> set[str]:
+        """The marks of what is staged."""
+        with suppress(FileNotFoundError), self._own("staged").opened() as folder:
+            return set(os.listdir(folder))
+        return set()
+
+    def publish(self, path: str, digest: str, ours: Iterable[str]) -> str:
+        """Give staged content its name. What is replaced goes to the bin, unless it is ``ours``: its name there."""
+        around, name = self._around(path)
+        with self._own("staged").opened() as staged, self._at(path, around, create=True) as folder:
+            moved = "" if self._is_ours(folder, name, path, {digest, *ours}) else self._to_bin(folder, name)
+            with suppress(FileNotFoundError):  # somebody else who drives the session was quicker
+                os.rename(mark(path, digest), name, src_dir_fd=staged, dst_dir_fd=folder)
+            os.fsync(folder)
+            os.fsync(staged)
+        return moved
+
+    def clear(self, wanted: Iterable[str]) -> None:
+        """Delete what was staged and never came to be recorded, and what a write that was cut off has left."""
+        known = {*wanted}
+        with self._own("staged").opened(create=True) as folder:
+            for name in os.listdir(folder):
+                if name not in known:
+                    os.unlink(name, dir_fd=folder)
+
+    def set_aside(self, path: str) -> str:
+        """Move a file to the bin; its name there. Empty if there is none."""
+        around, name = self._around(path)
+        try:
+            with self._at(path, around) as folder:
+                return self._to_bin(folder, name)
+        except FileNotFoundError:
+            return ""
+
+    def _to_bin(self, folder: int, name: str) -> str:
+        binned = f"{uuid4().hex[:12]}-{name}"
+        with self._own("bin").opened(create=True) as bin_:
+            os.rename(name, binned, src_dir_fd=folder, dst_dir_fd=bin_)
+            os.fsync(bin_)
+        os.fsync(folder)
+        return f"{OWN}/bin/{binned}"
+
+    def _is_ours(self, folder: int, name: str, path: str, ours: set[str]) -> bool:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        if not stat.S_ISREG(found.st_mode):
+            return False  # a link, or a folder: whoever put it there gets it back from the bin
+        return digest_of(self.read(path) or b"") in ours
+
+    # looking
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a file; None if it is not there. `FolderRefused` if it is no plain file of this folder."""
+        around, name = self._around(path)
+        try:
+            with self._at(path, around) as folder:
+                descriptor = os.open(name, _OLD, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as exc:
+            raise self._refused(path, exc) from exc
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FolderRefused(f"{self.path / path} is no plain file; move it away, then try again", path=path)
+            return b"".join(iter(lambda: file.read(PIECE), b""))
+
+    def names(self, pattern: str) -> list[str]:
+        """The files that a path with one * in its last name stands for."""
+        around, last = self._around(pattern)
+        head, _, tail = last.partition("*")
+        try:
+            with self._at(pattern, around) as folder:
+                found = os.listdir(folder)
+        except FileNotFoundError:
+            return []
+        inside = [name for name in found if name.startswith(head) and name.endswith(tail) and name[0] != "."]
+        return sorted(str(PurePosixPath(pattern).parent / name) for name in inside)
+
+    @contextmanager
+    def _at(self, path: str, around: Folder, create: bool = False) -> Iterator[int]:
+        try:
+            folder = around.open(create)
+        except FileNotFoundError:
+            raise
+        except OSError as exc:
+            raise self._refused(path, exc) from exc
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _refused(self, path: str, error: OSError) -> FolderRefused:
+        return FolderRefused(
+            f"{self.path / path} cannot be reached without following a link ({error.strerror});"
+            " put a plain file or folder there",
+            path=path,
+        )
+
+    # our own notes
+
+    def note(self, name: str, data: bytes) -> None:
+        """Write one of our own files, whole or not at all."""
+        self._write(self._own("done") if "/" in name else Folder(self.path / OWN, 1), name.rpartition("/")[2], data)
+
+    def notes(self) -> dict[str, bytes]:
+        """All of them, by name."""
+        found: dict[str, bytes] = {}
+        for folder, prefix in ((Folder(self.path / OWN, 1), ""), (self._own("done"), "done/")):
+            with suppress(FileNotFoundError), folder.opened() as descriptor:
+                for name in os.listdir(descriptor):
+                    if name.endswith(".json"):
+                        found[prefix + name] = self.read(f"{OWN}/{prefix}{name}") or b""
+        return found
+
+    def forget(self, name: str) -> None:
+        """Delete one of our own files."""
+        self._own("done").remove(name.rpartition("/")[2])
+
+    def keep(self, data: bytes) -> None:
+        """Have bytes that a person wrote, and that we have taken in, for when they are to be restored."""
+        self._write(self._own("edits"), digest_of(data), data)
+
+    def kept(self, digest: str) -> bytes | None:
+        """Such bytes, by their hash."""
+        data = self.read(f"{OWN}/edits/{digest}")
+        return data if data is not None and digest_of(data) == digest else None
+
+    def _write(self, folder: Folder, name: str, data: bytes) -> None:
+        with Upload(folder, READABLE) as upload:
+            upload.write(data)
+            upload.finish()
+            upload.publish(name, replace=True)
+
+
+def mark(path: str, digest: str) -> str:
+    """What content is called while it is staged: by its hash, and by the path that it is for.
+
+    >>> mark("a.md", "0" * 64)[-13:]
+    '-fecccc975324'
+    """
+    return f"{digest}-{digest_of(path.encode())[:12]}"

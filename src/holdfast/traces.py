@@ -1,0 +1,218 @@
+"""What a log says about the making of artifacts: which visit left which files, and from which versions of fields.
+
+The *version* of a field is the number of the record that wrote it. A checkpoint that read a version which has been
+replaced since is *stale*, and so is every reader of what it wrote. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from holdfast.state import Change
+
+
+class FileLeft(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file: where it lies in the session's folder, what it shows, and its content by hash.
+
+    ``pattern`` is the path as its artifact was declared, ``key`` the entry of a dict that it is, if it is one. ``at``
+    is the record that has its content.
+    """
+
+    path: str
+    pattern: str
+    field: str
+    sha256: str
+    size: int
+    key: str = ""
+    at: int = 0
+
+
+class Left(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a checkpoint says about its visit: the versions that it read, the files that it left, what it has cost.
+
+    ``code`` tells one text of the step's function from another. Where an earlier checkpoint is kept, ``of`` is its
+    number and ``writes`` the versions that its fields keep.
+    """
+
+    reads: dict[str, int]
+    files: tuple[FileLeft, ...] = ()
+    code: str = ""
+    usd: int = 0
+    of: int = 0
+    writes: dict[str, int] = {}
+    took: int = 0
+
+
+class Work(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last finished visit of a step. ``seq`` is its checkpoint; ``edits`` are records that changed what it left.
+
+    ``made`` is the checkpoint of the visit that really ran, where this one was kept.
+    """
+
+    step: str
+    visit: int
+    seq: int
+    at: int
+    reads: dict[str, int]
+    writes: dict[str, int] = {}
+    files: tuple[FileLeft, ...] = ()
+    code: str = ""
+    took: int = 0
+    usd: int = 0
+    version: int = 1
+    skipped: str = ""
+    edits: tuple[int, ...] = ()
+    by: str | None = None
+    made: int = 0
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """A file as somebody has changed it, and what that means for the state."""
+
+    file: FileLeft
+    step: str
+    change: Change
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A checkpoint that stays although one before it is redone: what it wrote is written again, nothing runs."""
+
+    changes: tuple[Change, ...]
+    left: Left
+    skipped: str = ""
+    edits: tuple[int, ...] = ()
+    by: str | None = None
+
+
+class Redo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step that runs again, and why; ``spared`` are entries of it that are still good: path → hash."""
+
+    why: str
+    spared: dict[str, str] = {}
+
+
+class Trail(msgspec.Struct, omit_defaults=True):
+    """All of that, folded, for a session that has a folder.
+
+    ``versions``: of each field, the record that wrote it. ``replaced``: versions that an edit has taken the place of,
+    while some visit has read them. ``known``: all hashes that this session ever recorded for a path.
+    """
+
+    folder: str
+    works: dict[str, Work] = {}
+    versions: dict[str, int] = {}
+    replaced: tuple[tuple[str, int], ...] = ()
+    known: dict[str, tuple[str, ...]] = {}
+    kept: dict[str, Kept] = {}
+    redo: dict[str, Redo] = {}
+
+    def files(self) -> dict[str, tuple[FileLeft, Work]]:
+        """The newest version of each path, and whose it is."""
+        found: dict[str, tuple[FileLeft, Work]] = {}
+        for work in sorted(self.works.values(), key=lambda each: each.seq):
+            found.update((file.path, (file, work)) for file in work.files)
+        return found
+
+    def finished(self, step: str, visit: int, seq: int, at: int, version: int, skipped: str, took: int,
+                 left: Left, fields: Iterable[str]) -> None:  # fmt: skip
+        """Take in a checkpoint."""
+        kept = self.kept.pop(step, None) if left.of else None
+        self.kept.pop(step, None)
+        self.redo.pop(step, None)
+        writes = left.writes or dict.fromkeys(fields, seq)
+        files = tuple(file if file.at else msgspec.structs.replace(file, at=seq) for file in left.files)
+        self.works[step] = Work(
+            step, visit, seq, at, left.reads, writes, files, left.code, left.took or took, left.usd, version,
+            kept.skipped if kept else skipped, kept.edits if kept else (), kept.by if kept else None, left.of,
+        )  # fmt: skip
+        self.versions.update(writes)
+        for file in files:
+            self.knows(file)
+        read = {pair for work in self.works.values() for pair in work.reads.items()}
+        self.replaced = tuple(pair for pair in self.replaced if pair in read)
+
+    def carried(self, renamed: Mapping[str, str], moved: Mapping[str, str]) -> None:
+        """Steps are called otherwise (old → new), and so are fields (new → old)."""
+        fields = {old: new for new, old in moved.items()}
+
+        def now(versions: dict[str, int]) -> dict[str, int]:
+            return {".".join((fields.get(head := key.split(".")[0], head), *key.split(".")[1:])): version
+                    for key, version in versions.items()}  # fmt: skip
+
+        works = {renamed.get(step, step): work for step, work in self.works.items()}
+        self.works = {
+            step: msgspec.structs.replace(work, step=step, reads=now(work.reads), writes=now(work.writes))
+            for step, work in works.items()
+        }
+        self.versions = now(self.versions)
+        self.replaced = tuple((fields.get(key, key), version) for key, version in self.replaced)
+        self.kept = {renamed.get(step, step): kept for step, kept in self.kept.items()}
+        self.redo = {renamed.get(step, step): redo for step, redo in self.redo.items()}
+
+    def knows(self, file: FileLeft) -> None:
+        """From now on this content is known to be ours."""
+        before = self.known.get(file.path, ())
+        if file.sha256 not in before:
+            self.known[file.path] = (*before, file.sha256)
+
+    def adopts(self, seq: int, by: str | None, adopted: Iterable[Adopted]) -> list[Change]:
+        """Take in edits of files; what of that changes the state as it stands now."""
+        changes: list[Change] = []
+        for each in adopted:
+            work, file = self.works[each.step], msgspec.structs.replace(each.file, at=seq)
+            over = [version for key, version in self.versions.items() if overlap(key, file.field)]
+            if all(version == seq or self._stands(version, work, file.field) for version in over):
+                changes.append(each.change)
+                self.versions[file.field] = seq
+            self.replaced = (*self.replaced, *self.readers(work, file.field))
+            files = tuple(file if other.path == file.path else other for other in work.files)
+            edits = work.edits if seq in work.edits else (*work.edits, seq)
+            self.works[each.step] = msgspec.structs.replace(
+                work, writes={**work.writes, file.field: seq}, files=files, edits=edits, by=by
+            )
+            self.knows(file)
+        return changes
+
+    def readers(self, work: Work, field: str) -> list[tuple[str, int]]:
+        """The versions of a field that visits after this one have read from it, or from before it."""
+        later = [other for other in self.works.values() if other.seq > work.seq]
+        pairs = {pair for other in later for pair in other.reads.items() if overlap(pair[0], field)}
+        return sorted(pair for pair in pairs if self._stands(pair[1], work, field) and pair not in self.replaced)
+
+    def _stands(self, version: int, work: Work, field: str) -> bool:
+        """Whether a version of a field is what that visit left behind, and nobody's who came later."""
+        later = [other.writes for other in self.works.values() if other.seq > work.seq]
+        if any(version == at for writes in later for key, at in writes.items() if overlap(key, field)):
+            return False
+        return version <= work.seq or version in work.edits or version in work.writes.values()
+
+    def read_by(self, paths: Iterable[str]) -> dict[str, int]:
+        """The present versions of what is read at some places of the state."""
+        wanted = tuple(paths)
+        return {key: version for key, version in self.versions.items() if any(overlap(key, path) for path in wanted)}
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two places are the same, or one is a part of the other."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
+def stale(trail: Trail, redone: Mapping[str, str]) -> dict[str, str]:
+    """The finished steps that have to run again, in the order in which they ran, and why.
+
+    ``redone`` are those of which that is known already. Who read what they wrote, or what an edit replaced, follows.
+    """
+    gone: dict[tuple[str, int], str] = {}
+    for pair in trail.replaced:
+        edited = [work.step for work in trail.works.values() if work.edits]
+        writer = next((step for step in edited if any(overlap(pair[0], key) for key in trail.works[step].writes)), "")
+        gone[pair] = f"what {writer} left was edited" if writer else f"{pair[0]} was edited"
+    found: dict[str, str] = {}
+    for work in sorted(trail.works.values(), key=lambda each: each.seq):
+        why = redone.get(work.step) or next((gone[pair] for pair in work.reads.items() if pair in gone), "")
+        if why:
+            found[work.step] = why if work.step in redone else f"upstream changed: {why}"
+            gone |= dict.fromkeys(work.writes.items(), f"{work.step} runs again")
+    return found

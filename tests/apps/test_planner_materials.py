@@ -1,0 +1,310 @@
+"""What is read from PDF, text and Markdown: pages, windows, topics, and how long they take."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast import Engine, Retry
+from holdfast.apps.input import BadInput
+from holdfast.apps.planner import SessionDocument, ingestion, planner, sessions
+from holdfast.apps.planner.estimation import confidence, estimate, minutes
+from holdfast.apps.planner.materials import LONGEST_LINE, MARKDOWN, PAGE_BYTES, PDF, TEXT, checked, outline, page_count
+from holdfast.apps.planner.materials import window as window_of
+from holdfast.apps.planner.models import Basis, EstimationPayload, Evidence, Measure, Upload
+from holdfast.apps.planner.sample import SAMPLE, SAMPLE_INPUTS, sample_uploads
+from holdfast.apps.planner.topics import Findings, findings, topics_of
+from tests.apps.pdfs import make_pdf
+from tests.support.modelserver import ModelServer, Says, Status, model_server
+
+WORDS = "some plain words that say a little about the matter at hand and then stop "
+
+
+def topics(text: str, content_type: str = MARKDOWN) -> dict[str, int]:
+    """The topics of a text of one window, with their words."""
+    found = topics_of({"f:0": findings([text], content_type, 0, [])})
+    return {topic.title: topic.words for topic in found}
+
+
+# what can be read
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gone.pdf", None, "No such file"),
+        ("broken.pdf", b"%PDF-1.4\nnothing of the kind", "the PDF cannot be read: it is damaged"),
+        ("cut.pdf", "cut", "the PDF cannot be read: it is damaged"),
+        ("locked.pdf", "locked", "the PDF is encrypted; save a copy without a password"),
+        ("none.pdf", "none", "or has no pages"),
+        ("empty.md", b"", "the file is empty"),
+        ("latin.txt", "Größe".encode("latin-1"), "byte 2 is no UTF-8; save the text as UTF-8"),
+        ("half.txt", "Größe".encode()[:3], "is no UTF-8"),
+        ("program.txt", b"\x7fELF\0\0", "this is no text"),
+        ("essay.docx", b"PK", "only PDF, text and Markdown can be read (.pdf, .txt"),
+        ("folder.md", "folder", "Is a directory"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, name: str, content: object, said: str) -> None:
+    path = tmp_path / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "cut":
+        whole = make_pdf(tmp_path / "whole.pdf", [["text"]] * 5).read_bytes()
+        path.write_bytes(whole[: len(whole) // 3])
+    elif content == "locked":
+        make_pdf(path, [["text"]], encrypted=True)
+    elif content == "none":
+        make_pdf(path, [])
+    elif content == "folder":
+        path.mkdir()
+    with pytest.raises(BadInput) as refused:
+        checked(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert said in str(refused.value)
+
+
+def test_without_the_library_a_pdf_is_refused_and_the_sample_goes_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = make_pdf(tmp_path / "whole.pdf", [["text"]])
+    assert checked(whole) == PDF
+    assert SAMPLE / "kelp.pdf" in [upload.path for upload in sample_uploads()]
+    for module in ("materials", "sample"):
+        monkeypatch.setattr(f"holdfast.apps.planner.{module}.reads_pdf", lambda: False)
+    with pytest.raises(BadInput, match=r"reading PDF files needs more: pip install 'holdfast\[apps\]'"):
+        checked(whole)
+    assert SAMPLE / "kelp.pdf" not in [upload.path for upload in sample_uploads()]
+
+
+# pages and windows
+
+
+@pytest.mark.covers("S3.24")
+@pytest.mark.parametrize("pages", [1, 19, 20, 21, 40, 41])
+def test_there_are_as_many_chunks_as_twenty_pages_need(tmp_path: Path, pages: int) -> None:
+    path = make_pdf(tmp_path / "book.pdf", [[f"Page {number} has some words on it"] for number in range(pages)])
+    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
+        state = sessions.starting(SAMPLE_INPUTS, [Upload(path=path, is_shared=True)])
+        engine.start(planner, state, session_id="s1").outcome()
+        (progress,) = sessions.document(engine, "s1").ingestion_state.files.values()
+    assert progress.chunking.model_dump() == {
+        "mode": "page_window", "max_pages_per_chunk": 20, "total_chunks": math.ceil(pages / 20),
+    }  # fmt: skip
+    assert (progress.processed_chunks, progress.status) == (math.ceil(pages / 20), "complete")
+
+
+def test_a_pdf_is_read_page_by_page_with_its_outline(tmp_path: Path) -> None:
+    path = make_pdf(
+        tmp_path / "a.pdf", [["One", "line two"], [], ["Three (with) \\ signs"]], [("Start", 0), ("End", 2)]
+    )
+    assert page_count(str(path), PDF) == 3
+    assert window_of(str(path), PDF, 0, 20) == ["One\nline two", "", "Three (with) \\ signs"]
+    assert window_of(str(path), PDF, 2, 20) == ["Three (with) \\ signs"]
+    assert [(mark.title, mark.level, mark.page) for mark in outline(str(path), PDF)] == [("Start", 0, 0), ("End", 0, 2)]
+
+
+LINES = st.lists(
+    st.text(st.characters(exclude_characters="\0\n\r", exclude_categories=["Cs"]), max_size=300), max_size=60
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=LINES, times=st.integers(1, 12), size=st.sampled_from([1, 3, 20]))
+def test_the_windows_of_a_text_are_the_text(tmp_path: Path, lines: list[str], times: int, size: int) -> None:
+    """Nothing is lost or doubled where two windows meet, whatever their size."""
+    text = "\n".join(lines * times)
+    path = tmp_path / "a.txt"
+    path.write_text(text, "utf-8", newline="")
+    pages = page_count(str(path), TEXT)
+    read = [page for first in range(0, pages, size) for page in window_of(str(path), TEXT, first, size)]
+    assert "".join(read) == text.removeprefix("\ufeff")
+    assert all(page.endswith("\n") for page in read[:-1] if page and "\n" in page)
+
+
+def test_lines_without_an_end_are_cut_between_two_characters(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("日" * LONGEST_LINE, "utf-8")
+    pages = page_count(str(path), TEXT)
+    read = [window_of(str(path), TEXT, number, 1) for number in range(pages)]
+    assert "".join(page for some in read for page in some) == "日" * LONGEST_LINE
+    assert max(len(page.encode()) for some in read for page in some) <= PAGE_BYTES + LONGEST_LINE
+
+
+# topics
+
+
+def test_markdown_has_its_headings_as_topics_without_numbers_titles_and_asides() -> None:
+    text = f"""# The whole course
+{WORDS}
+## 1. First *things*
+{WORDS * 3}
+### A detail
+{WORDS}
+## Second [things](http://example.com)
+{WORDS}
+```
+# not a heading
+```
+## Third things
+{WORDS}
+## References
+{WORDS}
+## Empty
+"""
+    assert list(topics(text)) == ["First things", "Second things", "Third things"]
+    assert topics(text)["First things"] == 4 * 15  # with its detail
+
+
+def test_text_has_chapters_and_underlined_lines_as_topics() -> None:
+    chapters = "".join(
+        f"Chapter {number}: On {name}\n\n{WORDS}\n\n" for number, name in enumerate(("eels", "crabs", "kelp"), 1)
+    )
+    assert list(topics(chapters, TEXT)) == ["On eels", "On crabs", "On kelp"]
+    lined = "".join(f"On {name}\n=====\n{WORDS}\n" for name in ("eels", "crabs", "kelp"))
+    assert list(topics(lined, TEXT)) == ["On eels", "On crabs", "On kelp"]
+    numbered = f"1 Eels\n{WORDS}\n1.1 Long eels\n{WORDS}\n2 Crabs\n{WORDS}\n3 Kelp\n{WORDS}\n1. Draw a crab.\n"
+    assert list(topics(numbered, TEXT)) == ["Eels", "Crabs", "Kelp"]
+
+
+def test_without_headings_the_words_that_stand_out_name_the_topic() -> None:
+    text = "Whales sing. Whales dive, and whales sleep. Krill feeds whales; krill drifts in currents. " * 3
+    (title,) = topics(text, TEXT)
+    assert title == "Whales, Krill, Currents"
+
+
+def test_an_outline_is_all_that_counts_and_divides_its_pages(tmp_path: Path) -> None:
+    pages = [["1 Not this", WORDS], ["Beta ray", WORDS, "Gamma ray", WORDS * 2], [WORDS], ["Delta", WORDS]]
+    path = make_pdf(tmp_path / "a.pdf", pages, [("Alpha", 0), ("Beta ray", 1), ("Gamma ray", 1), ("Delta", 3)])
+    found = findings(window_of(str(path), PDF, 0, 20), PDF, 0, outline(str(path), PDF))
+    listed = topics_of({"f:0": found})
+    assert [(topic.title, topic.basis) for topic in listed] == [
+        ("Alpha", "outline"), ("Beta ray", "outline"), ("Gamma ray", "outline"), ("Delta", "outline"),
+    ]  # fmt: skip
+    assert [topic.words for topic in listed] == [15 + 2, 15 + 2, 3 * 15 + 2, 15 + 1]
+
+
+def test_a_section_goes_on_in_the_next_window_and_the_same_title_is_one_topic() -> None:
+    first = findings([f"## One\n{WORDS}\n## Two\n{WORDS}"], MARKDOWN, 0, [])
+    second = findings([f"{WORDS}\n## Three\n{WORDS}\n## one\n{WORDS}"], MARKDOWN, 20, [])
+    found = {topic.title: topic for topic in topics_of({"f:0": first, "f:1": second})}
+    assert list(found) == ["One", "Two", "Three"]
+    assert found["Two"].chunks == ["f:0", "f:1"]
+    assert found["One"].chunks == ["f:0", "f:1"]
+    assert found["Two"].words == 30
+
+
+def test_many_small_headings_are_folded_into_larger_ones() -> None:
+    text = "".join(
+        f"# Part {part}\n" + "".join(f"## Piece {part}.{n}\n{WORDS}\n" for n in range(15)) for part in "ABCD"
+    )
+    assert list(topics(text)) == ["Part A", "Part B", "Part C", "Part D"]
+
+
+@given(st.lists(st.text(max_size=200), max_size=20), st.sampled_from([TEXT, MARKDOWN, PDF]))
+def test_any_text_gives_findings_and_topics_with_names(pages: list[str], content_type: str) -> None:
+    found = findings(pages, content_type, 0, [])
+    assert Findings.model_validate_json(found.model_dump_json()) == found
+    listed = topics_of({"f:0": found})
+    assert all(topic.title.strip() and topic.chunks == ["f:0"] for topic in listed)
+    assert len({topic.title for topic in listed}) == len(listed)
+
+
+# estimates
+
+
+def evidence(basis: Basis = "heading", words: int = 1000, **more: object) -> Evidence:
+    measure = Measure.model_validate({"basis": basis, "words": words, "pages": 3} | more)
+    return Evidence(course_id="c", topic="t", evidence_summary="", measure=measure)
+
+
+def test_more_text_more_formulas_and_more_exercises_take_longer() -> None:
+    plain = minutes(evidence().measure)
+    assert plain == 15
+    assert minutes(evidence(words=10_000).measure) == 150
+    assert minutes(evidence(words=10_000, signs=5_000).measure) == 225
+    assert minutes(evidence(tasks=6).measure) == 45
+    assert minutes(evidence("outline", 0, pages=10).measure) == 60  # scanned, say
+
+
+def test_confidence_follows_the_evidence() -> None:
+    assert confidence(evidence("outline")) > confidence(evidence("heading")) > confidence(evidence("terms"))
+    assert confidence(evidence(words=100)) < confidence(evidence(words=1000))
+    assert confidence(evidence(missing=0.5)) == round(confidence(evidence()) - 0.25, 2)
+    assert confidence(evidence("nothing", 0)) == 0.05
+
+
+@pytest.mark.covers("S3.32")
+def test_what_is_uncertain_is_flagged_with_the_reason_and_nothing_else_is() -> None:
+    sure = evidence()
+    unsure = [evidence("terms"), evidence("outline", 0), evidence(missing=0.25), evidence("terms", 100)]
+    found = estimate(EstimationPayload(session_id="s", course_topic_evidence=[sure]))
+    assert found.uncertainty_flags == []
+    found = estimate(EstimationPayload(session_id="s", course_topic_evidence=[sure, *unsure]))
+    assert found.uncertainty_flags == [
+        "c, t: confidence 0.55, there are no headings to tell topics from",
+        "c, t: confidence 0.72, 25% of its files could not be read",
+        "c, t: confidence 0.45, there are no headings to tell topics from, only 100 words are about it",
+    ]
+
+
+# with a language model
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    with model_server() as found:
+        monkeypatch.setenv("HOLDFAST_MODEL", "test")
+        monkeypatch.setenv("HOLDFAST_MODEL_URL", found.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield found
+
+
+def planned(tmp_path: Path, *files: str) -> SessionDocument:
+    uploads = [Upload(path=SAMPLE / name, is_shared=True) for name in files]
+    inputs = SAMPLE_INPUTS | {"courses": SAMPLE_INPUTS["courses"][:1]}
+    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
+        engine.start(planner, sessions.starting(inputs, uploads), session_id="s1").outcome()
+        return sessions.document(engine, "s1")
+
+
+def says(*names: str) -> Says:
+    return Says(json.dumps({"topics": list(names)}))
+
+
+def test_a_model_names_the_topics_and_what_is_not_in_the_text_is_asked_for_again(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    server.script.extend(
+        [says("Latitude by the Sun", "Quantum Gravity"), says("Latitude by the Sun", "Lunar distances")]
+    )
+    document = planned(tmp_path, "navigation.txt")
+    found = document.ingestion_state.course_topic_evidence
+    assert [each.topic for each in found] == ["Latitude by the Sun", "Lunar distances"]
+    assert {each.measure.basis for each in found} == {"model"}
+    assert all(each.source_chunks for each in found)
+    assert len(server.requests) == 2
+    assert "'Quantum Gravity' is not in the text" in json.dumps(server.requests[1])
+    assert document.status == "completed"
+
+
+def test_a_model_that_is_busy_leaves_the_file_partial_and_not_the_session_lost(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestion, "PATIENCE", Retry(attempts=2, first=0))
+    server.script.extend([Status(429)] * 2)
+    document = planned(tmp_path, "navigation.txt")
+    (progress,) = document.ingestion_state.files.values()
+    assert (document.status, progress.status) == ("ingesting", "failed")
+    assert "429" in (progress.last_error or "")
+    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
+        server.script.append(says("Compass", "Charts"))
+        sessions.retry(engine, "s1")
+        engine.resume("s1").outcome()
+        assert sessions.document(engine, "s1").status == "completed"

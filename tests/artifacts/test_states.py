@@ -1,0 +1,339 @@
+"""How artifacts stand, each way by example, and that a resume does what the plan says: calls are counted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import UndecidedEdits, VerbRefused
+from tests.artifacts.pipeline import FILES, Desk, calls, in_folder, rated
+
+SECTIONS = ["01-intro", "02-team", "03-risks"]
+ALL = ["research", "draft", *SECTIONS, "header", "finalize"]
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> Desk:
+    """A session that has completed."""
+    desk = Desk(tmp_path)
+    outcome = await desk.run()
+    assert outcome.status.value == "completed"
+    assert calls.taken() == ALL
+    return desk
+
+
+@pytest.mark.covers("S4.25", "S4.90")
+async def test_what_was_left_is_valid_and_nothing_runs_again(desk: Desk) -> None:
+    assert in_folder(desk.folder) == FILES
+    assert set((await desk.states()).values()) == {"valid"}
+    assert set((await desk.plan()).values()) == {"done"}
+    outcome = await desk.resume()
+    assert (outcome.status.value, calls.taken()) == ("completed", [])
+    assert json.loads(desk.file("1-research.json").read_text()) == [{"claim": "Fern grows ferns, call 1.", "weight": 2}]
+    assert desk.file("4-final.md").read_text() == outcome.state.memo
+
+
+@pytest.mark.covers("S4.97")
+async def test_an_edit_with_finished_readers_is_not_taken_in_without_a_decision(desk: Desk) -> None:
+    desk.edit_research()
+    assert (await desk.states())["1-research.json"] == "edited"
+    async with desk.engine() as engine:
+        plan = await engine.plan("s1")
+        before = (await engine.info("s1")).seq
+        with pytest.raises(UndecidedEdits) as refused:
+            await engine.resume("s1")
+        assert (await engine.info("s1")).seq == before
+    assert refused.value.paths == ["1-research.json"]
+    assert refused.value.stale == ["draft", "finalize"]
+    assert "draft (" in str(refused.value), "what redoing costs is said"
+    verdicts = {each.step: each.verdict for each in plan}
+    assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
+    assert "kept" in plan["header"].why
+    assert plan.undecided == ("1-research.json",)
+    assert [(each.step, each.seconds > 0) for each in plan.stale] == [("draft", True), ("finalize", True)]
+    assert (calls.taken(), desk.bin()) == ([], [])
+
+
+@pytest.mark.covers("S4.81", "S4.95", "S4.97", "S4.109")
+async def test_an_accepted_edit_is_recorded_and_exactly_its_readers_run_again(desk: Desk) -> None:
+    desk.edit_research()
+    outcome = await desk.resume(edits="accept", by="ada")
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"], "header has not read it, and comes after"
+    assert "grows moss" in outcome.state.memo
+    assert outcome.state.research[0].claim == "Fern was edited by hand, and grows moss."
+    assert set((await desk.states()).values()) == {"valid"}
+    events = await desk.events()
+    assert ("artifact.edited", "edited by ada: 1-research.json") in events
+    assert ("step.skipped", "header#1 skipped: kept: what it read is as it was") in events
+    by = {each.path: each.by for each in await desk.ask(lambda engine: engine.artifacts("s1"))}
+    assert by["1-research.json"] == "ada"
+    assert by["header.md"] is None
+    assert (await desk.resume()).status.value == "completed"
+    assert calls.taken() == []
+
+
+async def test_a_discarded_edit_is_kept_aside_and_nothing_runs(desk: Desk) -> None:
+    recorded = desk.file("1-research.json").read_bytes()
+    desk.edit_research()
+    edited = desk.file("1-research.json").read_bytes()
+    outcome = await desk.resume(edits="discard")
+    assert desk.file("1-research.json").read_bytes() == recorded
+    assert desk.bin() == [edited]
+    assert (outcome.status.value, calls.taken()) == ("completed", [])
+
+
+@pytest.mark.covers("S4.95")
+async def test_an_edit_that_nobody_has_read_is_taken_in_and_said(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with desk.engine() as engine:
+        session = await engine.start(
+            desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True
+        )  # fmt: skip
+        await session.resume(until="research")
+        await session.outcome()
+    assert calls.taken() == ["research"]
+    desk.edit_research()
+    outcome = await desk.resume(by="ada")
+    assert calls.taken() == ALL[1:]
+    assert "grows moss" in outcome.state.memo
+    assert ("artifact.edited", "edited by ada: 1-research.json") in await desk.events()
+
+
+@pytest.mark.covers("S4.75", "S4.85", "S4.96")
+async def test_what_cannot_be_read_any_more_is_named_with_its_place_and_waits(desk: Desk) -> None:
+    whole = desk.file("1-research.json").read_text()
+    desk.file("1-research.json").write_text(whole[: len(whole) // 2])
+    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state == "invalid"]
+    assert (found.path, found.line, found.column > 0) == ("1-research.json", 3, True)
+    for edits in (None, "accept"):
+        with pytest.raises(UndecidedEdits, match=r"1-research\.json is invalid: line 3, column \d+"):
+            await desk.resume(edits=edits)
+    assert (calls.taken(), desk.bin()) == ([], [])
+    await desk.resume(edits="discard")
+    assert (desk.file("1-research.json").read_text(), calls.taken()) == (whole, [])
+    assert len(desk.bin()) == 1
+
+
+async def test_what_does_not_fit_the_model_is_named_with_its_place(desk: Desk) -> None:
+    desk.file("1-research.json").write_text('[\n  {"claim": "a long enough claim",\n   "weight": "heavy"}\n]\n')
+    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state == "invalid"]
+    assert (found.line, found.column) == (3, 14)
+    assert "0.weight" in found.why
+
+
+@pytest.mark.covers("S4.91")
+async def test_a_step_whose_artifact_is_broken_runs_again_on_demand_and_what_was_there_is_kept(desk: Desk) -> None:
+    desk.file("1-research.json").write_text("[broken")
+    outcome = await desk.resume(rerun="research")
+    assert outcome.status.value == "completed"
+    assert calls.taken() == ["research", "draft", *SECTIONS, "finalize"]
+    assert desk.bin() == [b"[broken"]
+    assert set((await desk.states()).values()) == {"valid"}
+
+
+async def test_a_text_that_is_cut_off_is_no_edit(desk: Desk) -> None:
+    whole = desk.file("4-final.md").read_bytes()
+    desk.file("4-final.md").write_bytes(whole[:40])
+    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state != "valid"]
+    assert (found.state, found.why) == ("invalid", f"line 5, column 2: cut off after 40 of {len(whole)} bytes")
+    with pytest.raises(UndecidedEdits):
+        await desk.resume()
+
+
+@pytest.mark.covers("S4.88")
+async def test_a_missing_file_makes_its_step_run_again_and_who_read_from_it(desk: Desk) -> None:
+    desk.file("header.md").unlink()
+    assert (await desk.states())["header.md"] == "missing"
+    assert (await desk.states())["4-final.md"] == "stale"
+    async with desk.engine() as engine:
+        plan = await engine.plan("s1")
+    assert (plan["header"].verdict, plan["header"].why) == ("next", "artifact missing: header.md")
+    assert plan["finalize"].why == "upstream changed: header runs again"
+    await desk.resume()
+    assert calls.taken() == ["header", "finalize"]
+
+
+async def test_only_the_missing_entries_are_made_again(desk: Desk) -> None:
+    kept = desk.file("2-sections/01-intro.md").read_bytes()
+    desk.file("2-sections/02-team.md").unlink()
+    desk.file("2-sections/03-risks.md").unlink()
+    outcome = await desk.resume()
+    assert calls.taken() == ["draft", "02-team", "03-risks", "finalize"]
+    assert desk.file("2-sections/01-intro.md").read_bytes() == kept
+    assert in_folder(desk.folder) == FILES
+    assert outcome.state.sections["02-team"].endswith("Written in call 2.\n")
+
+
+async def test_entries_are_not_spared_if_their_input_has_changed(desk: Desk) -> None:
+    desk.file("2-sections/02-team.md").unlink()
+    desk.edit_research()
+    await desk.resume(edits="accept")
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+
+
+@pytest.mark.covers("S4.74")
+async def test_other_bytes_of_the_same_size_and_time_are_noticed(desk: Desk) -> None:
+    file = desk.file("4-final.md")
+    before = file.stat()
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert (await desk.states())["4-final.md"] == "edited"
+
+
+@pytest.mark.covers("S4.86", "S4.87")
+async def test_an_edit_below_the_least_size_is_a_remnant_but_what_the_step_left_is_not(desk: Desk) -> None:
+    desk.file("4-final.md").write_text("## x")
+    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state != "valid"]
+    assert (found.state, "4 bytes" in found.why) == ("invalid", True)
+    small = Desk(desk.path / "small")
+    (desk.path / "small").mkdir()
+    await small.run(company="F")
+    assert small.file("header.md").stat().st_size < 100
+    assert set((await small.states()).values()) == {"valid"}
+
+
+async def test_an_edit_that_takes_away_what_has_to_be_there_is_invalid(desk: Desk) -> None:
+    desk.file("4-final.md").write_text("no heading in here at all, only a text\n")
+    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state != "valid"]
+    assert (found.state, found.why) == ("invalid", "what it has to hold is not in it")
+
+
+async def test_content_that_the_session_left_before_is_no_edit(desk: Desk) -> None:
+    old = desk.file("1-research.json").read_bytes()
+    desk.edit_research()
+    await desk.resume(edits="accept")
+    edited = desk.file("1-research.json").read_bytes()
+    calls.taken()
+    desk.file("1-research.json").write_bytes(old)  # as from a backup
+    assert (await desk.states())["1-research.json"] == "valid"
+    await desk.resume(rerun="header")
+    assert calls.taken() == ["header", "finalize"]
+    assert desk.file("1-research.json").read_bytes() == edited, "published again"
+    assert desk.bin() == []
+
+
+async def test_an_edit_of_one_file_of_many_is_one_entry(desk: Desk) -> None:
+    desk.file("2-sections/02-team.md").write_text("## 02-team\n\nAda, alone.\n")
+    outcome = await desk.resume(edits="accept")
+    assert calls.taken() == ["finalize"]
+    assert outcome.state.sections["02-team"] == "## 02-team\n\nAda, alone.\n"
+    assert list(outcome.state.sections) == SECTIONS
+    assert "Ada, alone." in outcome.state.memo
+
+
+async def test_edits_of_a_step_that_runs_again_anyway_are_asked_about_and_not_lost(desk: Desk) -> None:
+    desk.edit_research()
+    desk.file("2-sections/02-team.md").write_text("## 02-team\n\nAda, alone.\n")
+    with pytest.raises(UndecidedEdits) as refused:
+        await desk.resume()
+    assert refused.value.paths == ["1-research.json", "2-sections/02-team.md"]
+    await desk.resume(edits="accept", by="ada")
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    edits = desk.folder / ".holdfast" / "edits"
+    assert b"## 02-team\n\nAda, alone.\n" in [path.read_bytes() for path in edits.iterdir()]
+
+
+async def test_a_second_edit_makes_stale_what_ran_after_the_first(desk: Desk) -> None:
+    desk.edit_research("The first edit of this claim.")
+    await desk.resume(edits="accept")
+    calls.taken()
+    desk.edit_research("The second edit of this claim.")
+    outcome = await desk.resume(edits="accept")
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    assert "The second edit" in outcome.state.memo
+
+
+async def test_an_edit_of_something_kept_stays_when_something_before_it_runs_again(desk: Desk) -> None:
+    desk.file("header.md").write_text("# Fern, by Ada\n")
+    await desk.resume(edits="accept")
+    assert calls.taken() == ["finalize"]
+    desk.edit_research()
+    outcome = await desk.resume(edits="accept")
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    assert outcome.state.header == "# Fern, by Ada\n"
+    assert outcome.state.memo.startswith("# Fern, by Ada\n")
+
+
+async def test_an_edit_of_the_state_stays_when_a_step_before_it_runs_again(desk: Desk) -> None:
+    async with desk.engine() as engine:
+        await engine.edit("s1", memo="## by hand, this time\n")
+        await engine.rewind("s1", "finalize")
+        await engine.edit("s1", company="Moss")
+    outcome = await desk.resume(rerun="draft")
+    assert outcome.state.company == "Moss"
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+
+
+@pytest.mark.covers("S4.43")
+async def test_a_step_that_leaves_nothing_or_the_same_as_before_is_known_to_be_done(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, rated)
+    await desk.run(company="Nameless")
+    assert calls.taken() == ["research", "draft", *SECTIONS, "finalize", "rate"]
+    assert "header.md" not in in_folder(desk.folder)
+    assert set((await desk.plan()).values()) == {"done"}
+    desk.file("4-final.md").unlink()
+    await desk.resume()
+    assert calls.taken() == ["finalize", "rate"], "a step without artifacts is stale by what it reads"
+
+
+async def test_a_plan_says_that_code_has_changed_and_keeps_what_it_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.curation.code_of", lambda fn: f"new {fn.__name__}")
+    async with desk.engine() as engine:
+        plan = await engine.plan("s1")
+    assert {each.verdict for each in plan} == {"done"}
+    assert "its code has changed since" in plan["draft"].why
+    monkeypatch.undo()
+    await desk.resume()
+    assert calls.taken() == []
+
+
+async def test_a_rewind_makes_the_files_behind_it_ours_still_and_stale(desk: Desk) -> None:
+    async with desk.engine() as engine:
+        await engine.rewind("s1", "draft")
+        plan = await engine.plan("s1")
+    assert [each.verdict for each in plan] == ["done", "next", "will run", "will run"]
+    await desk.resume()
+    assert calls.taken() == ["draft", *SECTIONS, "header", "finalize"]
+    assert (desk.bin(), set((await desk.states()).values())) == ([], {"valid"})
+
+
+async def test_adopt_and_restore_do_it_for_single_files_and_run_nothing(desk: Desk) -> None:
+    whole = desk.file("header.md").read_bytes()
+    desk.edit_research()
+    desk.file("header.md").write_text("# Other\n")
+    async with desk.engine() as engine:
+        assert await engine.restore("s1", ["header.md"]) == ["header.md"]
+        stale = await engine.adopt("s1", ["1-research.json"], by="ada", reason="a typo")
+        with pytest.raises(VerbRefused, match=r"header\.md is valid"):
+            await engine.adopt("s1", ["header.md"])
+        plan = await engine.plan("s1")
+    assert desk.file("header.md").read_bytes() == whole
+    assert [each.step for each in stale] == ["draft", "finalize"]
+    assert [each.verdict for each in plan] == ["done", "next", "done", "will run"]
+    assert (plan.undecided, calls.taken()) == ((), [])
+    await desk.resume()
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+
+
+async def test_what_a_resume_saved_counts_what_was_kept_behind_it(desk: Desk) -> None:
+    desk.edit_research()
+    outcome = await desk.resume(edits="accept")
+    assert outcome.skipped_visits == 2, "research before, header behind"
+
+
+async def test_something_else_at_the_place_of_an_artifact_is_set_aside(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.folder.mkdir()
+    desk.file("1-research.json").write_text("{not ours")
+    await desk.run()
+    assert desk.bin() == [b"{not ours"]
+    assert any(kind == "artifact.set_aside" for kind, _ in await desk.events())
+    assert set((await desk.states()).values()) == {"valid"}
