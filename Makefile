@@ -11,7 +11,7 @@ DEV := .venv/.dev
 
 # One .venv serves all targets: never build it twice at once.
 .NOTPARALLEL:
-.PHONY: help venv demo test replay check format coverage bench campaign reference acceptance clean
+.PHONY: help venv demo test replay check format coverage bench campaign tasks reference acceptance clean
 
 help: ## list these targets
 	@echo "Holdfast. Targets:"
@@ -30,8 +30,8 @@ venv: $(DEV) ## build .venv with all that tests and checks need
 demo: $(CORE) ## watch a session being killed, resumed and paused (under a minute)
 	@$(PY) -m holdfast.demo
 
-test: $(DEV) ## run all tests and the examples in docstrings
-	@$(PYTEST) $(ARGS)
+test: $(DEV) ## run all tests and the examples in docstrings; reports for machines in build/
+	@$(PYTEST) --junitxml build/tests.xml --counts build/tests.json $(ARGS)
 
 replay: $(DEV) ## run the engine's tests with every step run again after each operation
 	@$(PYTEST) --holdfast-always-replay tests/engine tests/questions tests/files tests/model/test_laws.py tests/testing $(ARGS)
@@ -59,6 +59,9 @@ bench: $(DEV) ## measure against plain SQLite on this machine
 
 campaign: $(DEV) ## kill, stop, pause and race real processes at random (ARGS="--seconds 600")
 	@$(PY) -m tests.faults.campaign $(ARGS)
+
+tasks: $(DEV) ## work through 1,700 tasks with 50 agents under a hundred kills (ARGS="--kills 1000")
+	@$(PY) -m tests.orchestrator.campaign $(ARGS)
 
 reference: $(DEV) ## write the generated parts of docs/cli.md
 	@$(PY) -m tools.cli_reference

@@ -62,16 +62,16 @@ def agents(folder: Path, scale: Scale) -> list[Figure]:
     """Loops, agents of one run, and sessions: a thousand of each."""
     count = scale.agents
     what = f"a pause of {count:,}"
-    kinds: list[tuple[str, str, float | None, Callable[[Path, Steps], Awaitable[float]]]] = [
-        ("agents-loops", f"{what} loops, beyond the longest step", LIMIT, _loops),
-        ("agents-run", f"{what} agents of a run, their calls on disk, likewise", LIMIT, _run),
-        ("agents-sessions", f"{what} sessions, each parked on disk, likewise", None, _sessions),
+    kinds: list[tuple[str, str, Callable[[Path, Steps], Awaitable[float]]]] = [
+        ("agents-loops", f"{what} loops, beyond the longest step", _loops),
+        ("agents-run", f"{what} agents of a run, their calls on disk, likewise", _run),
+        ("agents-sessions", f"{what} sessions, each parked on disk, likewise", _sessions),
     ]
     figures = []
-    for name, text, limit, measured in kinds:
+    for name, text, measured in kinds:
         rounds = range(scale.rounds)
         values = tuple(asyncio.run(_measured(measured, folder / f"{name}-{n}", count)) for n in rounds)
-        figures.append(Figure(name, text, "ms", limit, values))
+        figures.append(Figure(name, text, "ms", LIMIT, values))
     return figures
 
 

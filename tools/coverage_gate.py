@@ -15,7 +15,7 @@ GUARDED = (
     "answering", "asking", "collecting", "questions", "chunks", "fanout", "files", "filing", "folder", "uploads",
     "service", "reading", "session", "engine", "holding", "plan", "context",
     "waits", "visit", "history", "ledger", "observe", "lending", "versions", "callee", "threads", "replay", "state",
-    "drivers/*", "stores/*",
+    "drivers/*", "orchestrator/*", "stores/*",
 )  # fmt: skip
 
 

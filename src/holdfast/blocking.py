@@ -466,7 +466,7 @@ class BlockingFiles:
 
     @property
     def outputs(self) -> Path:
-        """A folder for what a program leaves: see `Files.outputs`."""
+        """A folder for what a program leaves: the session's own, and gone with it. It is made when it is asked for."""
         return self._wrapped.outputs
 
 

@@ -36,6 +36,7 @@ from holdfast.files import damaged
 from holdfast.folder import PIECE, Folder, Upload
 from holdfast.model import (
     Pause,
+    QuestionChange,
     QuestionFacts,
     QuestionStatus,
     Record,
@@ -47,6 +48,7 @@ from holdfast.model import (
     rechained,
     signal_intact,
 )
+from holdfast.questions import changed
 from holdfast.replay import body_of
 from holdfast.state import Blob
 from holdfast.store import Store
@@ -276,8 +278,8 @@ def renamed(bundle: Bundle, session_id: str) -> Bundle:
 
 def _another(question: QuestionFacts) -> QuestionFacts:
     """Nobody can have seen what a copy asks: what is open is asked anew."""
-    status = QuestionStatus.CANCELLED if question.status in OPEN else question.status
-    return replace(question, id=str(uuid4()), status=status)
+    copy, over = replace(question, id=str(uuid4())), QuestionChange("", QuestionStatus.CANCELLED)
+    return changed(copy, over, copy.updated_at) if copy.status in OPEN else copy
 
 
 def named_blobs(records: Iterable[Record]) -> set[bytes]:
@@ -389,17 +391,16 @@ def read(path: str | Path) -> Bundle:
 def _proved(path: str | Path) -> list[dict[str, Any]]:
     """The lines of a file that is whole. Of a piece of a file, only where it is."""
     lines: list[dict[str, Any]] = []
-    digest, last, start = sha256(), b"", 0
+    digest, last, start, place = sha256(), b"", 0, 0
     try:
         with open(path, "rb") as file:
             for line in file:
-                if not line.rstrip(b"\n"):
-                    continue
-                if last:
-                    digest.update(last)
-                    lines.append(_line(last, start))
-                    start += len(last)
-                last = line
+                if line.rstrip(b"\n"):
+                    if last:
+                        digest.update(last)
+                        lines.append(_line(last, start))
+                    last, start = line, place
+                place += len(line)
         end = msgspec.json.decode(last, type=dict[str, Any]).get("end")
     except msgspec.MsgspecError as error:
         raise _damaged(path, f"has a line that is no JSON object: {error}") from error

@@ -58,8 +58,8 @@ class Tool(Generic[P, R]):
 class Collected(Generic[R]):
     """What came of it: the tool's ``result`` if it is ``done``; otherwise ``said`` tells why it was not run.
 
-    ``partial`` is only what comes of one ``round``: something is still missing. ``question`` and ``answer`` are the last
-    that were exchanged; empty and None if nobody was asked.
+    ``partial`` is only what comes of one ``round``: something is still missing. ``question`` and ``answer`` are what
+    was exchanged last; empty and None if nobody was asked.
     """
 
     outcome: Literal["done", "partial", "declined", "handed_over", "skipped"]
@@ -156,7 +156,8 @@ class _Collection:
         text = self.phrase(names, _reasons(self.lacking))
         return Wish(
             text, "collect", _ANSWERED, self._read, lambda: self._schema(), tool.name,
-            tool=(tool.id or tool.name, tool.name), collected=plain(self.given), round=self.round or 1, **self.options,
+            tool=(tool.id or tool.name, tool.name), collected=plain(self.given),
+            round=1 if self.round is None else self.round, **self.options,
         )  # fmt: skip
 
     def _schema(self) -> dict[str, Any]:

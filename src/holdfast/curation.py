@@ -6,14 +6,14 @@ record, and the steps that have to run again become one rewind, which says which
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from holdfast.artifacts import check_inside
-from holdfast.desk import code_of, content_of
+from holdfast.desk import Desk, code_of, content_of
 from holdfast.errors import (
     AlreadyRunning,
     FolderRefused,
@@ -33,7 +33,7 @@ from holdfast.relogging import by_judgement, by_record
 from holdfast.replay import CheckpointBody, EditBody, Line, RewindBody, body_of, fold
 from holdfast.service import texts
 from holdfast.shelf import Shelf
-from holdfast.state import Blobs
+from holdfast.state import Blobs, Change
 from holdfast.threads import in_thread
 from holdfast.traces import Adopted, Kept, Left, Trail, Work
 from holdfast.travel import STAYS, Travel
@@ -41,6 +41,9 @@ from holdfast.workflow import Workflow
 
 if TYPE_CHECKING:
     from holdfast.plan import Plan
+
+UNDRIVEN = (Status.COMPLETED, Status.WAITING, Status.SLEEPING)
+"""The statuses in which a resume need not drive a session."""
 
 Edits = Literal["accept", "discard"] | None
 
@@ -181,6 +184,8 @@ class Curation(Travel):
         if found.redo:
             await self._redo(row, line, found, by)
             row = await self._row(row.session_id)
+        elif row.status in UNDRIVEN and line.trail is not None:  # a crash may have left something undone in its folder
+            await Desk(_Looked(self, workflow, row, line), line.trail).take_up()
         return row
 
     def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
@@ -249,12 +254,9 @@ class Curation(Travel):
         line, base, visit = await self._back(row, first.seq, False)
         trail = line.trail
         assert trail is not None
-        await self._carry_edits(row, line, base, works, found.redo)
-        trail.kept = {
-            work.step: await self._kept(row, work)
-            for work in works
-            if work.seq > first.seq and work.step not in found.redo
-        }
+        later = [work for work in works if work.seq > first.seq and work.step not in found.redo]
+        trail.kept = {work.step: await self._kept(row, work) for work in later}
+        await self._carry_edits(row, line, base, works)
         trail.redo, trail.known = dict(found.redo), now.trail.known
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
         reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
@@ -266,10 +268,8 @@ class Curation(Travel):
         )  # fmt: skip
         await self._cancel_children(row, by)
 
-    async def _carry_edits(
-        self, row: SessionRow, line: Line, base: int, works: Sequence[Work], redo: Collection[str] | Mapping[str, Any]
-    ) -> None:
-        """What was edited since stays so: what comes after an edit is redone with it, what comes before keeps it."""
+    async def _carry_edits(self, row: SessionRow, line: Line, base: int, works: Sequence[Work]) -> None:
+        """What was edited since stays so: it takes its place behind the kept checkpoint that it came after, if any."""
         trail = line.trail
         assert trail is not None
         for work in works:
@@ -277,18 +277,16 @@ class Curation(Travel):
                 trail.works[work.step] = work
         for record in await self._edits(row, base):
             body: EditBody = body_of(record)
-            owner = max((work.seq for work in works if work.seq < record.seq), default=0)
-            kept = {work.step for work in works if work.seq == owner > base and work.step not in redo}
-            if not kept:
-                for change in body.changes:
-                    line.state.apply(change)
-                    trail.versions[change.path] = record.seq
+            before = [work.step for work in works if base < work.seq < record.seq and work.step in trail.kept]
+            if before and body.changes:
+                trail.kept[before[-1]] = _also(trail.kept[before[-1]], body.changes, record.seq)
+            carried = [] if before else list(body.changes)
             for each in body.adopted:
                 if each.step in trail.works and record.seq in trail.works[each.step].edits:
-                    line.state.apply(each.change)
-                    trail.versions[each.file.field] = record.seq
-        if needed := line.state.needs(line.state.slots):
-            line.state.provide(await self.store.blobs(needed))
+                    carried.append(each.change)
+            for change in carried:
+                line.state.apply(change)
+                trail.versions[change.path] = record.seq
 
     async def _edits(self, row: SessionRow, base: int) -> list[Any]:
         left = (await self._timeline(row).line()).left
@@ -344,6 +342,13 @@ class _Looked:
     def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
         self.store, self.workflow, self.limits = control.store, workflow, control.limits
+
+
+def _also(kept: Kept, changes: Sequence[Change], seq: int) -> Kept:
+    """A checkpoint that is kept, with an edit of the state that came after it."""
+    writes = {**kept.left.writes, **dict.fromkeys([change.path for change in changes], seq)}
+    left = msgspec.structs.replace(kept.left, writes=writes)
+    return msgspec.structs.replace(kept, changes=(*kept.changes, *changes), left=left)
 
 
 def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:

@@ -68,18 +68,19 @@ class Looked(Protocol):
     line: Line
 
 
-class Held(Looked, Protocol):
-    """What a desk asks of whoever holds the session."""
-
-    ledger: Ledger
-
-
 class Desk:
-    """See the module's text."""
+    """See the module's text. Without a ``ledger`` nobody holds the session, and only its folder can be put right."""
 
-    def __init__(self, held: Held, trail: Trail) -> None:
+    def __init__(self, held: Looked, trail: Trail, ledger: Ledger | None = None) -> None:
         self.held = held
         self.shelf = Shelf(Path(trail.folder))
+        self._ledger = ledger
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the checkpoints of the session are written with."""
+        assert self._ledger is not None, "nobody holds the session"
+        return self._ledger
 
     @property
     def trail(self) -> Trail:
@@ -166,10 +167,10 @@ class Desk:
             for file in files:
                 if await in_thread(self._is_foreign, file):
                     summary = f"{file.path} was there and not ours; it goes to {self.shelf.path}/.holdfast/bin"
-                    self.held.ledger.effect(
+                    self.ledger.effect(
                         f"aside:{file.path}", "artifact.set_aside", summary, {"path": file.path}, step.agent
                     )
-        line, pending = self.held.line, self.held.ledger.pending.values()
+        line, pending = self.held.line, self.ledger.pending.values()
         usd = line.usd - line.spent + sum(effect.usd for effect in pending)
         self._pend(step, Left(self.trail.read_by(reads_of(step)), files, code_of(step.fn), usd))
 
@@ -189,9 +190,9 @@ class Desk:
         names = ", ".join(file.path for file in left.files[:3]) + (", …" if len(left.files) > 3 else "")
         data = {"files": {file.path: file.sha256 for file in left.files}}
         raw = msgspec.Raw(msgspec.json.encode(data))
-        effect = Effect("left", self.held.ledger.clock.now(), "artifact.left", step.agent, names, raw, left=left)
-        self.held.ledger.pending.pop("left", None)  # of an attempt that failed behind it
-        self.held.ledger.pend(effect)
+        effect = Effect("left", self.ledger.clock.now(), "artifact.left", step.agent, names, raw, left=left)
+        self.ledger.pending.pop("left", None)  # of an attempt that failed behind it
+        self.ledger.pend(effect)
 
     async def publish(self, step: str) -> None:
         """The checkpoint is committed: give its files their names, and note that it is done."""

@@ -185,7 +185,7 @@ class Drive(Holding):
 
     async def _run(self) -> None:
         if self.line.trail is not None:
-            self.desk = Desk(self, self.line.trail)
+            self.desk = Desk(self, self.line.trail, self.ledger)
             await self.desk.take_up()
         if self.taken_up:
             await self._take_up()

@@ -168,7 +168,7 @@ class WrongSession(QuestionError):
 
 
 class AnswerRefused(QuestionError):
-    """The answer cannot be right: it is of another form than was asked for. The question waits as before."""
+    """The answer cannot be right: it is of another form than was asked for. It is asked again, and the round counts."""
 
     reason: str
 

@@ -147,9 +147,8 @@ class QuestionRow(msgspec.Struct, frozen=True):
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     """Which questions are looked for, in the order in which they were first asked.
 
-    ``session`` is the key of who asked, ``root_id`` or ``session_id`` names the session that people talk to or that
-    asked. ``statuses`` are as of ``now``. ``prefix`` is how the id begins. ``after``: behind the question with that
-    number.
+    ``session`` is the key of who asked, ``session_id`` names who asked or the session that people talk to. ``statuses``
+    are as of this moment. ``prefix`` is how the id begins. ``after``: behind the question with that number.
     """
 
     ids: tuple[str, ...] = ()
@@ -160,7 +159,6 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     prefix: str = ""
     statuses: tuple[QuestionStatus, ...] = ()
-    now: int = 0
     after: int = 0
     limit: int | None = None
 

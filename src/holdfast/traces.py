@@ -211,8 +211,8 @@ def stale(trail: Trail, redone: Mapping[str, str]) -> dict[str, str]:
         gone[pair] = f"what {writer} left was edited" if writer else f"{pair[0]} was edited"
     found: dict[str, str] = {}
     for work in sorted(trail.works.values(), key=lambda each: each.seq):
-        why = redone.get(work.step) or next((gone[pair] for pair in work.reads.items() if pair in gone), "")
-        if why:
-            found[work.step] = why if work.step in redone else f"upstream changed: {why}"
+        why = next((f"upstream changed: {gone[pair]}" for pair in work.reads.items() if pair in gone), "")
+        if why := why or redone.get(work.step, ""):
+            found[work.step] = why
             gone |= dict.fromkeys(work.writes.items(), f"{work.step} runs again")
     return found

@@ -1,4 +1,4 @@
-"""The planner's program with its agents watched, as a job of the fork server: a real process without the wait for imports.
+"""The planner's program with its agents watched, as a job of the fork server: a real process that imports nothing anew.
 
 Every call is a line in the file ``PLANNER_CALLS``: a chunk by its number, an agent by its name. At the call that
 ``PLANNER_DIE`` names the process kills itself. Everything else is as it is.

@@ -20,7 +20,7 @@ from tests.support.forkserver import ForkServer
 PATIENCE = 50
 CHUNKS = 5
 COURSES = ["--course", "calc2:Calculus II:2030-02-21", "--course", "hist:History:2030-02-26"]
-LIMITS = ["--start", "2030-02-08", "--time-zone", "UTC", "--max-minutes", "45", "--rest-day", "Sunday"]
+LIMITS = ["--start", "2030-02-08", "--time-zone", "UTC", "--max-minutes", "15", "--rest-day", "Sunday"]
 ONCE = Counter(
     ["pages .pdf", "pages .md", *(f"chunk .pdf:{index}" for index in range(CHUNKS)), "chunk .md:0", "estimate"]
     + ["plan", "review"] * 2
@@ -169,5 +169,7 @@ def test_a_book_of_840_pages_and_52_mb_goes_on_with_the_next_chunk_and_is_never_
     }  # fmt: skip
     chapters = [each for each in document["ingestion_state"]["course_topic_evidence"] if each["course_id"] == "calc2"]
     assert len(chapters) == 12
-    assert sum(each["measure"]["pages"] for each in chapters) == 840
+    assert (
+        840 <= sum(each["measure"]["pages"] for each in chapters) < 840 + 12
+    )  # one on which two of them meet is of both
     assert session.peak < 300e6

@@ -1,7 +1,7 @@
 """A small pipeline whose steps leave artifacts, and ways to run it, count its calls and look at its folder.
 
-research → draft → finalize, and header beside them: finalize reads what draft and header wrote. What a step makes has the
-number of the call in it, so that a step that ran again is seen in what it left.
+research → draft → finalize, and header beside them: finalize reads what draft and header wrote. What a step makes has
+the number of the call in it, so that a step that ran again is seen in what it left.
 """
 
 from __future__ import annotations

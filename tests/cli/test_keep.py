@@ -1,4 +1,4 @@
-"""`verify`, `doctor` and `gc`."""
+"""`verify`, `redact`, `doctor` and `gc`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast import Engine
+from holdfast import Engine, File
 from holdfast.cli import examining
 from holdfast.cli.keeping import Duration, Ticker
 from holdfast.cli.output import Output
@@ -69,6 +69,71 @@ def test_verify_names_the_first_bad_record_and_exits_with_1(tmp_path: Path) -> N
     assert "bad  " in plain(told.stdout)
     assert "record 2" in " ".join(plain(told.stdout).split())
     assert run("verify", "bob", cwd=tmp_path).code == 0
+
+
+def with_file(folder: Path, content: bytes = b"a secret") -> tuple[Path, File]:
+    """A session with a file."""
+    store = letters(folder, ada="Ada")
+    found: File = within(store, lambda engine: engine.files("ada").add(content, "secret.txt"))
+    return store, found
+
+
+def test_verify_counts_files_and_names_one_that_was_changed(tmp_path: Path) -> None:
+    store, file = with_file(tmp_path)
+    done = run("verify", cwd=tmp_path)
+    assert (done.code, done.stdout.splitlines()[1]) == (0, "     looked at: 1 session, 3 records, 1 signal, 1 file")
+    assert json.loads(run("verify", "--json", cwd=tmp_path).stdout)["files"] == 1
+    stored = store.parent / file.storage_uri
+    stored.chmod(0o600)
+    stored.write_bytes(b"a Secret")
+    bad = run("verify", "ada", cwd=tmp_path)
+    assert bad.code == 1
+    assert file.file_id in bad.stdout
+    assert "does not match its hash" in bad.stdout
+
+
+# redact
+
+
+def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
+    store, file = with_file(tmp_path)
+    other = run("redact", "ada", "--file", "file_0", cwd=tmp_path)
+    assert (other.code, other.stderr.startswith("holdfast: session 'ada' has no file 'file_0'")) == (4, True)
+    done = run("redact", "ada", "--file", file.file_id, "--reason", "asked for by Ada", "--by", "dpo", cwd=tmp_path)
+    assert (done.code, done.stdout) == (0, f"ada: file {file.file_id} is taken away, from 1 signal.\n")
+    assert not (store.parent / file.storage_uri).exists()
+    assert b"secret" not in store.read_bytes()
+    assert within(store, lambda engine: engine.files("ada").list()) == []
+    assert run("verify", cwd=tmp_path).code == 0
+    told = json.loads(run("events", "ada", "--json", cwd=tmp_path).stdout)
+    assert "asked for by Ada" in json.dumps(told)
+
+
+def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
+    project(tmp_path)
+    store = letters(tmp_path, ada="Ada", bob="Bob")
+    needed = run("redact", "ada", "--field", "name", cwd=tmp_path)
+    assert (needed.code, "'name' has no default; give the value" in needed.stderr) == (2, True)
+    done = run("redact", "ada", "--field", "name", "--value", "somebody", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (done.code, found["session_id"], found["erased"]) == (0, "ada", True)
+    assert within(store, lambda engine: engine.state("ada")).name == "somebody"
+    assert json.loads(run("redact", "bob", "--seq", "2", "--json", cwd=tmp_path).stdout)["records"] == [2]
+    assert json.loads(run("redact", "bob", "--event", "3.0.0", "--json", cwd=tmp_path).stdout)["records"] == [3]
+    wrong = run("redact", "bob", "--event", "soon", cwd=tmp_path)
+    assert (wrong.code, wrong.stderr.startswith("holdfast: 'soon' is not a cursor")) == (2, True)
+    assert run("verify", cwd=tmp_path).code == 0
+
+
+def test_redact_wants_one_thing_and_the_code_for_a_field(tmp_path: Path) -> None:
+    letters(tmp_path, ada="Ada")
+    for args in ([], ["--seq", "2", "--field", "name"]):
+        done = run("redact", "ada", *args, cwd=tmp_path)
+        assert (done.code, done.stdout) == (2, "")
+        assert "name one thing to take away: --field, --file, --seq or --event" in done.stderr
+    assert run("redact", "ada", "--field", "text", cwd=tmp_path).code == 2
+    assert "it needs --field" in run("redact", "ada", "--seq", "2", "--value", "x", cwd=tmp_path).stderr
+    assert run("redact", "nobody", "--seq", "2", cwd=tmp_path).code == 4
 
 
 def test_verify_proves_what_is_left_of_a_removed_session(tmp_path: Path) -> None:

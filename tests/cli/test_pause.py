@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -87,6 +88,7 @@ async def test_wait_waits_until_the_step_is_finished(place: Path) -> None:
             done = await asyncio.to_thread(process.wait)
         assert done.code == 0
         assert done.stdout.splitlines()[1] == "brief-1  brief  paused     at review"
+        assert re.search(r"All stand still, \d\.\d s after they were asked to\.", done.stdout + done.stderr)
         (pause,) = await session.pauses()
         assert (pause.by, pause.freeze) == ("ann", True)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from holdfast import Artifact, Chunk, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
 from holdfast.codec import DEFAULT_LIMITS
-from holdfast.errors import AnswerConflict, QuestionExpired
+from holdfast.errors import AnswerConflict, AnswerRefused, QuestionExpired
 from holdfast.events import ENGINE_EVENTS
 from holdfast.model import Event, PauseKind, Status
 from holdfast.stores.sqlite import sql
@@ -359,7 +359,8 @@ async def gone_back() -> list[Event]:
 
 
 async def asked() -> list[Event]:
-    """A question that is answered before it is asked, one that is answered twice, and one that nobody answers."""
+    """A question that is answered before it is asked, and wrongly, one that is answered twice, and one that nobody
+    answers."""
 
     @step
     async def curious(ctx: Context) -> None:
@@ -373,6 +374,9 @@ async def asked() -> list[Event]:
         session = await engine.start(Workflow("curious", state=Everything, steps=[curious]), paused=True)
         await session.answer("none", key="many")
         await session.resume()
+        await session.outcome()
+        with pytest.raises(AnswerRefused):
+            await session.answer([3])
         await session.outcome()
         await session.answer(3)
         [question] = (await session.outcome()).questions

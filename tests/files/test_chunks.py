@@ -251,6 +251,7 @@ async def _asleep(session: Session[Any], calls: tuple[Work, int] | None = None) 
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.covers("S3.84")
 @on_loop
 async def test_a_limit_that_does_not_end_ends_in_partial_and_the_session_goes_on(tmp_path: Path) -> None:
     clock, work = ManualClock(auto=True), Work()

@@ -13,6 +13,7 @@ import pytest
 from holdfast import Engine, File, Session
 from holdfast.errors import DamagedFile, DamagedRecord, FileRefused, InputConflict, UnknownFile, VerbRefused
 from tests.files.shelf import TEXT, Desk, desk, everything_in, folder_of, open_engine, standing
+from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 
 BINARY = bytes(range(256)) * 10_000  # more than one piece
@@ -123,6 +124,25 @@ async def test_files_travel_with_their_session(tmp_path: Path) -> None:
             assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
             assert (await session.files.add(BINARY, "again.bin")).reused
         assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_empty_lines_that_an_editor_left_in_a_bundle_do_not_matter(tmp_path: Path) -> None:
+    target, files = await exported(tmp_path)
+    target.write_bytes(target.read_bytes().replace(b"\n", b"\n\n\n"))
+    async with open_engine(tmp_path / "hold.db", desk) as engine:
+        session = await engine.session((await engine.import_session(target)).session_id)
+        assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
+
+
+@on_loop
+async def test_a_file_that_could_not_be_found_any_more_is_named_by_verify(tmp_path: Path) -> None:
+    async with standing(tmp_path) as session:
+        await session.files.add(TEXT, "a.txt")
+        assert (await session._control.verify()).ok
+        outside_sql(tmp_path / "hold.db", "DELETE FROM files")
+        report = await session._control.verify()
+        assert any("the file of signal 1 is not where it is looked for" in str(each) for each in report.problems)
 
 
 def _changed(path: Path, change: Any) -> None:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from copy import deepcopy
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -260,8 +261,8 @@ class WholeStoreMachine(QuestionMachine):
         verbs: dict[str, Callable[[], Verb]] = {"pause": pausing}
         if not over(row):
             verbs |= {"send": lambda: self.sending(store, session_id, "eve"), "claim": claiming}
-        if (asked := self.known[session_id].questions) and (facts := next(iter(asked.values()))):
-            verbs["answer"] = lambda: self.answering(store, session_id, facts)
+        for facts in list(self.known[session_id].questions.values())[:1]:
+            verbs["answer"] = partial(self.answering, store, session_id, facts)
         if row.parent is None and not any(each.live for each in tree):
             verbs["remove"] = removing
         if not row.live:
@@ -455,7 +456,8 @@ BROKEN: dict[str, Fault] = {
     ),
     "a late answer is taken": Fault(
         "ask", "expires_at = excluded.expires_at", "expires_at = NULL",
-        lambda: [create(), asked(lasts=1), ("ask_the_first_again", {"lasts": HOUR}), ("jump", {"seconds": 2 * HOUR}), answered()],
+        lambda: [create(), asked(lasts=1), ("ask_the_first_again", {"lasts": HOUR}), ("jump", {"seconds": 2 * HOUR}),
+                 answered()],
     ),
     "frozen time counts for who counts questions": Fault(
         "tally_questions", "own.frozen +", "0 +",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import assert_type
 
 import pytest
@@ -26,8 +27,12 @@ DONE = TaskCompleted("build", "a")
 @on_loop
 async def test_a_listener_hears_its_kind_by_class_by_name_and_by_pattern() -> None:
     bus, heard = EventBus(), list[tuple[str, str]]()
+
+    def listener(name: str) -> Callable[[BusEvent], None]:
+        return lambda event: heard.append((name, event.type))
+
     for name in ("orchestrator:paused", "orchestrator:*", "*", "task:*"):
-        bus.on(name, lambda event, name=name: heard.append((name, event.type)))
+        bus.on(name, listener(name))
 
     def by_class(event: OrchestratorPaused) -> None:
         assert_type(event.active_agent_ids, tuple[str, ...])

@@ -422,7 +422,7 @@ async def test_a_question_comes_before_a_receive_beside_it() -> None:
         assert await ended(session) == ["to the other", "to the question"]
 
 
-@pytest.mark.covers("S2.59")
+@pytest.mark.covers("S2.59", "S2.61")
 @on_loop
 async def test_a_late_answer_is_told_and_so_is_the_first_message_and_neither_is_a_new_request() -> None:
     async with held(asking := Asking().workflow) as (engine, clock):
@@ -450,8 +450,9 @@ async def test_a_late_answer_is_told_and_so_is_the_first_message_and_neither_is_
 @pytest.mark.covers("S2.60", "S2.61")
 @on_loop
 async def test_a_cancelled_or_completed_question_takes_no_other_answer() -> None:
+    asking = Asking().workflow
     async with Engine(":memory:") as engine:
-        session = await engine.start(Asking().workflow)
+        session = await engine.start(asking)
         question = await waits(session)
         await session.cancel()
         assert await statuses(session) == ["CANCELLED"]
@@ -459,6 +460,14 @@ async def test_a_cancelled_or_completed_question_takes_no_other_answer() -> None
             await engine.answer(question.id, "so")
         with pytest.raises(SessionEnded):
             await session.send("so")
+        other = await engine.start(asking)
+        question = await waits(other)
+        await engine.answer(question.id, "so", by="ann")
+        await ended(other)
+        assert await statuses(other) == ["COMPLETED"]
+        with pytest.raises(AnswerConflict, match="was answered before, by ann"):
+            await engine.answer(question.id, "not so")
+        assert await statuses(other) == ["COMPLETED"]
 
 
 @pytest.mark.covers("S2.60")

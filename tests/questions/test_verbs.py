@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import QuestionClosed, UnknownQuestion, VerbRefused
+from holdfast.errors import AnswerRefused, QuestionClosed, UnknownQuestion, VerbRefused
 from tests.questions.kit import Asking, Talk, ended, one_step, statuses, waits
 from tests.support.loop import on_loop
 
@@ -192,7 +192,7 @@ async def test_a_fork_asks_on_its_own() -> None:
         assert await ended(session) == "here"
 
 
-@pytest.mark.parametrize("when", ["waiting", "answered", "done"])
+@pytest.mark.parametrize("when", ["waiting", "refused", "answered", "done"])
 @on_loop
 async def test_a_session_moves_to_another_store_with_its_question(when: str, tmp_path: Path) -> None:
     asking = Asking()
@@ -201,6 +201,10 @@ async def test_a_session_moves_to_another_store_with_its_question(when: str, tmp
         question = await waits(session)
         if when != "waiting":
             await session.pause()
+        if when == "refused":
+            with pytest.raises(AnswerRefused):
+                await session.answer(["so"])
+        elif when != "waiting":
             await session.answer("so", by="ann")
         if when == "done":
             await session.resume()
@@ -216,6 +220,10 @@ async def test_a_session_moves_to_another_store_with_its_question(when: str, tmp
         assert (await engine.verify()).ok
         engine._know(asking.workflow)
         await session.resume()
+        if when == "refused":
+            again = await waits(session)
+            assert (again.id, again.current_round, again.complaint) == (question.id, 2, "it is no text, but list")
+            await session.answer("so")
         assert await ended(session) == "so"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,11 +67,13 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
     async with cli.engine(what="pause" if session is None else f"session {session!r}") as engine:
         named = None if session is None else await _named(engine, session)
         given = filters._asdict() if any(filters) else {"everything": named is None}
+        began = time.monotonic()
         found = await engine.pause(named, **given, **how)
         if not found and not found.damaged:
             return _nothing(cli, await _why_nothing(cli, engine, filters))
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
         infos = await _reported(cli, engine, found, finishing, _asked_to_pause if wait else None)
+        took = time.monotonic() - began
         for damage in found.damaged:
             cli.out.line(f"{damage.fields['session_id']}  was asked to pause, and is damaged: {damage}")
         _hint(cli, infos)
@@ -79,6 +82,8 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
         again = [info.session_id for info in infos if not _asked_to_pause(info) and info.status.value not in ENDED]
         if again:
             cli.out.note(f"Somebody took the pause back: {', '.join(again)}")
+        elif wait and any(info.holder is not None for info in found):
+            cli.out.note(f"All stand still, {took:.1f} s after they were asked to.")
         return CONFLICT if again or found.damaged else DONE
 
 

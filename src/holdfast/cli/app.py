@@ -43,6 +43,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("keeping", "Prove that everything stored is intact."),
         "doctor": ("keeping", "Look at the store, the disk, the holds and the code."),
         "gc": ("keeping", "Show what could be cleaned up; --apply does it."),
+        "redact": ("redacting", "Take content out of a session for good."),
         "export": ("moving", "Write a session to one file."),
         "import": ("moving", "Read a session from such a file."),
         "completion": ("setup", "Print the completion script of a shell."),

@@ -27,7 +27,7 @@ _CODES = {
     "AlreadyRunning": CONFLICT, "HoldLost": CONFLICT, "WrongOwner": CONFLICT, "InputConflict": CONFLICT,
     "VerbRefused": CONFLICT, "SessionEnded": CONFLICT, "UnknownQuestion": NOT_FOUND, "SeveralQuestions": USAGE,
     "AnswerRefused": USAGE, "AnswerConflict": CONFLICT, "QuestionChanged": CONFLICT, "QuestionClosed": CONFLICT,
-    "WrongSession": CONFLICT, "UndecidedEdits": DECISION, "FolderRefused": CONFLICT,
+    "WrongSession": CONFLICT, "UnknownFile": NOT_FOUND, "UndecidedEdits": DECISION, "FolderRefused": CONFLICT,
 }  # fmt: skip
 
 

@@ -90,8 +90,8 @@ def without_store(cli: Cli, empty: Any) -> bool:
 def verify(cli: Cli, session: str | None) -> int:
     """Prove that everything stored is intact: one SESSION, or everything.
 
-    Reads every record, signal, large value and tombstone and holds it against its digest. Nothing is changed. Exits
-    with 1 if something is damaged, and names the first bad record of each session.
+    Reads every record, signal, large value, file and tombstone and holds it against its digest. Nothing is changed.
+    Exits with 1 if something is damaged, and names the first bad record of each session.
     """
     if session is None:
         from holdfast.verify import Verification
@@ -148,7 +148,7 @@ def _looked_at(report: Verification) -> str:
     redacted = f" ({report.redacted:,} redacted)" if report.redacted else ""
     counts = {
         "session": report.sessions, "record": report.records, "signal": report.signals, "large value": report.values,
-        "tombstone": report.tombstones,
+        "file": report.files, "tombstone": report.tombstones,
     }  # fmt: skip
     said = [counted(count, name) + (redacted if name == "record" else "") for name, count in counts.items() if count]
     return ", ".join(said) or "an empty store"

@@ -159,18 +159,18 @@ class Program(App):
                 param.help = f"The store; else HOLDFAST_STORE, {self.store}."
         return kept
 
-    def verb(self, name: str | None = None, *, create: bool = False) -> Callable[[Callable[..., Any]], click.Command]:
+    def verb(self, name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
         """A command of the program's own about its sessions, with ``--store`` and ``--json`` like the others.
 
         The function gets an open `BlockingEngine`, then what click's decorators on it bring. It returns a text for
         people and a document for ``--json`` (a model, or what JSON can hold); or a session, which is then gone on with
-        and shown as ``resume`` does. It refuses with a `ValueError`. ``create``: where there is no store, make one.
+        and shown as ``resume`` does. It refuses with a `ValueError`.
         """
 
         def decorate(fn: Callable[..., Any]) -> click.Command:
             @functools.wraps(fn)
             def call(cli: Cli, **given: Any) -> int:
-                return _told(cli, fn, create, given)
+                return _told(cli, fn, given)
 
             return self.command(name or fn.__name__.replace("_", "-"))(common()(call))
 
@@ -204,18 +204,17 @@ class Program(App):
         super().format_commands(ctx, formatter)
         if self.commands:
             with formatter.section("More"):
-                rows = [(name, command.get_short_help_str()) for name, command in self.commands.items()]
+                rows = [(name, command.get_short_help_str(100)) for name, command in self.commands.items()]
                 formatter.write_dl(rows)
 
 
-def _told(cli: Cli, fn: Callable[..., Any], create: bool, given: dict[str, Any]) -> int:
+def _told(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
     """Do what a verb does, say what came of it, and go on with the session that it returns."""
     from holdfast.api import Engine
     from holdfast.blocking import BlockingSession
 
-    if not create:
-        check_exists(cli.place, str(given.get("session", "it")))
-    with Engine(cli.place.url, workflows=list(cli.host.workflows), create=create) as engine:
+    check_exists(cli.place, str(given.get("session", "it")))
+    with Engine(cli.place.url, workflows=list(cli.host.workflows), create=False) as engine:
         engine._thread.call(engine._wrapped.waker.stop)  # what is due stays for who drives sessions
         try:
             found = fn(engine, **given)
@@ -289,6 +288,8 @@ def _refusing() -> Iterator[None]:
         yield
     except ValidationError as error:
         raise Refused(_said(error), USAGE) from error
+    except BrokenPipeError:
+        raise  # nobody reads any more: that is no fault of what was given
     except OSError as error:
         raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
     except ValueError as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.outcome import Checkpoint, Health, Outcome, SessionInfo, StoredState
     from holdfast.plan import Plan
     from holdfast.questions import Question, Receipt
-    from holdfast.retention import CleanUp
+    from holdfast.retention import CleanUp, Redaction
     from holdfast.verify import Verification
 
 
@@ -280,11 +280,22 @@ def verification(found: Verification, session_id: str | None) -> dict[str, Any]:
         "redacted": found.redacted,
         "signals": found.signals,
         "values": found.values,
+        "files": found.files,
         "tombstones": found.tombstones,
         "problems": [
             {"what": each.what, "text": each.text, "session_id": each.session_id, "seq": each.seq}
             for each in found.problems
         ],
+    }
+
+
+def redaction(session_id: str, found: Redaction) -> dict[str, Any]:
+    """What ``redact`` took away."""
+    return {
+        "session_id": session_id,
+        "records": list(found.records),
+        "signals": list(found.signals),
+        "erased": found.erased,
     }
 
 

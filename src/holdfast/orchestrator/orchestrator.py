@@ -184,10 +184,11 @@ class Orchestrator:
     async def _watched(self) -> None:
         """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
         try:
-            outcome = await self.engine.outcome(self.session_id)
-            if outcome.status is Status.PAUSED:
-                by = next((pause.by for pause in outcome.pauses if pause.by), None)
-                await self.controller.pause("; ".join(pause.reason for pause in outcome.pauses if pause.reason), by)
+            row = await self.engine._unheld(self.session_id)  # not its outcome, which reads the whole log
+            if row.status is Status.PAUSED:
+                pauses = await self.engine.pauses(self.session_id)
+                by = next((pause.by for pause in pauses if pause.by), None)
+                await self.controller.pause("; ".join(pause.reason for pause in pauses if pause.reason), by)
         except Exception as error:
             self._trouble = error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 from pydantic import BaseModel
@@ -19,7 +19,7 @@ from holdfast.context import Context
 from holdfast.errors import ContextClosed, TasksFailed, said
 from holdfast.orchestrator.bus import TaskCompleted, TaskFailed, TaskStarted
 from holdfast.orchestrator.graph import Board, Task
-from holdfast.orchestrator.snapshot import AgentState, ToolCall
+from holdfast.orchestrator.snapshot import ToolCall
 
 R = TypeVar("R")
 
@@ -78,19 +78,13 @@ class TaskAgent:
     def __repr__(self) -> str:
         return f"TaskAgent({self.id!r}, task={self.task.id!r})"
 
-    @property
-    def state(self) -> AgentState:
-        """What a snapshot keeps of it."""
-        task = self.task.model_dump(mode="json")
-        host = self.ctx._visit.host
-        return AgentState(
-            self.id, task, dict(self.memory), tuple(self.pending_tool_calls), host.session_id, host.ledger.seq
-        )
-
+    @overload
     async def call(
-        self, fn: Callable[..., Coroutine[Any, Any, R]] | Callable[..., R], /, *args: Any,
-        key: str | int | None = None, **kwargs: Any,
-    ) -> R:  # fmt: skip
+        self, fn: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, key: str | int | None = None, **kwargs: Any
+    ) -> R: ...
+    @overload
+    async def call(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R: ...
+    async def call(self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> Any:
         """Call a tool, once: an atomic step. A pause may take effect before it, and the call is pending then.
 
         The result is remembered; `Context.do` says how the call is recognised when the function runs again.
@@ -98,7 +92,11 @@ class TaskAgent:
         call = self._tool_call(fn, args, kwargs)
         self.pending_tool_calls.append(call)
         await self.boundary()
-        found: R = await self.ctx.do(fn, *args, key=key, **kwargs)
+        try:
+            found = await self.ctx.do(fn, *args, key=key, **kwargs)
+        except Exception:
+            self.pending_tool_calls.remove(call)  # it was made. Cancelled, it was not: then it stays pending
+            raise
         self.pending_tool_calls.remove(call)
         return found
 

@@ -100,7 +100,7 @@ class RunAgents:
         self.session_id = session_id
         self._tasks = tasks
         self._agents: WeakValueDictionary[str, TaskAgent] = WeakValueDictionary()
-        self._left: dict[str, AgentState] = {}
+        self._left: dict[str, tuple[str, dict[str, Any], tuple[ToolCall, ...]]] = {}
         self._asked: tuple[str, ...] | None = None
         self.budget: float | Decimal | None = None  # what the next resume sets
 
@@ -110,7 +110,7 @@ class RunAgents:
 
     def left(self, agent: TaskAgent) -> None:
         """The step was left: how the agent stood is all that stays."""
-        self._left[agent.task.id] = agent.state
+        self._left[agent.task.id] = agent.id, agent.memory, tuple(agent.pending_tool_calls)
 
     def ended(self, task: str) -> None:
         """An agent is done with a task."""
@@ -144,11 +144,11 @@ class RunAgents:
         """See `AgentRegistry`. Who is in the middle of a task; and who was at work when the pause was asked for."""
         row = await self.engine._row(self.session_id)
         here: dict[str, Any] = {"session_id": self.session_id, "seq": row.seq}
-        working = [
-            self._left.get(each.task.id) or AgentState(each.agent, each.task.model_dump(mode="json"), **here)
-            for each in await self._tasks()
-            if each.begun
-        ]
+        working = []
+        for each in await self._tasks():
+            if each.begun:
+                id, memory, calls = self._left.get(each.task.id, (each.agent, {}, ()))
+                working.append(AgentState(id, each.task.model_dump(mode="json"), memory, calls, **here))
         known = {state.id for state in working}
         idle = [AgentState(id, **here) for id in self._asked or () if id not in known]
         return sorted([*working, *idle], key=lambda state: state.id)

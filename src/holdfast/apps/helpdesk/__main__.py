@@ -16,7 +16,7 @@ from holdfast import Engine, Start, program
 from holdfast.apps.helpdesk.errands import errand
 from holdfast.apps.helpdesk.models import Desk, Language
 from holdfast.apps.helpdesk.shop import SAMPLE
-from holdfast.apps.helpdesk.talking import Talk, at_terminal, chatted, ending, left, played
+from holdfast.apps.helpdesk.talking import Talk, at_terminal, chatted, ending, interrupted, left, played
 from holdfast.apps.helpdesk.workflow import helpdesk
 from holdfast.apps.input import BadInput, known_zone, local_zone, refusal
 from holdfast.errors import StoreMissing, UnknownSession
@@ -71,8 +71,7 @@ def chat(
     try:
         stand, document = asyncio.run(played(talk, lines, whole=play is not None))
     except KeyboardInterrupt:
-        left(talk, None)
-        raise
+        return interrupted(talk), None
     left(talk, stand)
     return ending(stand), document
 

@@ -11,6 +11,9 @@ from datetime import date, time, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+FLAGS = re.ASCII | re.IGNORECASE
+"""A word ends where Latin letters end: Chinese leaves no space between. Digits are those of `normal` texts."""
+
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
           "december")  # fmt: skip
@@ -126,7 +129,7 @@ def _weekday(match: re.Match[str], today: date) -> date | None:
 
 _ORDINAL = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _DATES: list[tuple[re.Pattern[str], Callable[..., date | None]]] = [
-    (re.compile(pattern, re.IGNORECASE), read)
+    (re.compile(pattern, FLAGS), read)
     for pattern, read in (
         (r"(?<!\d)(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)", _iso),
         (r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})?(?!\d)", _dotted),
@@ -180,7 +183,7 @@ def _han_time(match: re.Match[str]) -> time | None:
 
 
 _TIMES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], time | None]]] = [
-    (re.compile(pattern, re.IGNORECASE), read)
+    (re.compile(pattern, FLAGS), read)
     for pattern, read in (
         (r"(?<![\d:])(\d{1,2}):(\d{2})(?![\d:])(?:\s?([ap])\.?m\b)?", _clock),
         (r"(?<![\d:])(\d{1,2})\s?([ap])\.?m\b", _hour),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 
-from holdfast.apps.helpdesk.dates import Found, dates, times
+from holdfast.apps.helpdesk.dates import FLAGS, Found, dates, times
 
 _ORDER = re.compile(r"(?<![A-Za-z0-9])(?:([A-Za-z])-?|([A-Z]) )(\d{4})(?!\d)")
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])")
@@ -19,12 +19,12 @@ _PHONE = re.compile(r"(?<![A-Za-z0-9@.+])\+?\(?\d[\d ()/.-]{5,22}\d(?![A-Za-z0-9
 _AMOUNT = re.compile(
     r"(?:€|\$|£|¥|EUR\b|USD\b)\s?(\d{1,7}(?:[.,]\d{1,2})?)(?!\d)"
     r"|(?<![\d.,])(\d{1,7}(?:[.,]\d{1,2})?)\s?(?:€|EUR\b|euros?\b|dollars?\b|元|块)",
-    re.IGNORECASE,
+    FLAGS,
 )
 _POSTCODE = re.compile(r"(?<![\dA-Za-z+-])(\d{5,6})(?![\d-])")
 
 _IS = r"\s*(?:should\s+be|has\s+to\s+be|is\s+now|is|was|to|=|:|应该是|改成|改为|是|为)\s*"
-_STOP = r"(?=[,;。;!?\n]|\s+and\s+(?:the\s+)?(?:post|zip|city|town|street)|$)"
+_STOP = r"(?=[,;。!?\n]|\s+and\s+(?:the\s+|my\s+)?(?:post|zip|city|town|street|order)|$)"
 _LABELLED = {
     "street": re.compile(rf"(?:street|road|街道|路名|地址){_IS}(?P<value>[^,;。!?\n]+?){_STOP}", re.IGNORECASE),
     "postcode": re.compile(
@@ -44,12 +44,20 @@ _HAN_CITY = re.compile(r"(?:^|[省,;:\s到成为是在])([\u4e00-\u9fff]{2,4}?�
 
 
 def normal(text: str) -> str:
-    """A text in one way of writing its letters, digits and signs.
+    """A text with its digits, and what stands for Latin letters and signs, in one way of writing; letter for letter.
 
-    >>> normal("订单Ａ-１００１，谢谢！")
-    '订单A-1001,谢谢!'
+    >>> normal("订单Ａ-１００１，谢谢！ ٣")
+    '订单A-1001,谢谢! 3'
     """
-    return unicodedata.normalize("NFKC", text)
+    return text if text.isascii() else "".join(map(_plain, text))
+
+
+def _plain(char: str) -> str:
+    if "\uff01" <= char <= "\uff5e":  # the wide twins of ASCII
+        return chr(ord(char) - 0xFEE0)
+    if char.isspace() and char != "\n":
+        return " "
+    return str(unicodedata.decimal(char, char))
 
 
 def orders(text: str) -> list[Found]:

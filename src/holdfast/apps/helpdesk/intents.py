@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from holdfast.apps.helpdesk.dates import FLAGS
 from holdfast.apps.helpdesk.extraction import choice, normal, orders
 from holdfast.apps.helpdesk.models import Call, Language, ToolName
 from holdfast.apps.helpdesk.parameters import CHOICES
@@ -21,23 +22,23 @@ _TOOLS: dict[ToolName, str] = {
     "order_status": r"\bwhere(?:'s| is| are)\b|\bstatus\b|\btrack|\bwhen (?:will|does|do)\b|\barriv|\blook ?up"
     r"|\bmy order\b|在哪|到哪|物流|查(?:询|一下|下)?|什么时候到|状态|进度",
 }
-TOOLS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOOLS.items()}
+TOOLS = {name: re.compile(pattern, FLAGS) for name, pattern in _TOOLS.items()}
 
 _CANCEL = re.compile(
     r"(?:please\s+)?(?:cancel|never ?mind|stop|forget (?:it|about it)|取消|算了|不用了|不要了)"
     r"(?:\s+(?:it|that|this|please))?(?:吧|了)?",
-    re.IGNORECASE,
+    FLAGS,
 )
 _YES = re.compile(
     r"(?:y|yes|yeah|yep|sure|ok(?:ay)?|confirm(?:ed)?|go ahead|do it|please do"
     r"|是|是的|对|好|好的|可以|确认|同意|行|嗯)",
-    re.IGNORECASE,
+    FLAGS,
 )
-_NO = re.compile(r"(?:n|no|nope|don't|do not|not now|rather not|不|不是|不行|不用|不要|不同意|否|别)", re.IGNORECASE)
+_NO = re.compile(r"(?:n|no|nope|don't|do not|not now|rather not|不|不是|不行|不用|不要|不同意|否|别)", FLAGS)
 _TALK: dict[SmallTalk, re.Pattern[str]] = {
-    "bye": re.compile(r"\b(?:bye|goodbye|that's all|that is all|quit|exit)\b|再见|拜拜|没事了|没有了", re.IGNORECASE),
-    "thanks": re.compile(r"\b(?:thanks?|thank you|cheers)\b|谢谢|多谢", re.IGNORECASE),
-    "hello": re.compile(r"\b(?:hi|hello|hey|good (?:morning|afternoon|evening))\b|你好|您好|早上好|嗨", re.IGNORECASE),
+    "bye": re.compile(r"\b(?:bye|goodbye|that's all|that is all|quit|exit)\b|再见|拜拜|没事了|没有了", FLAGS),
+    "thanks": re.compile(r"\b(?:thanks?|thank you|cheers)\b|谢谢|多谢", FLAGS),
+    "hello": re.compile(r"\b(?:hi|hello|hey|good (?:morning|afternoon|evening))\b|你好|您好|早上好|嗨", FLAGS),
 }  # fmt: skip
 _SENTENCE = re.compile(r"(?<=[?!;。\n])|(?<=\.)(?=\s|$)")
 _JOINT = re.compile(

@@ -116,7 +116,7 @@ class Shop:
             if left <= 0:
                 return Served(facts=order, refused="refunded_before")
             if refund.amount is not None and refund.amount > left:
-                return Served(facts={**order, "left": str(left)}, refused="too_much", ask="amount")
+                return Served(facts={**order, "left": f"{left:.2f}"}, refused="too_much")
             return Served(facts={**order, "amount": f"{refund.amount or left:.2f}", "reason": refund.reason})
 
     def pay_refund(self, order: str, amount: str, reason: str, ctx: BlockingContext) -> Served:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from holdfast.apps.helpdesk.models import Chat, Desk, Language
 from holdfast.apps.helpdesk.shop import open_shop
 from holdfast.apps.helpdesk.workflow import REPLIED, helpdesk
 from holdfast.apps.input import BadInput
-from holdfast.errors import QuestionClosed, UnknownSession
+from holdfast.errors import AlreadyRunning, QuestionClosed, UnknownSession
 
 DONE, FAILED, PERSON, INTERRUPTED = 0, 1, 3, 130
 SAID = ("message.received", "question.answered", "answer.refused")
@@ -91,8 +91,9 @@ class Talk:
             return await engine.start(helpdesk, session_id=self.session_id, desk=self.desk, by=self.by)
         if info.workflow != helpdesk.name:
             raise BadInput(f"--session-id: {self.session_id!r} is a session of {info.workflow}, no chat")
-        if info.status is Status.FAILED:
-            await engine.resume(self.session_id, by=self.by)
+        if info.status not in (Status.PAUSED, Status.PAUSING, Status.COMPLETED, Status.CANCELLED):
+            with suppress(AlreadyRunning):  # another channel is at it
+                await engine.resume(self.session_id, by=self.by)  # what was killed or has failed, also below it
         return await engine.session(self.session_id)
 
     async def turn(self, sitting: Sitting, text: str | None = None) -> Stand:
@@ -148,6 +149,13 @@ def left(talk: Talk, stand: Stand | None) -> None:
     click.echo(f"{'Resume' if resume else 'Go on'}: {command}", err=True)
 
 
+def interrupted(talk: Talk) -> int:
+    """Ctrl+C: what was said is kept."""
+    click.echo("Interrupted; nothing of the chat is lost.", err=True)
+    left(talk, None)
+    return INTERRUPTED
+
+
 # without a terminal
 
 
@@ -182,9 +190,8 @@ def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
                 stand, document = asyncio.run(_alone(talk, text))
                 _show(stand.lines)
     except KeyboardInterrupt:
-        click.echo("\nInterrupted; nothing of the chat is lost.", err=True)
-        left(talk, None)
-        return INTERRUPTED, None
+        click.echo()
+        return interrupted(talk), None
     except EOFError:
         click.echo()
     assert stand is not None

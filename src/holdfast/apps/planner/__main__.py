@@ -36,16 +36,15 @@ def begin(
     start: Annotated[str | None, Field(description="The first day, YYYY-MM-DD; else today.")] = None,
     max_minutes: Annotated[int | None, Field(description="At most so many minutes of work a day; else 480.")] = None,
     rest_day: Annotated[str | None, Field(description="A day of the week without work, such as Sunday.")] = None,
+    empty: Annotated[bool, Field(description="Not the sample: courses and files come later.")] = False,
 ) -> PlannerState:
     """The starting state, from options."""
-    if not course and file:
-        raise BadInput("--file: name the courses first, --course " + COURSE)
     inputs = _inputs(course or [], time_zone, start, max_minutes, rest_day)
-    if not course:
+    if not (course or file or empty):
         if not reads_pdf():
             click.echo(f"planner: {WITHOUT_PDF}", err=True)
         return sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads())
-    uploads = [_upload(each, {part.partition(":")[0] for part in course}) for each in file or []]
+    uploads = [_upload(each, {part.partition(":")[0] for part in course or []}) for each in file or []]
     return sessions.starting(inputs, uploads)
 
 
@@ -74,12 +73,12 @@ def _course(text: str) -> dict[str, Any]:
     >>> _course("calc2:Calculus II:2026-02-21")
     {'course_id': 'calc2', 'course_name': 'Calculus II', 'midterm_date': '2026-02-21'}
     """
-    course_id, colon, rest = text.partition(":")
-    name, _, day = rest.rpartition(":")
-    if not colon:
+    course_id, *rest = text.split(":", 1)
+    if not rest:
         raise BadInput(f"--course: {text!r} is not written {COURSE}")
-    given = {"course_id": course_id.strip(), "course_name": name.strip() if name else rest.strip()}
-    return given | ({"midterm_date": day.strip()} if name else {})
+    name, *day = rest[0].rsplit(":", 1)
+    given = {"course_id": course_id.strip(), "course_name": name.strip()}
+    return given | ({"midterm_date": day[0].strip()} if day else {})
 
 
 def _upload(text: str, known: set[str]) -> Upload:
@@ -152,26 +151,29 @@ def _shown(engine: BlockingEngine, session_id: str) -> dict[str, Any]:
 
 
 run_option = click.option("--run", is_flag=True, help="Go on at once, here, and show it.")
-day = click.DateTime(["%Y-%m-%d"])
 
 
-@main.verb(create=True)
-@click.option("--session-id", metavar="ID", help="Its id; else one is made up.")
-@click.option("--course", "courses", multiple=True, metavar=COURSE, help="A course and its midterm.")
-@click.option("--file", "files", multiple=True, metavar=FILE, help="Material; without a course, for all.")
-@click.option("--time-zone", metavar="ZONE", help="Such as Europe/Lisbon; else that of this machine.")
-@click.option("--start", metavar="DAY", help="The first day, YYYY-MM-DD; else today.")
-@click.option("--max-minutes", type=int, metavar="N", help="At most so many minutes of work a day; else 480.")
-@click.option("--rest-day", metavar="DAY", help="A day of the week without work, such as Sunday.")
-def create(
-    engine: BlockingEngine, session_id: str | None, courses: tuple[str, ...], files: tuple[str, ...],
-    time_zone: str | None, start: str | None, max_minutes: int | None, rest_day: str | None,
-) -> Any:  # fmt: skip
-    """Make a session that waits for its courses and files."""
-    uploads = [_upload(each, {part.partition(":")[0] for part in courses}) for each in files]
-    state = sessions.starting(_inputs(list(courses), time_zone, start, max_minutes, rest_day), uploads)
-    made = sessions.create(engine, state, session_id=session_id)
-    return _goes_on(engine, str(made.id), f"Session {made.id} waits for its inputs.", False)
+class Day(click.ParamType[date]):
+    """A day as it is written everywhere."""
+
+    name = "day"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        """The day; one that the calendar does not have is refused."""
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no day; write it like 2030-02-21", param, ctx)
+
+
+day = Day()
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[--FIELD VALUE]...")
+def create(options: tuple[str, ...]) -> Any:
+    """Make a session that waits for its courses and files. The options are those of `run`."""
+    return main(["run", "--paused", "--empty", *options], standalone_mode=False)
 
 
 @main.verb()
@@ -180,10 +182,12 @@ def create(
 @click.argument("name", required=False)
 @click.option("--midterm", type=day, metavar="DAY", help="The day of its midterm, YYYY-MM-DD.")
 @run_option
-def course(engine: BlockingEngine, session: str, course_id: str, name: str | None, midterm: Any, run: bool) -> Any:
+def course(
+    engine: BlockingEngine, session: str, course_id: str, name: str | None, midterm: date | None, run: bool
+) -> Any:
     """Add a course, or change its name or its midterm."""
     session_id = _id(engine, session)
-    given = {"course_id": course_id, "course_name": name, "midterm_date": midterm and midterm.date()}
+    given = {"course_id": course_id, "course_name": name, "midterm_date": midterm}
     found = sessions.add_course(engine, session_id, given)
     told = f"Session {session_id} has {many(len(found.courses), 'course')}."
     return _goes_on(engine, session_id, told, run)
@@ -214,13 +218,13 @@ def file(
 @click.option("--later", is_flag=True, help="Change it, but do not plan now.")
 def replan(
     engine: BlockingEngine, session: str, midterms: tuple[str, ...], max_minutes: int | None, rest_day: str | None,
-    start: Any, later: bool,
+    start: date | None, later: bool,
 ) -> Any:  # fmt: skip
     """Change dates or limits and make a new plan."""
     session_id = _id(engine, session)
     sessions.replan(
         engine, session_id, midterms=dict(map(_moved, midterms)), max_minutes=max_minutes,
-        rest_day=None if rest_day is None else _weekday(rest_day), start=start and start.date(),
+        rest_day=None if rest_day is None else _weekday(rest_day), start=start,
     )  # fmt: skip
     return _goes_on(engine, session_id, f"Session {session_id} plans anew.", not later)
 

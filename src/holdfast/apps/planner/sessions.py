@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from holdfast import BlockingEngine, BlockingSession, Status
+from holdfast import BlockingEngine, Status
 from holdfast.apps.input import BadInput, local_zone, refusal
 from holdfast.apps.planner import materials
 from holdfast.apps.planner.models import (
@@ -78,19 +78,11 @@ def check_upload(inputs: UserInputs, upload: Upload) -> str:
     for course_id in upload.course_ids:
         if course_id not in known:
             raise BadInput(
-                f"{upload.path}: there is no course {course_id!r}{did_you_mean(course_id, known)}; add it first"
+                f"{upload.path}: there is no course {course_id!r}{did_you_mean(course_id, known) or '; add it first'}"
             )
     if not upload.course_ids and not upload.is_shared:
         raise BadInput(f"{upload.path}: say which courses it is for, or that it is shared by all")
     return materials.checked(upload.path)
-
-
-def create(engine: BlockingEngine, state: PlannerState, **options: Any) -> BlockingSession[PlannerState]:
-    """A session that waits for more inputs: it stands before the end of `collecting_inputs`."""
-    session = engine.start(planner, state, paused=True, reason="waits for its inputs", **options)
-    session.resume(until="open_session")
-    session.outcome()
-    return session
 
 
 # adding and changing
@@ -283,7 +275,8 @@ def plans(engine: BlockingEngine, session_id: str) -> dict[int, PlanningState]:
     for checkpoint in engine.checkpoints(session_id, limit=None):
         if checkpoint.step in ("plan", "review") and not checkpoint.redacted:
             planning = state_of(engine, session_id, checkpoint.seq).planning_state
-            if planning.review is not None or planning.plan_version not in found:
+            known = found.get(planning.plan_version)
+            if known is None or known.review is None:  # what it was told first: later inputs may be others
                 found[planning.plan_version] = planning
     return dict(sorted(found.items()))
 

@@ -1,0 +1,89 @@
+"""The helpdesk's program with its tools watched, as a job of the fork server: a real process that need not import.
+
+Every call of a tool is two lines in the file ``DESK_CALLS``, before and after it, and every message one, when it is
+stored. At the line that ``DESK_HOLD`` names the process says so through the pipe ``DESK_REACHED`` and waits at the pipe
+``DESK_GATE``. Everything else is as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from holdfast import Engine, Start
+from holdfast.apps.helpdesk.__main__ import main
+from holdfast.apps.helpdesk.models import Desk
+from holdfast.apps.helpdesk.shop import Shop
+from holdfast.apps.helpdesk.talking import Talk, played
+
+TOOLS = ("order_status", "change_address", "quote_refund", "pay_refund", "book", "open_ticket")
+
+
+def passed(point: str) -> None:
+    with open(os.environ["DESK_CALLS"], "a") as file:
+        file.write(f"{point}\n")
+    if point == os.environ.get("DESK_HOLD"):
+        with open(os.environ["DESK_REACHED"], "w") as pipe:
+            pipe.write("here")
+        with open(os.environ["DESK_GATE"], "rb", buffering=0) as pipe:
+            pipe.read(1)
+
+
+def watch(name: str) -> None:
+    real = getattr(Shop, name)
+
+    @functools.wraps(real)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        passed(f"before {name}")
+        result = real(*args, **kwargs)
+        passed(f"after {name}")
+        return result
+
+    setattr(Shop, name, watched)
+
+
+def watch_all() -> None:
+    for name in TOOLS:
+        watch(name)
+    real = Engine.message
+
+    async def message(self: Engine, session_id: str, value: Any, **options: Any) -> Any:
+        status = await real(self, session_id, value, **options)
+        passed(f"said {value}")
+        return status
+
+    Engine.message = message  # type: ignore[method-assign, assignment]
+
+
+def warm_up() -> None:
+    """Chat once: what is made on first use is then there in every fork."""
+    with TemporaryDirectory() as folder:
+        start = Start(f"{folder}/x.db", Path(folder))
+        desk = Desk(shop=Path(folder, "shop.db"), now=datetime(2030, 3, 4, 9, tzinfo=UTC))
+        talk = Talk(start, "warm", desk, None, "test")
+        with redirect_stdout(StringIO()):  # what the fork server says goes there
+            asyncio.run(played(talk, ["change the address", "cancel", "bye"], whole=True))
+
+
+def job(args: list[str], folder: str, said: str, environment: dict[str, str]) -> None:
+    """``python -m holdfast.apps.helpdesk ARGS`` in a folder; what it says goes to a file."""
+    os.chdir(folder)
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        del os.environ[name]
+    os.environ.update(environment)
+    file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    watch_all()
+    try:
+        main(args)
+    finally:
+        sys.stdout.flush()

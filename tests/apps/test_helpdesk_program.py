@@ -1,0 +1,170 @@
+"""The helpdesk as a program, and its README: what a person types, and what the page says."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from holdfast.apps.helpdesk.__main__ import SCRIPTS, script
+from holdfast.apps.helpdesk.models import EXPIRES, ROUNDS
+from holdfast.apps.helpdesk.parameters import MODELS
+from holdfast.apps.helpdesk.shop import SAMPLE
+from holdfast.apps.helpdesk.workflow import helpdesk
+from tests.apps.helpdesk_kit import effects
+from tests.cli.kit import Done, Process, plain, run, screen
+from tests.docs.pages import code, rows, section
+from tests.support.children import ROOT
+
+README = ROOT / "src" / "holdfast" / "apps" / "helpdesk" / "README.md"
+OURS = ("-m", "holdfast.apps.helpdesk")
+
+
+def desk(cwd: Path, *args: str, **how: object) -> Done:
+    return run(*args, cwd=cwd, program=OURS, **how)  # type: ignore[arg-type]
+
+
+def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder(tmp_path: Path) -> None:
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path / "wheel"), versions=["standard"])
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "here").mkdir()
+    done = desk(tmp_path / "here", env={"PYTHONPATH": str(tmp_path / "site")})
+    assert (done.code, done.stderr) == (0, "")
+    assert "> Where is A-1001" in done.stdout
+    assert "Done: order A-1002 goes to Harbour Road 17, 24105 Kiel." in done.stdout
+    assert effects(tmp_path / "here" / ".holdfast" / "shop.db").total() == 5
+
+
+def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path) -> None:
+    first = desk(tmp_path, "--session-id", "c1", "--say", "退款 C-3003 🐙", "--json")
+    assert first.code == 3
+    shown = json.loads(first.stdout)
+    assert (shown["session_id"], shown["status"], shown["questions"][0]["nextQuestion"]) == (
+        "c1", "waiting", "退款：请告诉我原因（损坏、发错货、不想要或者太迟）。",
+    )  # fmt: skip
+    assert desk(tmp_path, "inbox", "--json").code == 0
+    second = desk(tmp_path, "--session-id", "c1", "--say", "坏了", "--say", "好的", "--say", "再见")
+    assert (second.code, second.stderr) == (0, "")
+    assert second.stdout.splitlines()[-1] == "  再见！"
+    ended = desk(tmp_path, "--session-id", "c1", "--say", "hello", "--json")
+    assert json.loads(ended.stdout)["transcript"][-1] == {"role": "assistant", "text": "再见！"}
+    assert effects(tmp_path / ".holdfast" / "shop.db")["refunds"] == 1
+
+
+def test_the_commands_of_holdfast_are_other_channels(tmp_path: Path) -> None:
+    desk(tmp_path, "--session-id", "c1", "--say", "refund B-2001, it is damaged")
+    assert "Shall I refund 35.50" in desk(tmp_path, "inbox").stdout
+    answered = desk(tmp_path, "answer", "c1", "--approve", "--run", "--by", "ann")
+    assert answered.code == 3  # the chat waits for the next message
+    assert effects(tmp_path / ".holdfast" / "shop.db")["refunds"] == 1
+    assert desk(tmp_path, "send", "c1", "where is A-1001?").code == 0
+    assert desk(tmp_path, "resume", "c1").code == 3
+    shown = desk(tmp_path, "--session-id", "c1", "--say", "bye")
+    assert (shown.code, shown.stdout.splitlines()[-1]) == (0, "  Goodbye!")
+
+
+def test_the_shop_lies_where_it_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for number, (given, found) in enumerate([("mine", "mine/shop.db"), ("other.db", "other.db")]):
+        assert desk(tmp_path, "--shop", given, "--session-id", f"c{number}", "--say", "bye").code == 0
+        assert (tmp_path / found).exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--time-zone", "Mars"], "--time-zone: there is no time zone 'Mars'"),
+        (["--now", "soon"], "--now: 'soon' is not a moment; write 2030-03-04"),
+        (["--rounds", "0"], "--rounds: Input should be greater than or equal to 1"),
+        (["--expires", "0"], "--expires: Input should be greater than 0"),
+        (["--language", "fr"], "--language"),
+        (["--play", "nowhere.txt"], "--play: nowhere.txt: No such file or directory; there are also english, chinese"),
+        (["--play", "empty.txt"], "--play: empty.txt has no line to say"),
+        (["--say", "hi", "--play", "english"], "--say and --play: give one of them"),
+        (["--shop", "empty.txt/x.db"], "shop: "),
+        (["--sy", "x"], "there is no option --sy; did you mean"),
+        (["chta"], "no command 'chta'; did you mean 'chat'?"),
+    ],
+)
+def test_bad_input_is_refused_with_a_message_that_names_it(tmp_path: Path, args: list[str], said: str) -> None:
+    (tmp_path / "empty.txt").write_text("# nothing\n")
+    done = desk(tmp_path, *args)
+    assert done.code == 2, done
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / ".holdfast" / "shop.db").exists()
+
+
+def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.db").write_text("this is no database at all, " * 50)
+    done = desk(tmp_path, "--shop", "no.db", "--say", "hi")
+    assert (done.code, "cannot be used as the shop's file" in done.stderr) == (2, True)
+    desk(tmp_path, "--session-id", "c1", "--say", "hi")
+    done = desk(tmp_path, "--session-id", "c1", "--rounds", "2", "--say", "hi")
+    assert (done.code, done.stderr) == (
+        2, "helpdesk: --rounds: settings are for a new chat; 'c1' has its own\n",
+    )  # fmt: skip
+
+
+# at a terminal
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_at_a_terminal_it_prompts_and_ctrl_c_leaves_a_chat_that_goes_on(tmp_path: Path, width: int) -> None:
+    with Process("--session-id", "c1", cwd=tmp_path, program=OURS, tty=True, size=(width, 30)) as process:
+        process.until("> ")
+        process.type("change the address of A-1002\n")
+        process.until("the city.")
+        process.type("\x03")
+        done = process.wait()
+    assert done.code == 130
+    shown = screen(done.stdout)
+    assert max(map(len, shown.splitlines())) <= max(width, len(shown.splitlines()[-1]))
+    assert "Interrupted; nothing of the chat is lost." in shown
+    assert shown.splitlines()[-1].endswith("-m holdfast.apps.helpdesk --session-id c1")
+    with Process("--session-id", "c1", cwd=tmp_path, program=OURS, tty=True, size=(width, 30)) as process:
+        process.until("The new address: please tell me")  # it is asked again
+        process.type("Harbour Road 7, 24105 基尔\n")
+        process.until("goes to Harbour Road 7, 24105 基尔.")
+        process.type("\nbye\n")
+        done = process.wait()
+    assert (done.code, plain(done.stdout).rstrip().splitlines()[-1]) == (0, "  Goodbye!")
+
+
+def test_ctrl_d_leaves_the_chat_waiting(tmp_path: Path) -> None:
+    with Process(cwd=tmp_path, program=OURS, tty=True) as process:
+        process.until("> ")
+        process.type("\x04")
+        done = process.wait()
+    assert done.code == 3
+    assert "Go on: " in screen(done.stdout).splitlines()[-1]
+    assert "--session-id chat-" in screen(done.stdout).splitlines()[-1]
+
+
+# the README
+
+
+def test_the_table_of_components_names_every_file_and_only_those_that_exist() -> None:
+    named = [path for row in rows(section(README, "Where things are")) for path in code(row[1])]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    files = {path.name for path in README.parent.iterdir() if path.suffix == ".py"} - {"__init__.py"}
+    assert {Path(path).name for path in named} == files | {"sample_data"}
+
+
+def test_the_readme_says_what_the_code_does() -> None:
+    steps = [code(row[0])[0] for row in rows(section(README, "The nodes"))]
+    assert [step for step in steps if "." not in step] == [step.name for step in helpdesk.steps]
+    tools = {code(row[0])[0]: set(code(row[1])) for row in rows(section(README, "What it can do"))}
+    assert {name: set(model.model_fields) for name, model in MODELS.items()} == {
+        name: tools[name] for name in MODELS
+    }  # fmt: skip
+    text = README.read_text("utf-8")
+    assert f"after {ROUNDS} questions" in text
+    assert f"{int(EXPIRES.total_seconds() // 60)} minutes" in text
+    assert all(script(name) for name in SCRIPTS)
+    assert {path.name for path in SAMPLE.iterdir()} == {"shop.json", "shop.sql", *SCRIPTS.values()}

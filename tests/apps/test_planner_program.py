@@ -1,0 +1,300 @@
+"""The planner as a program, and its README: what a person types, and what the page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from holdfast.apps.planner import SessionDocument, estimation, planner, planning
+from holdfast.apps.planner.__main__ import main
+from holdfast.apps.planner.models import DEFAULT_MINUTES, PAGES_PER_CHUNK
+from holdfast.apps.planner.sample import SAMPLE
+from holdfast.apps.planner.sessions import KINDS
+from holdfast.apps.planner.stages import ALLOWED
+from holdfast.apps.planner.workflow import coordinator, estimation_agent, ingestion_agent, intake, planning_agent
+from tests.apps.pdfs import make_pdf
+from tests.docs.pages import code, rows, section
+from tests.support.children import ROOT
+
+README = ROOT / "src" / "holdfast" / "apps" / "planner" / "README.md"
+PATIENCE = 50
+
+
+def ran(cwd: Path, *args: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+    words = [sys.executable, "-m", "holdfast.apps.planner", *map(str, args)]
+    return subprocess.run(
+        words, cwd=cwd, env=kept | env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, for commands that are called in this process."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+class Called:
+    """What a command said and how it ended."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], args: tuple[str | Path, ...]) -> None:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(arg) for arg in args])
+        self.code = end.value.code
+        self.out, self.err = capsys.readouterr()
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+# as a process
+
+
+def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_any_folder(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("wheel")
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "site")
+    done = ran(tmp_path, PYTHONPATH=str(folder / "site"))
+    assert (done.returncode, done.stderr) == (0, "")
+    for step in planner.steps:
+        assert f"Finished agent: {step.name}" in done.stdout
+    assert "Plan 1, approved_plan: " in done.stdout
+    (plan,) = (tmp_path / ".holdfast" / "holdfast.db.sessions").glob("*/outputs/study_plan.md")
+    assert f"Plan: {plan}" in done.stdout
+    for topic in ("Integration by Parts", "Longitude", "Grazers and Keystone Predators"):
+        assert topic in plan.read_text("utf-8")
+
+
+BAD: list[tuple[list[str], str]] = [
+    (["--time-zone", "Mars/Olympus"], "timezone: there is no time zone 'Mars/Olympus'"),
+    (["--course", "calc2:Calculus II:2030-02-30"], "course calc2: midterm_date: Input should be a valid date"),
+    (["--course", "calc2"], "--course: 'calc2' is not written ID:NAME[:YYYY-MM-DD]"),
+    (["--course", "a:A:2030-02-21", "--course", "a:B:2030-02-22"], "courses: course_id 'a' is there twice"),
+    (["--course", "a::2030-02-21"], "course a: course_name: a name is needed"),
+    (["--course", "a:A", "--file", "a:nowhere.pdf"], "nowhere.pdf: No such file or directory"),
+    (["--course", "a:A", "--file", "b:notes.md"], "notes.md: there is no course 'b'"),
+    (["--course", "a:A", "--file", "a:locked.pdf"], "locked.pdf: the PDF is encrypted"),
+    (["--course", "a:A", "--file", "damaged.pdf"], "damaged.pdf: the PDF cannot be read: it is damaged"),
+    (["--rest-day", "Funday"], "shared_constraints.preferred_rest_day: Input should be 'Monday'"),
+    (["--max-minutes", "0"], "shared_constraints.max_minutes_per_day: Input should be greater"),
+    (["--start", "tomorrow"], "start_date: Input should be a valid date"),
+]
+
+
+@pytest.mark.parametrize("first", ["run", "create"])
+@pytest.mark.parametrize(("args", "said"), BAD)
+def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored(
+    here: Path, capsys: pytest.CaptureFixture[str], first: str, args: list[str], said: str
+) -> None:
+    make_pdf(here / "locked.pdf", [["text"]], encrypted=True)
+    (here / "damaged.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    (here / "notes.md").write_text("# Notes")
+    done = Called(capsys, (first, *args))
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not (here / ".holdfast").exists()
+
+
+# step by step
+
+
+def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def call(*args: str | Path) -> Called:
+        return Called(capsys, args)
+
+    assert call("create", "--session-id", "spring", "--start", "2030-02-04", "--max-minutes", "40").code == 3
+    assert call("document", "spring").document["status"] == "created"
+    assert call("course", "spring", "calc2", "Calculus II").code == 0
+    added = call("file", "spring", SAMPLE / "calculus.md", "--course", "calc2")
+    assert (added.code, "(calculus.md) is added." in added.out) == (0, True)
+    assert "resume spring" in added.out
+    again = call("file", "spring", SAMPLE / "calculus.md", "--course", "calc2")
+    assert "is there already" in again.out
+    held = call("resume", "spring")
+    assert held.code == 3
+    assert "course calc2 (Calculus II) has no midterm date yet" in held.err
+    done = call("course", "spr", "calc2", "--midterm", "2030-02-12", "--run")
+    assert (done.code, "Plan 1, approved_plan: " in done.out) == (0, True)
+    moved = call("replan", "spring", "--midterm", "calc2=2030-02-14", "--rest-day", "sunday")
+    assert (moved.code, "Plan 2, approved_plan: " in moved.out) == (0, True)
+    assert len(re.findall(r"^Plan \d, approved_plan", call("plans", "spring").out, re.MULTILINE)) == 2
+    saved = call("save", "spring", here / "first", "--version", "1")
+    assert saved.code == 0
+    assert "Version 1, 2030-02-04 to 2030-02-12" in (here / "first" / "study_plan.md").read_text()
+    assert call("save", "spring", here / "now").code == 0
+    assert "Version 2, 2030-02-04 to 2030-02-14" in (here / "now" / "study_plan.md").read_text()
+    assert sorted(path.suffix for path in (here / "now").iterdir()) == [".csv", ".ics", ".md"]
+    ended = call("end", "spring", "--reason", "the term is over")
+    assert (ended.code, "the term is over" in ended.out) == (0, True)
+    assert not (here / ".holdfast" / "holdfast.db.sessions" / "spring").exists()
+    assert call("document", "spring").code == 4
+
+
+def test_every_command_has_help_and_json_and_errors_in_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    documented = [code(row[0])[0] for row in rows(section(README, "Commands"))]
+    assert documented == list(main.commands)
+    for name in documented:
+        shown = Called(capsys, (name, "--help"))
+        assert (shown.code, "Usage: " in shown.out) == (0, True)
+    created = ran(here, "create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-30", "--json")
+    assert (created.returncode, json.loads(created.stdout)["status"]) == (3, "paused")
+    run = ran(here, "course", "s1", "b", "B", "--midterm", "2031-01-02", "--run", "--json")
+    assert (run.returncode, json.loads(run.stdout)["status"]) == (0, "completed")
+    document = ran(here, "document", "s1", "--json")
+    assert SessionDocument.model_validate_json(document.stdout).status == "completed"
+    wrong = ran(here, "partial", "s1", "book.pdf", "--warning", "x", "--json")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert json.loads(wrong.stderr) == {"error": "file book.pdf: there is no such file", "exit_code": 2}
+
+
+@pytest.mark.parametrize(
+    ("args", "exit_code", "said"),
+    [
+        (["replan", "s1"], 2, "session s1: nothing is other than it was"),
+        (["replan", "s1", "--midterm", "a=soon"], 2, "--midterm: 'a=soon' is not written COURSE=YYYY-MM-DD"),
+        (["replan", "s1", "--midterm", "z=2031-02-02"], 2, "there is no course 'z'"),
+        (["replan", "s1", "--rest-day", "Funday"], 2, "--rest-day: there is no 'Funday'; write Monday"),
+        (["replan", "s1", "--start", "2031-02-30"], 2, "'2031-02-30' is no day; write it like 2030-02-21"),
+        (["course", "s1", "b"], 2, "course b: there is none yet; give its name"),
+        (["file", "s1", "nowhere.pdf", "--shared"], 2, "nowhere.pdf: No such file or directory"),
+        (["file", "s1", "notes.md"], 2, "notes.md: say which courses it is for, or that it is shared by all"),
+        (["retry", "s1"], 2, "session s1: no file of it lacks a chunk"),
+        (["save", "s1", "out", "--version", "7"], 2, "session s1: there is no plan 7; it has none yet"),
+        (["document", "s2"], 4, "s2"),
+        (["plan-s", "s1"], 2, "no command 'plan-s'; did you mean 'plans'?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str], args: list[str], exit_code: int, said: str
+) -> None:
+    (here / "notes.md").write_text("# Notes\n\nwith some words")
+    assert (
+        Called(capsys, ("create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-30")).code
+        == 3
+    )
+    before = Called(capsys, ("document", "s1")).out
+    done = Called(capsys, tuple(args))
+    assert (done.code, done.out) == (exit_code, "")
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+    assert Called(capsys, ("document", "s1")).out == before
+
+
+def test_without_a_store_nothing_is_made(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = Called(capsys, ("document", "s1"))
+    assert done.code == 4
+    assert "there is no store at" in done.err
+    assert list(here.iterdir()) == []
+
+
+# the README
+
+
+def kind_of(schema: dict[str, Any], node: dict[str, Any], path: str, found: dict[str, str]) -> str:
+    """What the README calls the type of a key; the keys below it are entered into ``found``."""
+    node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+    if "anyOf" in node:
+        return f"{kind_of(schema, node['anyOf'][0], path, found)} or null"
+    if "enum" in node:
+        return "one of " + ", ".join(f"`{each}`" for each in node["enum"])
+    if "const" in node:
+        return f"`{node['const']}`"
+    if "properties" in node:
+        for name, inner in node["properties"].items():
+            place = f"{path}.{name}" if path else name
+            found[place] = ""
+            found[place] = kind_of(schema, inner, place, found)
+        return "object"
+    if node["type"] == "object":
+        return f"mapping of {kind_of(schema, node['additionalProperties'], f'{path}.<file_id>', found)}"
+    if node["type"] == "array":
+        return f"list of {kind_of(schema, node['items'], f'{path}[]', found)}"
+    texts = {"date": "day", "date-time": "moment", None: "text"}
+    return texts[node.get("format")] if node["type"] == "string" else str(node["type"])
+
+
+@pytest.mark.covers("S3.97")
+def test_every_key_of_the_state_is_documented_with_its_type() -> None:
+    schema = SessionDocument.model_json_schema()
+    found: dict[str, str] = {}
+    kind_of(schema, schema, "", found)
+    found = {key: kind for key, kind in found.items() if not key.startswith("planning_state.planned_for.")}
+    documented = {code(row[0])[0]: row[1] for row in rows(section(README, "The state"))}
+    assert documented == found
+    told = section(README, "The state").partition("`events[].event_type`")[2].partition("\n")[0]
+    assert set(code(told)) == set(KINDS.values())
+
+
+@pytest.mark.covers("S3.99")
+def test_the_stages_their_transitions_and_their_guards_are_documented() -> None:
+    tables = section(README, "Stages").partition("| guard |")
+    stages = {code(row[0])[0]: tuple(code(row[2])) for row in rows(tables[0])}
+    assert stages == {stage: to for stage, to in ALLOWED.items() if stage != "failed"}
+    assert [code(row[0])[0] for row in rows(f"| guard |{tables[2]}")] == [
+        each.name for some in planner.guards.values() for each in some
+    ]
+
+
+@pytest.mark.covers("S3.100")
+def test_who_reads_and_writes_what_is_documented() -> None:
+    documented = {row[0]: (code(row[1]), code(row[2])) for row in rows(section(README, "Who reads and writes what"))}
+    scopes = (coordinator, intake, ingestion_agent, estimation_agent, planning_agent)
+    assert documented == {scope.name: (list(scope.reads), list(scope.writes)) for scope in scopes}
+
+
+def test_the_readme_says_what_the_code_does() -> None:
+    text = README.read_text("utf-8").replace(" %", "%").replace("\n  ", " ")
+    for rule in (
+        f"words / {estimation.WORDS_PER_MINUTE},",
+        f"times {estimation.AGAIN} for going over it again; {estimation.MINUTES_PER_TASK} minutes for each exercise",
+        f"{estimation.MINUTES_PER_PAGE} for each page without readable text; at least {estimation.SHORTEST}, in steps of"
+        f" {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
+        f"`high` from {estimation.MUCH} times the mean of the course on, `low` below {estimation.LITTLE} times",
+        f"fewer than {estimation.SHORT_TEXT} words",
+        f"Below {estimation.UNSURE} it is flagged",
+        f"{planning.REVIEW_SHARE:.0%} of the course, from {planning.REVIEW_LEAST} to {planning.REVIEW_MOST} minutes",
+        f"or {planning.COMFORT} minutes if that is more",
+        f"{PAGES_PER_CHUNK} pages at a time",
+        f"null: {DEFAULT_MINUTES}",
+        *(f"{value} for" for value in estimation.CONFIDENCE.values()),
+    ):
+        assert rule in text, rule
+
+
+def test_the_table_of_components_names_every_file_and_only_those_that_exist() -> None:
+    named = [path for row in rows(section(README, "Where things are")) for path in code(row[1])]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    files = {path.name for path in README.parent.iterdir() if path.suffix == ".py"} - {"__init__.py"}
+    assert {Path(path).name for path in named} == files | {"sample_data"}
+
+
+def test_the_commands_of_the_readme_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_pdf(here / "textbook.pdf", [["Some words on a page of a book"]] * 3, [("The first chapter", 0)])
+    shown = re.findall(
+        r"^\$ python -m holdfast\.apps\.planner(.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE
+    )
+    assert len(shown) == 9
+    for line in shown:
+        done = Called(capsys, tuple(word.replace("~", str(here)) for word in shlex.split(line)))
+        assert done.code == (3 if " create " in line else 0), (line, done.err)

@@ -1,0 +1,94 @@
+"""What the processes do that are killed in the middle of writing artifacts: see `tests.support.forkserver`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import holdfast.folder
+import holdfast.shelf
+from holdfast.shelf import Shelf, mark
+from tests.artifacts.pipeline import Desk, calls
+from tests.support.forkserver import say
+
+WRITES = ("write", "rename", "fsync", "mkdir", "unlink")
+
+
+class Mortal:
+    """The module `os` for who writes artifacts: counts what changes the disk, and dies before the n-th of it."""
+
+    def __init__(self, dies_at: int) -> None:
+        self.left = dies_at
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        return self._counted(found) if name in WRITES else found
+
+    def _counted(self, act: Any) -> Any:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            if self.count == self.left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return act(*args, **kwargs)
+
+        return counted
+
+
+def warm_up() -> None:
+    """Everything is imported; nothing is open."""
+
+
+def live(path: str, dies_at: int, edits: str | None, broken: str) -> None:
+    """Start the session, or go on with it; die on the way."""
+    mortal = Mortal(dies_at)
+    holdfast.folder.os = holdfast.shelf.os = mortal  # type: ignore[attr-defined,assignment]
+    if broken:
+        BROKEN[broken]()
+    desk = Desk(Path(path))
+    calls.file = Path(path) / "calls"
+    outcome = asyncio.run(desk.resume(edits=edits, by="ada") if edits else desk.run())
+    say({"status": outcome.status.value, "writes": mortal.count})
+
+
+# twins that break a promise
+
+
+def _half_files() -> None:
+    """Content is written under the final name, in two pieces."""
+
+    def publish(self: Shelf, path: str, digest: str, ours: Any) -> str:
+        data = self.read(f".holdfast/staged/{mark(path, digest)}") or b""
+        target = self.path / path
+        target.parent.mkdir(exist_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
+            holdfast.shelf.os.write(descriptor, piece)
+        os.close(descriptor)
+        holdfast.shelf.os.unlink(self.path / ".holdfast" / "staged" / mark(path, digest))
+        return ""
+
+    Shelf.publish = publish  # type: ignore[method-assign]
+
+
+def _too_early() -> None:
+    """What is staged gets its name at once, before anything is recorded."""
+    stage = Shelf.stage
+
+    def early(self: Shelf, path: str, data: bytes) -> str:
+        digest = stage(self, path, data)
+        self.publish(path, digest, ())
+        return digest
+
+    Shelf.stage = early  # type: ignore[method-assign]
+
+
+def _forgotten() -> None:
+    """What was staged and not published when the process died is taken for rubbish."""
+    Shelf.staged = lambda self: set()  # type: ignore[method-assign]
+
+
+BROKEN = {"half files": _half_files, "too early": _too_early, "forgotten": _forgotten}

@@ -1,0 +1,141 @@
+"""Real processes, killed before every single write of an artifact: nothing is lost, invented, or done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.shelf import OWN
+from tests.artifacts.jobs import BROKEN
+from tests.artifacts.pipeline import FILES, Desk, calls, in_folder
+from tests.support.forkserver import ForkServer
+
+ALL = Counter(["research", "draft", "01-intro", "02-team", "03-risks", "header", "finalize"])
+JOB = "tests.artifacts.jobs:live"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer("tests.artifacts.jobs") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def edited(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session that has completed, whose research somebody has edited since.
+
+    It is reached through a link, ``now``: a copy of it, that the link leads to, stands for the whole.
+    """
+    path = tmp_path_factory.mktemp("edited")
+    (path / "first").mkdir()
+    (path / "now").symlink_to("first")
+    assert lives(server, path / "now", 0) > 0
+    Desk(path / "now").edit_research()
+    return path
+
+
+def lives(server: ForkServer, path: Path, dies_at: int, edits: str | None = None, broken: str = "") -> int:
+    """One process. How many writes there were; 0 if it was killed, as it should be."""
+    child = server.start(JOB, path=str(path), dies_at=dies_at, edits=edits, broken=broken)
+    code = child.wait()
+    if dies_at and code == -signal.SIGKILL:
+        return 0
+    assert code == 0
+    said = child.hear()
+    assert said["status"] == "completed"
+    return int(said["writes"])
+
+
+def told(path: Path) -> Counter[str]:
+    return Counter((path / "calls").read_text().split())
+
+
+def check(path: Path, *, bin_: int = 0) -> Counter[str]:
+    """The files are what the state says, all are valid, and nothing is left over. Which steps ran comes back."""
+    desk = Desk(path)
+    calls.file = None
+
+    async def look() -> None:
+        async with desk.engine() as engine:
+            state = await engine.state("s1")
+            assert {each.state for each in await engine.artifacts("s1")} == {"valid"}
+            assert {each.verdict for each in await engine.plan("s1")} == {"done"}
+            assert desk.file("4-final.md").read_text() == state.model_dump()["memo"]
+            for name, text in state.model_dump()["sections"].items():
+                assert desk.file(f"2-sections/{name}.md").read_text() == text
+            kinds = [event.event_type async for event in engine.events("s1")]
+            assert "artifact.set_aside" not in kinds
+            assert (await engine.verify("s1")).ok
+
+    asyncio.run(look())
+    assert in_folder(desk.folder) == FILES
+    assert list((desk.folder / OWN / "staged").iterdir()) == []
+    assert len(desk.bin()) == bin_
+    return told(path)
+
+
+@pytest.mark.covers("S4.4", "S4.90", "S4.114")
+def test_killed_before_any_write_of_its_artifacts_it_comes_to_the_same_end(server: ForkServer, tmp_path: Path) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    undisturbed.mkdir()
+    writes = lives(server, undisturbed, 0)
+    assert check(undisturbed) == ALL
+    assert writes > 50, "otherwise this is a test of nothing"
+    for at in range(1, writes + 1):
+        path = tmp_path / str(at)
+        path.mkdir()
+        assert lives(server, path, at) == 0
+        edits = [event for event in asyncio.run(Desk(path).events()) if event[0] == "artifact.edited"]
+        assert edits == []
+        lives(server, path, 0)
+        extra = check(path) - ALL
+        assert extra.total() <= 1, (at, extra)  # the step whose checkpoint was not there yet
+        shutil.rmtree(path)
+
+
+@pytest.mark.covers("S4.81", "S4.114")
+def test_killed_before_any_write_of_a_resume_that_takes_an_edit_in_the_edit_is_not_lost(
+    server: ForkServer, edited: Path
+) -> None:
+    writes = lives(server, copied(edited, "undisturbed"), 0, edits="accept")
+    for at in range(1, writes + 1, 3):
+        path = copied(edited, str(at))
+        assert lives(server, path, at, edits="accept") == 0
+        lives(server, path, 0, edits="accept")
+        again = check(path) - ALL
+        assert again["draft"] + again["finalize"] <= 3, (at, again)
+        assert not again["research"] + again["header"], (at, again)
+        state = asyncio.run(Desk(path).resume()).state
+        assert "grows moss" in state.memo
+        assert state.research[0].claim == "Fern was edited by hand, and grows moss."
+
+
+def copied(edited: Path, name: str) -> Path:
+    shutil.copytree(edited / "first", edited / name)
+    (edited / "now").unlink()
+    (edited / "now").symlink_to(name)
+    return edited / "now"
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_twin_that_breaks_a_promise_is_found_out(server: ForkServer, tmp_path: Path, broken: str) -> None:
+    found = False
+    for at in range(8, 40):
+        path = tmp_path / str(at)
+        path.mkdir()
+        if lives(server, path, at, broken=broken):
+            break
+        try:
+            lives(server, path, 0, broken=broken)
+            found = (check(path) - ALL).total() > 1
+        except (AssertionError, FileNotFoundError):
+            found = True
+        if found:
+            return
+    pytest.fail(f"nobody noticed: {broken}")

@@ -1,0 +1,320 @@
+"""A session made anew of its folder, and what a folder tells without a store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Artifact, Engine, VersionFolders, Workflow, detect, migrate, step
+from holdfast.errors import FolderRefused, UndecidedEdits
+from holdfast.shelf import OWN
+from tests.artifacts.pipeline import Desk, Memo, calls, memo, rated, research
+from tests.support.loop import on_loop
+
+STEPS = ["research", "draft", "header", "finalize", "rate"]
+MADE_BY = {"research": "1-research.json", "draft": "2-sections/01-intro.md", "header": "header.md",
+           "finalize": "4-final.md"}  # fmt: skip
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path, rated)
+    asyncio.run(desk.run())
+    calls.taken()
+    return desk
+
+
+async def stopped_after(desk: Desk, last: str) -> None:
+    async with desk.engine() as engine:
+        options: dict[str, Any] = {"session_id": "s1", "folder": desk.folder, "paused": True}
+        session = await engine.start(desk.workflow, company="Fern", **options)
+        await session.resume(until=last)
+        await session.outcome()
+
+
+def ran() -> list[str]:
+    return [name for name in calls.taken() if name in STEPS]
+
+
+@pytest.mark.covers("S4.39")
+def test_without_a_folder_or_anything_in_it_a_session_starts_from_scratch(tmp_path: Path) -> None:
+    for folder in (tmp_path / "nowhere", tmp_path):
+        found = detect(folder, memo)
+        assert (found.resume_at, found.complete, found.recorded) == ("start", False, False)
+        assert {each.state for each in found.steps} == {"to run"}
+
+
+@pytest.mark.covers("S4.26", "S4.40", "S4.51", "S4.72", "S4.73")
+@pytest.mark.parametrize("last", range(len(STEPS) - 1))
+@on_loop
+async def test_every_step_can_be_where_a_session_goes_on_in_another_store(tmp_path: Path, last: int) -> None:
+    desk = Desk(tmp_path, rated)
+    await stopped_after(desk, STEPS[last])
+    calls.taken()
+    async with desk.engine() as engine:
+        state = await engine.state("s1")
+    found = detect(desk.folder, rated)
+    assert (found.resume_at, found.recorded, found.inconsistent) == (STEPS[last + 1], True, ())
+    async with desk.engine("other.db") as engine:
+        session = await engine.rebuild(desk.folder, rated)
+        assert session.id == "s1"
+        assert await session.state() == state, "as before the interruption"
+        assert (await session.plan())[STEPS[last + 1]].verdict == "next"
+        await session.resume()
+        outcome = await session.outcome()
+        assert (await engine.verify()).ok
+    assert (outcome.status.value, ran()) == ("completed", STEPS[last + 1 :])
+    assert detect(desk.folder, rated).complete
+
+
+@pytest.mark.covers("S4.58")
+@on_loop
+async def test_a_complete_folder_is_complete_and_no_step_runs(desk: Desk) -> None:
+    assert detect(desk.folder, rated).resume_at == "complete"
+    async with desk.engine("other.db") as engine:
+        session = await engine.rebuild(desk.folder, rated)
+        await session.resume()
+        outcome = await session.outcome()
+        again = await engine.rebuild(desk.folder, rated)
+    assert (outcome.status.value, ran(), again.id) == ("completed", [], "s1")
+    async with desk.engine() as engine:
+        assert outcome.state == await engine.state("s1"), "also what no file carries"
+
+
+@pytest.mark.covers("S4.40", "S4.75")
+@pytest.mark.parametrize("broken", MADE_BY)
+@pytest.mark.parametrize("how", ["deleted", "truncated"])
+@on_loop
+async def test_a_damaged_folder_is_gone_on_with_at_the_damage(desk: Desk, broken: str, how: str) -> None:
+    file = desk.file(MADE_BY[broken])
+    if how == "deleted":
+        file.unlink()
+    else:
+        file.write_bytes(b"[" if broken == "research" else b"")
+    found = detect(desk.folder, rated)
+    assert found.resume_at == broken
+    async with desk.engine("other.db") as engine:
+        session = await engine.rebuild(desk.folder, rated)
+        await session.resume(rerun=[broken])
+        outcome = await session.outcome()
+    readers = {"research": ["draft", "finalize", "rate"], "draft": ["finalize", "rate"], "header": ["finalize", "rate"],
+               "finalize": ["rate"]}  # fmt: skip
+    assert (outcome.status.value, ran()) == ("completed", [broken, *readers[broken]])
+
+
+@on_loop
+async def test_an_edit_is_found_as_one_without_the_store_too(desk: Desk) -> None:
+    desk.edit_research()
+    assert detect(desk.folder, rated).resume_at == "research"
+    async with desk.engine("other.db") as engine:
+        session = await engine.rebuild(desk.folder, rated)
+        with pytest.raises(UndecidedEdits):
+            await session.resume()
+        await session.resume(edits="accept")
+        outcome = await session.outcome()
+    assert ran() == ["draft", "finalize", "rate"]
+    assert "grows moss" in outcome.state.memo
+
+
+@pytest.mark.covers("S4.41")
+@on_loop
+async def test_a_recorded_step_whose_predecessor_is_not_recorded_runs_again_and_is_reported(desk: Desk) -> None:
+    (desk.folder / OWN / "done" / "draft.json").unlink()
+    found = detect(desk.folder, rated)
+    assert found.inconsistent == ("finalize is recorded, and the step that wrote the sections that it read is not",)
+    async with desk.engine("other.db") as engine:
+        session = await engine.rebuild(desk.folder, rated)
+        plan = await session.plan()
+    assert plan["finalize"].verdict != "done"
+
+
+# without records
+
+
+@pytest.mark.covers("S4.26", "S4.52", "S4.74")
+@on_loop
+async def test_without_records_the_files_tell_and_the_input_is_asked_for(desk: Desk) -> None:
+    shutil.rmtree(desk.folder / OWN)
+    desk.file("4-final.md").unlink()
+    found = detect(desk.folder, memo)
+    assert (found.resume_at, found.recorded, found.inconsistent) == ("finalize", False, ())
+    async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
+        session = await engine.rebuild(desk.folder, memo, company="Fern")
+        await session.resume()
+        outcome = await session.outcome()
+    assert (outcome.status.value, ran()) == ("completed", ["finalize"])
+    assert outcome.state.research[0].claim == "Fern grows ferns, call 1."
+
+
+@pytest.mark.covers("S4.41", "S4.76")
+@on_loop
+async def test_a_late_artifact_without_its_predecessors_is_inconsistent(desk: Desk) -> None:
+    shutil.rmtree(desk.folder / OWN)
+    desk.file("2-sections/02-team.md").unlink()
+    found = detect(desk.folder, memo, outline=["01-intro", "02-team", "03-risks"])
+    assert found.resume_at == "draft"
+    assert len(found.inconsistent) == 2
+    assert "2 of 3 files are there" in found.inconsistent[0]
+    async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
+        with pytest.raises(FolderRefused, match="does not add up: header has left its artifacts, but draft before it"):
+            await engine.rebuild(desk.folder, memo, company="Fern", outline=["01-intro", "02-team", "03-risks"])
+        given = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
+        session = await engine.rebuild(desk.folder, memo, accept=True, **given)
+        await session.resume()
+        await session.outcome()
+    assert ran() == ["draft", "header", "finalize"]
+
+
+@pytest.mark.covers("S4.74", "S4.85", "S4.86", "S4.87")
+def test_without_records_a_file_counts_only_if_it_can_be_read_and_is_large_enough(desk: Desk) -> None:
+    shutil.rmtree(desk.folder / OWN)
+    whole = desk.file("1-research.json").read_text()
+    for text, why in ((whole[:30], "line "), ("[]", "2 bytes"), ("", "0 bytes")):
+        desk.file("1-research.json").write_text(text)
+        found = detect(desk.folder, memo)
+        assert found.resume_at == "start"
+        assert why in found.steps[0].why
+        assert "1-research.json" in found.steps[0].why
+    desk.file("1-research.json").write_text(whole)
+    assert detect(desk.folder, memo).complete
+
+
+def test_what_a_step_has_to_leave_is_asked_of_its_content(desk: Desk) -> None:
+    shutil.rmtree(desk.folder / OWN)
+    desk.file("4-final.md").write_text("a text without any heading in it\n")
+    assert detect(desk.folder, memo).resume_at == "finalize"
+
+
+# other versions of the code
+
+
+class Newer(Memo):
+    region: str = ""
+
+
+@migrate(from_version=1)
+def with_region(state: dict[str, Any]) -> dict[str, Any]:
+    return state | {"region": "Sussex"}
+
+
+@migrate(from_version=1)
+def fails(state: dict[str, Any]) -> dict[str, Any]:
+    raise ValueError("no way")
+
+
+@pytest.mark.covers("S4.92", "S4.93", "S4.94")
+@on_loop
+async def test_an_older_folder_is_migrated_a_newer_one_refused_and_one_that_cannot_be_carried_up_stays(
+    desk: Desk,
+) -> None:
+    steps = [workflow_step for workflow_step in STEPS if workflow_step]
+    assert steps == STEPS
+    from tests.artifacts.pipeline import draft, finalize, header, rate
+
+    listed = [research, draft, header, finalize, rate]
+    newer = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[with_region])
+    hopeless = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[fails])
+    before = {path: path.read_bytes() for path in desk.folder.rglob("*") if path.is_file()}
+    async with Engine(desk.path / "hopeless.db", workflows=[hopeless], signals=False) as engine:
+        with pytest.raises(FolderRefused, match="cannot be gone on with"):
+            await engine.rebuild(desk.folder, hopeless)
+        assert await engine.sessions() == []
+    assert {path: path.read_bytes() for path in desk.folder.rglob("*") if path.is_file()} == before
+    async with Engine(desk.path / "newer.db", workflows=[newer], signals=False) as engine:
+        session = await engine.rebuild(desk.folder, newer)
+        await session.resume()
+        outcome = await session.outcome()
+    assert (outcome.status.value, outcome.state.region, ran()) == ("completed", "Sussex", [])
+    with pytest.raises(FolderRefused, match=r"version 2 of 'rated', and this code is version 1: run the newer code"):
+        detect(desk.folder, rated)
+
+
+def test_the_folder_of_another_workflow_is_refused(desk: Desk) -> None:
+    with pytest.raises(FolderRefused, match="was left by workflow 'rated', not 'memo'"):
+        detect(desk.folder, memo)
+
+
+# numbered folders
+
+
+@pytest.mark.covers("S4.54", "S4.55", "S4.101", "S4.102", "S4.103")
+def test_the_latest_folder_is_the_one_with_the_highest_number(tmp_path: Path) -> None:
+    folders = VersionFolders(tmp_path / "output", "Fern & Stone")
+    assert folders.latest() is None
+    made = [folders.make() for _ in range(11)]
+    assert made[0].name == "Fern-Stone-v0.0.1"
+    assert folders.latest() == made[10]
+    assert [path.name for path in folders.all()][8:] == [f"Fern-Stone-v0.0.{number}" for number in (9, 10, 11)]
+    made[10].rmdir()
+    assert folders.latest() == made[9]
+    assert folders.find("v0.0.3") == made[2]
+    with pytest.raises(FolderRefused, match=r"No artifacts found for Fern-Stone v0\.0\.99"):
+        folders.find("v0.0.99")
+    (tmp_path / "output" / "Fern-Stone-v0.0.12").write_text("no folder")
+    assert folders.make().name == "Fern-Stone-v0.0.13"
+
+
+@pytest.mark.covers("S4.104")
+@on_loop
+async def test_those_that_have_begun_and_are_not_complete_are_known(desk: Desk, tmp_path: Path) -> None:
+    folders = VersionFolders(tmp_path / "output", "Fern")
+    for last in ("finalize", "research", "rate"):
+        where = folders.make()
+        async with desk.engine(f"{last}.db") as engine:
+            session = await engine.start(rated, company="Fern", folder=where, paused=True)
+            await session.resume(until=last)
+            await session.outcome()
+    folders.make()
+    assert [path.name for path in folders.incomplete(rated)] == ["Fern-v0.0.1", "Fern-v0.0.2"]
+
+
+@on_loop
+async def test_a_folder_belongs_to_one_session(desk: Desk) -> None:
+    async with desk.engine() as engine:
+        other = await engine.start(rated, company="Moss", folder=desk.folder)
+        with pytest.raises(FolderRefused, match=r"belongs to session 's1'; give this one a folder of its own"):
+            await other.outcome()
+    assert json.loads(desk.file("1-research.json").read_text())[0]["claim"].startswith("Fern")
+
+
+@on_loop
+async def test_a_session_whose_steps_leave_artifacts_needs_a_folder_and_others_have_none(desk: Desk) -> None:
+    class Nothing(BaseModel):
+        pass
+
+    @step
+    async def rest() -> None: ...
+
+    quiet = Workflow("quiet", state=Nothing, steps=[rest])
+    async with desk.engine() as engine:
+        with pytest.raises(FolderRefused, match="say where, with folder="):
+            await engine.start(rated, company="Fern")
+        with pytest.raises(FolderRefused, match="leaves no artifacts"):
+            await engine.start(quiet, folder=desk.folder)
+        assert await engine.artifacts((await engine.start(quiet, session_id="q")).id) == []
+
+
+def test_paths_with_fields_are_found_if_the_fields_are_given(tmp_path: Path) -> None:
+    @step(writes="memo", leaves=Artifact("{company}/memo.md", min_bytes=1))
+    async def only(company: str) -> str:
+        return f"{company}!"
+
+    flow = Workflow("only", state=Memo, steps=[only])
+
+    async def run() -> None:
+        async with Engine(tmp_path / "hold.db", workflows=[flow], signals=False) as engine:
+            session = await engine.start(flow, company="../Fern & Co", folder=tmp_path / "out")
+            await session.outcome()
+
+    asyncio.run(run())
+    assert (tmp_path / "out" / "Fern-Co" / "memo.md").read_text() == "../Fern & Co!"
+    assert detect(tmp_path / "out", flow).complete
+    shutil.rmtree(tmp_path / "out" / OWN)
+    assert "its name needs company" in detect(tmp_path / "out", flow).steps[0].why
+    assert detect(tmp_path / "out", flow, company="../Fern & Co").complete

@@ -1,0 +1,92 @@
+"""``program(instead=…)``: a function of the program's own in place of ``run``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from holdfast import Start, Workflow, program, step
+from holdfast.cli.failing import Refused
+from holdfast.errors import DefinitionError
+
+
+class Note(BaseModel):
+    text: str = ""
+
+
+@step(writes="text")
+def say(text: str) -> str:
+    return text
+
+
+NOTE = Workflow("note", state=Note, steps=[say])
+ECHO = {"told": ""}
+
+
+def echo(
+    start: Start, words: Annotated[list[str] | None, Field(description="What to say.")] = None, count: int = 1
+) -> tuple[int, Any]:
+    """Say something."""
+    if count < 1:
+        raise ValueError("--count: at least one")
+    if count == 404:
+        raise FileNotFoundError(2, "No such file", "gone.txt")
+    ECHO["told"] = start.command("resume", "s1")
+    return 3, {"words": (words or []) * count, "folder": str(start.folder)}
+
+
+def test_it_is_what_happens_without_a_command_and_run_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main = program(NOTE, instead=echo, help="Says things.")
+    assert main(["--words", "a", "--words", "b", "--count", "2", "--json"], standalone_mode=False) == 3
+    assert json.loads(capsys.readouterr().out) == {"words": ["a", "b", "a", "b"], "folder": str(tmp_path / ".holdfast")}
+    assert main(["echo", "--words", "a"], standalone_mode=False) == 3
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "Says things." in shown
+    assert "--words TEXT" in shown
+    assert "resume" in shown
+    assert "\n  run " not in shown
+
+
+def test_the_commands_that_it_prints_name_the_store_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main = program(NOTE, instead=echo)
+    main([], standalone_mode=False)
+    assert ECHO["told"].endswith(" resume s1")
+    main(["--store", "x y.db"], standalone_mode=False)
+    assert ECHO["told"].endswith(" resume s1 --store 'x y.db'")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--count", "0"], "--count: at least one"),
+        (["--count", "404"], "gone.txt: No such file"),
+        (["run"], "no command 'run'"),
+    ],
+)
+def test_what_it_refuses_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((Refused, Exception), match=said) as caught:
+        program(NOTE, instead=echo)(args, standalone_mode=False)
+    assert getattr(caught.value, "exit_code", None) == 2
+
+
+def test_what_is_for_run_does_not_go_with_it() -> None:
+    with pytest.raises(DefinitionError, match="program note: begin, result and arguments are for run; instead"):
+        program(NOTE, instead=echo, result=lambda outcome: "")
+    with pytest.raises(DefinitionError, match="program note: instead does not say of which type 'words' is"):
+        program(NOTE, instead=lambda words: 0)
