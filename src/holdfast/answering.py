@@ -27,7 +27,7 @@ from holdfast.errors import (
     did_you_mean,
 )
 from holdfast.ids import check_session_id
-from holdfast.model import QuestionStatus, SessionRow, Status
+from holdfast.model import QuestionStatus, SessionRow, SignalRecord, Status
 from holdfast.outcome import Listing
 from holdfast.questions import (
     EXPIRY,
@@ -41,6 +41,7 @@ from holdfast.questions import (
     objection_to,
     question_of,
     receipt,
+    reply_of,
 )
 from holdfast.reading import Reading
 from holdfast.replay import Line
@@ -161,8 +162,8 @@ class Answering(Reading):
             key=None if key is None else str(key), seen=None if seen is None else _digest(seen),
         )  # fmt: skip
         answered = await self._answered(given)
-        if answered.verdict == "early" and answered.row is not None:
-            return Receipt(answered.row.session_id, answered.n, to_datetime(given.at), None, given.key, 0, by, channel)
+        if answered.early is not None and answered.row is not None:
+            return _kept(answered.row, answered.early)
         assert answered.question is not None
         taken = receipt(answered.question)
         assert taken is not None
@@ -245,9 +246,22 @@ def _unknown(question_id: str) -> UnknownQuestion:
     )  # fmt: skip
 
 
+def _kept(row: SessionRow, signal: SignalRecord) -> Receipt:
+    """That an answer waits for its question."""
+    said = reply_of(signal.payload)
+    return Receipt(row.session_id, signal.n, to_datetime(signal.at), None, said.key, 0, signal.by, said.channel)
+
+
 def _refusal(given: Answer, answered: Answered) -> QuestionError:
     """Why an answer was not taken, and what to do instead."""
     question = answered.question
+    if answered.early is not None and answered.row is not None:
+        first = _kept(answered.row, answered.early)
+        return AnswerConflict(
+            f"{given.key!r} of session {first.session_id!r} was answered before, by {_whose(first)}, and otherwise;"
+            " that answer waits for the question",
+            session_id=first.session_id, question_id="", by=first.by, channel=first.channel, at=_when(first),
+        )  # fmt: skip
     if answered.several:
         return _several(given, answered.several)
     if question is None:
@@ -269,11 +283,9 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
         case "conflict":
             first = receipt(question)
             assert first is not None
-            who = (first.by or "somebody") + (f" through {first.channel}" if first.channel else "")
-            at = first.at.isoformat(timespec="seconds")
             return AnswerConflict(
-                f"{what} was answered before, by {who} at {at}, and otherwise; that answer stands",
-                **named, by=first.by, channel=first.channel, at=at,
+                f"{what} was answered before, by {_whose(first)}, and otherwise; that answer stands",
+                **named, by=first.by, channel=first.channel, at=_when(first),
             )  # fmt: skip
         case "changed":
             return QuestionChanged(
@@ -295,6 +307,15 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
     return QuestionClosed(
         f"{what} is {status.value} and takes no answer any more; {hint}", **named, status=status.value
     )  # fmt: skip
+
+
+def _whose(first: Receipt) -> str:
+    channel = f" through {first.channel}" if first.channel else ""
+    return f"{first.by or 'somebody'}{channel} at {_when(first)}"
+
+
+def _when(first: Receipt) -> str:
+    return first.at.isoformat(timespec="seconds")
 
 
 def _next(asked: Asked | None) -> str:

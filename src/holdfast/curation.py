@@ -35,7 +35,7 @@ from holdfast.service import texts
 from holdfast.shelf import Shelf
 from holdfast.state import Blobs, Change
 from holdfast.threads import in_thread
-from holdfast.traces import Adopted, Kept, Left, Trail, Work
+from holdfast.traces import Adopted, Kept, Left, Trail, Work, overlap
 from holdfast.travel import STAYS, Travel
 from holdfast.workflow import Workflow
 
@@ -113,8 +113,8 @@ class Curation(Travel):
         else:
             wanted = session_id or found.note.session_id
             if await self.store.get(check_session_id(wanted)) is not None:
-                return SessionId(wanted)
-            line = await in_thread(by_record, workflow, path, wanted, found, self.limits)
+                return await self._known_there(wanted, path)
+            line = await in_thread(by_record, workflow, path, wanted, found, accept, self.limits)
         new = line.session(workflow, self.clock.now(), by)
         await self._check_carried(workflow, new, path)
         if await self.store.create(new) is None:
@@ -123,6 +123,18 @@ class Curation(Travel):
             )
         self.driver.on_change()
         return SessionId(new.session_id)
+
+    async def _known_there(self, session_id: str, folder: Path) -> SessionId:
+        """A session that this store has already, if that is its folder."""
+        trail = (await self._timeline(await self._row(session_id)).line()).trail
+        if trail is None or Path(trail.folder).resolve() != folder.resolve():
+            where = "no folder" if trail is None else f"its folder at {trail.folder}"
+            raise FolderRefused(
+                f"{folder} was left by session {session_id!r}, which is in this store, with {where}; put the folder"
+                " back there, or give another session_id= to make another session of it",
+                session_id=session_id, path=str(folder),
+            )  # fmt: skip
+        return SessionId(session_id)
 
     async def _check_carried(self, workflow: Workflow[Any], new: NewSession, folder: Path) -> None:
         """Have a look whether the session could go on with the code at hand, before anything is stored."""
@@ -142,6 +154,12 @@ class Curation(Travel):
     ) -> Examination:
         assert line.trail is not None
         shelf = Shelf(Path(line.trail.folder))
+        if line.trail.works and not shelf.path.is_dir():
+            raise FolderRefused(
+                f"the folder of session {row.session_id!r} is gone: {shelf.path}; put it back, or make the session anew"
+                " of where it is now: engine.rebuild(folder, workflow, session_id=...)",
+                session_id=row.session_id, path=str(shelf.path),
+            )  # fmt: skip
         found = await in_thread(look, workflow, line.trail, shelf)
         held = _Looked(self, workflow, row, line)
         found = [await _uncut(held, shelf, each) if each.cut else each for each in found]
@@ -181,7 +199,7 @@ class Curation(Travel):
             row = await self._row(row.session_id)
         line = await self._timeline(row).line()
         found = await self._examined(workflow, row, line, rerun)
-        if found.redo:
+        if found.redo or (line.trail is not None and line.trail.pending):
             await self._redo(row, line, found, by)
             row = await self._row(row.session_id)
         elif row.status in UNDRIVEN and line.trail is not None:  # a crash may have left something undone in its folder
@@ -250,20 +268,23 @@ class Curation(Travel):
         """Go back to before the first step that has to run again; what is not stale behind it is kept."""
         assert now.trail is not None
         works = sorted(now.trail.works.values(), key=lambda work: work.seq)
-        first = next(work for work in works if work.step in found.redo)
+        behind = _behind(now.trail)
+        first = next(work for work in works if work.step in found.redo or work.step in behind)
         line, base, visit = await self._back(row, first.seq, False)
         trail = line.trail
         assert trail is not None
-        later = [work for work in works if work.seq > first.seq and work.step not in found.redo]
+        later = [work for work in works if work.seq >= first.seq and work.step not in found.redo]
         trail.kept = {work.step: await self._kept(row, work) for work in later}
         await self._carry_edits(row, line, base, works)
-        trail.redo, trail.known = dict(found.redo), now.trail.known
+        trail.redo, trail.known, trail.pending = dict(found.redo), now.trail.known, ()
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
-        reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
+        reason = (
+            "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000] or "an edit takes its place"
+        )
         body = RewindBody(visit, False, by, reason, row.ended or "")
         await self._revise(
-            row, line, "rewind", body, f"to run again: {', '.join(found.redo)}", parent=base, blobs=line.state.seal(),
-            close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
+            row, line, "rewind", body, f"to run again: {', '.join(found.redo) or 'nothing'}", parent=base,
+            blobs=line.state.seal(), close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
         await self._cancel_children(row, by)
@@ -342,6 +363,18 @@ class _Looked:
     def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
         self.store, self.workflow, self.limits = control.store, workflow, control.limits
+
+
+def _behind(trail: Trail) -> set[str]:
+    """The steps that wrote to a field after one whose files were edited since: the edit takes its place before them."""
+    found: set[str] = set()
+    for step in trail.pending:
+        edited = trail.works[step]
+        fields = [key for key, version in edited.writes.items() if version in edited.edits]
+        for work in trail.works.values():
+            if work.seq > edited.seq and any(overlap(key, field) for key in work.writes for field in fields):
+                found.add(work.step)
+    return found
 
 
 def _also(kept: Kept, changes: Sequence[Change], seq: int) -> Kept:

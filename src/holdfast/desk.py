@@ -35,7 +35,10 @@ FORMAT = 1
 
 
 class SessionNote(msgspec.Struct, frozen=True):
-    """``.holdfast/session.json``: whose folder it is, and what the session began with, field by field."""
+    """``.holdfast/session.json``: whose folder it is, and what the session began with, field by field.
+
+    ``through``: that is what all up to this record have come to; it was migrated then.
+    """
 
     format: int
     session_id: str
@@ -43,6 +46,7 @@ class SessionNote(msgspec.Struct, frozen=True):
     version: int
     outline: tuple[str, ...]
     input: dict[str, msgspec.Raw]
+    through: int = 0
 
 
 class DoneNote(msgspec.Struct, frozen=True):
@@ -117,35 +121,48 @@ class Desk:
     async def _claim(self, found: bytes | None) -> None:
         """Put the session's name on its folder. One that has another's is not touched."""
         note = session_note(found, str(self.shelf.path)) if found else None
-        if note is not None and note.session_id != self.held.session_id:
+        if note is not None and note.session_id not in (self.held.session_id, self.trail.rebuilt_from):
             raise FolderRefused(
                 f"{self.shelf.path} belongs to session {note.session_id!r}; give this one a folder of its own",
                 session_id=self.held.session_id, path=str(self.shelf.path),
             )  # fmt: skip
-        workflow = self.held.workflow
-        if note is not None and (note.version, note.outline) == (workflow.version, workflow.outline):
+        line = self.held.line
+        same = note is not None and (note.session_id, note.version) == (self.held.session_id, line.version)
+        if note is not None and same and note.outline == line.outline:
             return
-        given = note.input if note is not None else await self._input()
-        now = SessionNote(FORMAT, self.held.session_id, workflow.name, workflow.version, workflow.outline, given)
+        given, through = (note.input, note.through) if note is not None and same else await self._input()
+        workflow = self.held.workflow.name
+        now = SessionNote(FORMAT, self.held.session_id, workflow, line.version, line.outline, given, through)
         await in_thread(self.shelf.note, "session.json", _pretty(now))
 
-    async def _input(self) -> dict[str, msgspec.Raw]:
-        """What the session began with."""
+    async def _input(self) -> tuple[dict[str, msgspec.Raw], int]:
+        """What the session began with; where it was migrated since, what that came to, and up to which record."""
         (first,) = await self.held.store.records(self.held.row.key, 1, 1)
         body: KeyBody = body_of(first)
+        line, through = self.held.line, 0
         state = State(dict(body.fields))
+        if body.version != line.version:
+            state, through = line.state.copy(), self.held.row.seq
         if needed := state.needs(state.slots):
             state.provide(await self.held.store.blobs(needed))
-        return {name: msgspec.Raw(state.read(name) or b"null") for name in state.slots}
+        return {name: msgspec.Raw(state.read(name) or b"null") for name in state.slots}, through
 
     def _is_older(self, file: FileLeft) -> bool:
-        data = self.shelf.read(file.path)
+        data = self._found(file)
         if data is None or (digest := digest_of(data)) == file.sha256:
             return False
         return digest in self.trail.known.get(file.path, ())
 
+    def _found(self, file: FileLeft) -> bytes | None:
+        """What lies at the place of a file; of something that cannot be one, nothing that anybody would know."""
+        try:
+            return self.shelf.read(file.path)
+        except FolderRefused:
+            return b""
+
     def _is_foreign(self, file: FileLeft) -> bool:
-        data = self.shelf.read(file.path)
+        self.shelf.check(file.path)
+        data = self._found(file)
         return data is not None and digest_of(data) not in (file.sha256, *self.trail.known.get(file.path, ()))
 
     # one visit
@@ -220,12 +237,21 @@ class Desk:
         (record,) = await self.held.store.records(self.held.row.key, work.seq, work.seq)
         body: CheckpointBody = body_of(record)
         fields = [file.field for file in work.files]
-        values: list[tuple[str, Act, msgspec.Raw]] = []
+        values = await self._edited_before(work)
         for change in body.changes:
             if not any(overlap(change.path, field) for field in fields):
                 values.append((change.path, change.act, msgspec.Raw(await _bytes(self.held.store, change.value))))
         note = DoneNote(FORMAT, work, tuple(values), work.step if body.leaving else body.next)
         await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(note))
+
+    async def _edited_before(self, work: Work) -> list[tuple[str, Act, msgspec.Raw]]:
+        """What a step has read that no step wrote: somebody has edited the state."""
+        written = {pair for each in self.trail.works.values() for pair in each.writes.items()}
+        paths = [key for key, version in work.reads.items() if (key, version) not in written]
+        state = self.held.line.state
+        if needed := state.needs(paths):
+            state.provide(await self.held.store.blobs(needed))
+        return [(path, "set", msgspec.Raw(state.read(path) or b"null")) for path in paths]
 
     # for the step itself
 

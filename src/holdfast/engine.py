@@ -184,13 +184,13 @@ class Drive(Holding):
             self.changed(self.session_id)
 
     async def _run(self) -> None:
-        if self.line.trail is not None:
-            self.desk = Desk(self, self.line.trail, self.ledger)
-            await self.desk.take_up()
         if self.taken_up:
             await self._take_up()
         else:
             await self._look()
+        if self.line.trail is not None:
+            self.desk = Desk(self, self.line.trail, self.ledger)
+            await self.desk.take_up()
         while self._goes_on() or not await self._parked():
             if self.line.leaving:
                 await self._leave_again()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.artifacts import BoundArtifact, Unfit
+from holdfast.errors import FolderRefused
 from holdfast.shelf import Shelf, digest_of, mark
 from holdfast.state import Change, Inline
 from holdfast.traces import Adopted, FileLeft, Redo, Trail, Work, stale
@@ -97,7 +98,11 @@ def look(workflow: Workflow[Any], trail: Trail, shelf: Shelf) -> list[Finding]:
 def _look(
     workflow: Workflow[Any], trail: Trail, shelf: Shelf, staged: set[str], file: FileLeft, work: Work
 ) -> Finding:  # fmt: skip
-    data, waits = shelf.read(file.path), mark(file.path, file.sha256) in staged
+    waits = mark(file.path, file.sha256) in staged
+    try:
+        data = shelf.read(file.path)
+    except FolderRefused as wrong:
+        return Finding(file, work, "invalid", str(wrong))
     if data is None:
         if waits:
             return Finding(file, work, "valid", "recorded; a resume publishes it")

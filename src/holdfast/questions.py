@@ -189,13 +189,13 @@ Verdict = Literal[
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What became of an `Answer`. ``row`` is its session as it is afterwards."""
+    """What became of an `Answer`. ``row`` is its session as it is afterwards, ``early`` what waits for its question."""
 
     verdict: Verdict
     row: SessionRow | None = None
     question: QuestionRow | None = None
     several: tuple[QuestionRow, ...] = ()
-    n: int = 0
+    early: SignalRecord | None = None
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -273,6 +273,11 @@ def objection_to(given: Answer, found: QuestionRow) -> str:
     if asked is None or asked.kind != "ask" or given.shown is msgspec.UNSET:
         return ""
     return objection(asked.schema, given.shown)
+
+
+def judge_early(given: Answer, first: SignalRecord) -> Verdict:
+    """What an early answer comes to if there is one for its key already, which waits for the question."""
+    return "early" if bytes(reply_of(first.payload).value) == given.value else "conflict"
 
 
 def choose(given: Answer, found: Sequence[QuestionRow]) -> QuestionRow | Answered | None:

@@ -227,6 +227,8 @@ class Reading(Service):
         if not row.awaits_child:
             return False
         tree = await self.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
+        if row not in tree:
+            return True  # a child has ended since it was looked at, and told it so
         return any(each.live or each.wakes_by_itself for each in tree if each.key != row.key)
 
     async def _news_of(self, news: asyncio.Event) -> None:

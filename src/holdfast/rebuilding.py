@@ -56,10 +56,19 @@ class Detection(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The completion records of a folder, in the order in which the steps ended."""
+    """The completion records of a folder, in the order in which the steps ended.
+
+    ``late`` are those behind a gap: a step went on to one that is not recorded, and still others are.
+    """
 
     note: SessionNote
     done: tuple[DoneNote, ...]
+    late: tuple[DoneNote, ...] = ()
+
+    @property
+    def gap(self) -> str | None:
+        """The step that is not recorded, though later ones are."""
+        return (self.done[-1].next if self.done else self.note.outline[0]) if self.late else None
 
     def trail(self, folder: Path) -> Trail:
         """The same as a log would have it."""
@@ -69,20 +78,11 @@ class Recorded(msgspec.Struct, frozen=True):
             trail.versions.update(each.work.writes)
             for file in each.work.files:
                 trail.knows(file)
-        written = {pair for each in self.done for pair in each.work.writes.items()}
-        read = {pair for each in self.done for pair in each.work.reads.items()}
-        trail.replaced = tuple(sorted(read - written))
         return trail
 
-    def gaps(self) -> list[str]:
-        """Steps that have read what no step here has written."""
-        written = {pair for each in self.done for pair in each.work.writes.items()}
-        return [
-            f"{each.work.step} is recorded, and the step that wrote the {key} that it read is not"
-            for each in self.done
-            for key, version in each.work.reads.items()
-            if (key, version) not in written
-        ]
+    def inconsistent(self) -> tuple[str, ...]:
+        """What does not add up."""
+        return tuple(f"{each.work.step} is recorded, but {self.gap} before it is not" for each in self.late)
 
 
 def detect(folder: str | Path, workflow: Workflow[Any], **given: Any) -> Detection:
@@ -113,7 +113,17 @@ def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
             path=str(folder),
         )
     done = [_done(folder, name, data) for name, data in notes.items() if name.startswith("done/")]
-    return Recorded(note, tuple(sorted(done, key=lambda each: each.work.seq)))
+    return _without_gap(note, sorted(done, key=lambda each: each.work.seq))
+
+
+def _without_gap(note: SessionNote, done: list[DoneNote]) -> Recorded:
+    known = {each.work.step for each in done}
+    if done and note.outline[0] not in known:
+        return Recorded(note, (), tuple(done))
+    for number, each in enumerate(done[:-1], start=1):
+        if each.next is not None and each.next not in known:
+            return Recorded(note, tuple(done[:number]), tuple(done[number:]))
+    return Recorded(note, tuple(done))
 
 
 def _done(folder: Path, name: str, data: bytes) -> DoneNote:
@@ -130,7 +140,7 @@ def _by_records(folder: Path, workflow: Workflow[Any], found: Recorded) -> Detec
     seen = examine(trail, look(workflow, trail, Shelf(folder)), {}, 2**62)
     steps = tuple(_judged(step, trail, seen) for step in workflow.outline)
     return Detection(
-        folder, _resume_at(found, seen), steps, tuple(found.gaps()), tuple(seen.states()), True,
+        folder, _resume_at(found, seen), steps, found.inconsistent(), tuple(seen.states()), True,
         found.note.session_id, found.note.version,
     )  # fmt: skip
 
@@ -176,20 +186,23 @@ def by_files(folder: Path, workflow: Workflow[Any], given: Mapping[str, Any]) ->
         judged.append(found := judge(shelf, step, known))
         known.update(found.values)
     first = next((number for number, each in enumerate(judged) if each.why), len(judged))
+    while 0 < first < len(judged) and judged[first - 1].absent:
+        first -= 1  # it may leave nothing, but without anything behind it nobody knows that it ran
     late = [each.step.name for each in judged[first:] if not each.why and not each.absent]
     gap = judged[first] if first < len(judged) else None
     odd = tuple(f"{name} has left its artifacts, but {gap.step.name} before it has not: {gap.why}"
                 for name in late) if gap else ()  # fmt: skip
     any_done = any(not each.absent for each in judged[:first])
     at = COMPLETE if gap is None else gap.step.name if any_done else START
-    steps = tuple(
-        DetectedStep(each.step.name, "to run" if each.why else "done", each.why or _seen(each)) for each in judged
-    )
+    steps = tuple(_detected(each, number < first) for number, each in enumerate(judged))
     return Detection(folder, at, steps, odd), judged[:first]
 
 
-def _seen(found: Judged) -> str:
-    return "it may leave nothing" if found.absent else "its artifacts are there and can be read"
+def _detected(found: Judged, before: bool) -> DetectedStep:
+    if found.absent and not found.why:
+        return DetectedStep(found.step.name, "done" if before else "to run", "it may leave nothing, and did not")
+    why = found.why or "its artifacts are there and can be read"
+    return DetectedStep(found.step.name, "to run" if found.why else "done", why)
 
 
 def judge(shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> Judged:

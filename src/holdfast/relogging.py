@@ -55,10 +55,8 @@ class Relog:
         return Change(path, act, stored(data, self.blobs))
 
     def done(self, work: Work, changes: Sequence[Change], next_step: str | None) -> None:
-        """A step that is done. What it read is named by the numbers of this log; what nobody wrote, by -1."""
-        reads = {key: self.versions.get((key, version), -1) for key, version in work.reads.items()}
-        lost = tuple((key, -1) for key, version in reads.items() if version == -1)
-        self.trail.replaced = (*self.trail.replaced, *(pair for pair in lost if pair not in self.trail.replaced))
+        """A step that is done. What it read of other steps is named by the numbers of this log."""
+        reads = {pair[0]: self.versions[pair] for pair in work.reads.items() if pair in self.versions}
         self.versions.update(((key, version), self.seq) for key, version in work.writes.items())
         files = tuple(msgspec.structs.replace(file, at=0) for file in work.files)
         left = Left(reads, files, work.code, work.usd, writes=dict.fromkeys(work.writes, self.seq))
@@ -98,13 +96,20 @@ def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody) 
     return seal(last.digest, last.seq + 1, last.seq, "checkpoint", step, visit, now, to_payload(body))
 
 
-def by_record(workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, limits: Limits) -> Relog:
+def by_record(
+    workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, accept: bool, limits: Limits
+) -> Relog:  # fmt: skip
     """From completion records. What files carry is read from them, also if somebody has edited it."""
+    if found.late and not accept:
+        raise _at_odds(folder, found.inconsistent(), found.gap)
     log = Relog(session_id, folder, found.note.version, found.note.outline)
+    log.trail.rebuilt_from = found.note.session_id
     log.begin({name: bytes(raw) for name, raw in found.note.input.items()})
     for each in found.done:
-        changes = [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
-        changes += _carried(workflow, Shelf(folder), log, each, limits)
+        changes: list[Change] = []
+        if each.work.seq > found.note.through:
+            changes = [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
+            changes += _carried(workflow, Shelf(folder), log, each, limits)
         log.done(each.work, changes, each.next)
     return log
 
@@ -149,11 +154,7 @@ def by_judgement(
     if not judged or seen.resume_at == "start":
         raise FolderRefused(f"No checkpoints found in {folder}; start from scratch", path=str(folder))
     if seen.inconsistent and not accept:
-        raise FolderRefused(
-            f"{folder} does not add up: {'; '.join(seen.inconsistent)}. accept=True goes on with {seen.resume_at}; what"
-            " comes after it is made again",
-            path=str(folder),
-        )
+        raise _at_odds(folder, seen.inconsistent, seen.resume_at)
     id = new_session_id() if session_id is None else check_session_id(session_id)
     log = Relog(id, folder, workflow.version, workflow.outline)
     shape = workflow.shape
@@ -174,6 +175,14 @@ def by_judgement(
         )  # fmt: skip
         log.done(work, changes, workflow.following(each.step.name))
     return log
+
+
+def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:
+    return FolderRefused(
+        f"{folder} does not add up: {'; '.join(inconsistent)}. accept=True goes on with {at}; what comes after it is"
+        " made again",
+        path=str(folder),
+    )
 
 
 def _files(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[FileLeft]:

@@ -16,7 +16,7 @@ from holdfast.errors import DamagedRecord, IllegalTransition, Redacted
 from holdfast.model import Failure, Record
 from holdfast.questions import Asked
 from holdfast.state import Blob, Change, Inline, Slot, State
-from holdfast.traces import Adopted, Left, Trail
+from holdfast.traces import Adopted, Left, Trail, Work
 from holdfast.workflow import Check, Workflow
 
 
@@ -360,10 +360,7 @@ class Line:
         if body.effects:
             self._fold_effects(body.effects)
             if (left := body.effects[-1].left) is not None and self.trail is not None:
-                self.trail.finished(
-                    record.step, record.visit, record.seq, record.at, body.version, body.skipped, body.took, left,
-                    [change.path for change in body.changes],
-                )  # fmt: skip
+                self.trail.finished(_work(record, body, left))
                 if left.of:
                     self.usd += left.usd  # as if it had been spent on this line
         self._open(record.seq)
@@ -458,6 +455,18 @@ class Line:
             return None
         operations, waits = tuple(self.operations.values()), tuple(self.waits.values())
         return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts, self.touched)
+
+
+def _work(record: Record, body: CheckpointBody, left: Left) -> Work:
+    """A checkpoint as the trail has it."""
+    overwritten = {change.path for change in body.changes if change.act == "set"}
+    grown = {change.path for change in body.changes} - overwritten
+    writes = left.writes or {change.path: record.seq for change in body.changes}
+    files = tuple(file if file.at else msgspec.structs.replace(file, at=record.seq) for file in left.files)
+    return Work(
+        record.step, record.visit, record.seq, record.at, left.reads, writes, files, left.code, left.took or body.took,
+        left.usd, body.version, body.skipped, made=left.of, grown=tuple(sorted(grown)),
+    )  # fmt: skip
 
 
 def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:

@@ -124,10 +124,17 @@ class Shelf:
             return None
         except OSError as exc:
             raise self._refused(path, exc) from exc
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FolderRefused(f"{self.path / path} is no plain file; move it away, then try again", path=path)
         with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FolderRefused(f"{self.path / path} is no plain file; move it away, then try again", path=path)
             return b"".join(iter(lambda: file.read(PIECE), b""))
+
+    def check(self, path: str) -> None:
+        """Whether a file can be put there. `FolderRefused` if a link is on the way."""
+        around, _ = self._around(path)
+        with suppress(FileNotFoundError), self._at(path, around):
+            pass
 
     def names(self, pattern: str) -> list[str]:
         """The files that a path with one * in its last name stands for."""

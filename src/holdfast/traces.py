@@ -48,7 +48,8 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last finished visit of a step. ``seq`` is its checkpoint; ``edits`` are records that changed what it left.
 
-    ``made`` is the checkpoint of the visit that really ran, where this one was kept.
+    ``made`` is the checkpoint of the visit that really ran, where this one was kept. ``grown`` are the fields that it
+    added to, so that what was there before is still in them.
     """
 
     step: str
@@ -66,6 +67,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     edits: tuple[int, ...] = ()
     by: str | None = None
     made: int = 0
+    grown: tuple[str, ...] = ()
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -97,7 +99,9 @@ class Trail(msgspec.Struct, omit_defaults=True):
     """All of that, folded, for a session that has a folder.
 
     ``versions``: of each field, the record that wrote it. ``replaced``: versions that an edit has taken the place of,
-    while some visit has read them. ``known``: all hashes that this session ever recorded for a path.
+    while some visit has read them. ``known``: all hashes that this session ever recorded for a path. ``pending``: steps
+    an edit of whose files is not in the state yet, because later steps wrote to the same field. ``rebuilt_from``: the
+    session that the folder belonged to before.
     """
 
     folder: str
@@ -107,6 +111,8 @@ class Trail(msgspec.Struct, omit_defaults=True):
     known: dict[str, tuple[str, ...]] = {}
     kept: dict[str, Kept] = {}
     redo: dict[str, Redo] = {}
+    pending: tuple[str, ...] = ()
+    rebuilt_from: str = ""
 
     def files(self) -> dict[str, tuple[FileLeft, Work]]:
         """The newest version of each path, and whose it is."""
@@ -115,22 +121,17 @@ class Trail(msgspec.Struct, omit_defaults=True):
             found.update((file.path, (file, work)) for file in work.files)
         return found
 
-    def finished(self, step: str, visit: int, seq: int, at: int, version: int, skipped: str, took: int,
-                 left: Left, fields: Iterable[str]) -> None:  # fmt: skip
+    def finished(self, work: Work) -> None:
         """Take in a checkpoint."""
-        kept = self.kept.pop(step, None) if left.of else None
-        self.kept.pop(step, None)
-        self.redo.pop(step, None)
-        writes = left.writes or dict.fromkeys(fields, seq)
-        files = tuple(file if file.at else msgspec.structs.replace(file, at=seq) for file in left.files)
-        self.works[step] = Work(
-            step, visit, seq, at, left.reads, writes, files, left.code, left.took or took, left.usd, version,
-            kept.skipped if kept else skipped, kept.edits if kept else (), kept.by if kept else None, left.of,
-        )  # fmt: skip
-        self.versions.update(writes)
-        for file in files:
+        kept = self.kept.pop(work.step, None)
+        self.redo.pop(work.step, None)
+        if kept is not None and work.made:
+            work = msgspec.structs.replace(work, skipped=kept.skipped, edits=kept.edits, by=kept.by)
+        self.works[work.step] = work
+        self.versions.update(work.writes)
+        for file in work.files:
             self.knows(file)
-        read = {pair for work in self.works.values() for pair in work.reads.items()}
+        read = {pair for each in self.works.values() for pair in each.reads.items()}
         self.replaced = tuple(pair for pair in self.replaced if pair in read)
 
     def carried(self, renamed: Mapping[str, str], moved: Mapping[str, str]) -> None:
@@ -162,10 +163,13 @@ class Trail(msgspec.Struct, omit_defaults=True):
         changes: list[Change] = []
         for each in adopted:
             work, file = self.works[each.step], msgspec.structs.replace(each.file, at=seq)
-            over = [version for key, version in self.versions.items() if overlap(key, file.field)]
-            if all(version == seq or self._stands(version, work, file.field) for version in over):
+            stands = self._versions_of(work, file.field, grown=False)
+            over = {version for key, version in self.versions.items() if overlap(key, file.field)}
+            if over <= {seq, *stands}:
                 changes.append(each.change)
                 self.versions[file.field] = seq
+            elif each.step not in self.pending:
+                self.pending = (*self.pending, each.step)
             self.replaced = (*self.replaced, *self.readers(work, file.field))
             files = tuple(file if other.path == file.path else other for other in work.files)
             edits = work.edits if seq in work.edits else (*work.edits, seq)
@@ -179,14 +183,23 @@ class Trail(msgspec.Struct, omit_defaults=True):
         """The versions of a field that visits after this one have read from it, or from before it."""
         later = [other for other in self.works.values() if other.seq > work.seq]
         pairs = {pair for other in later for pair in other.reads.items() if overlap(pair[0], field)}
-        return sorted(pair for pair in pairs if self._stands(pair[1], work, field) and pair not in self.replaced)
+        stands = self._versions_of(work, field)
+        return sorted(pair for pair in pairs if pair[1] in stands and pair not in self.replaced)
 
-    def _stands(self, version: int, work: Work, field: str) -> bool:
-        """Whether a version of a field is what that visit left behind, and nobody's who came later."""
-        later = [other.writes for other in self.works.values() if other.seq > work.seq]
-        if any(version == at for writes in later for key, at in writes.items() if overlap(key, field)):
-            return False
-        return version <= work.seq or version in work.edits or version in work.writes.values()
+    def _versions_of(self, work: Work, field: str, grown: bool = True) -> set[int]:
+        """The versions of a field that have in them what that visit left there; also where others have added to it."""
+        later = sorted((other for other in self.works.values() if other.seq > work.seq), key=lambda each: each.seq)
+        theirs = {at for other in later for key, at in other.writes.items() if overlap(key, field)}
+        read = {at for other in later for key, at in other.reads.items() if overlap(key, field)}
+        now = {at for key, at in self.versions.items() if overlap(key, field)}
+        own = {*work.edits, *work.writes.values()}
+        found = {at for at in read | now | own if (at <= work.seq or at in own) and at not in theirs}
+        for other in later if grown else ():
+            added = [at for key, at in other.writes.items() if overlap(key, field) and key in other.grown]
+            if not added and any(field == key or field.startswith(f"{key}.") for key in other.writes):
+                break  # overwritten: from here on it is another's
+            found.update(added)
+        return found
 
     def read_by(self, paths: Iterable[str]) -> dict[str, int]:
         """The present versions of what is read at some places of the state."""

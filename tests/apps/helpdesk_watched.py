@@ -74,15 +74,17 @@ def warm_up() -> None:
 
 
 def job(args: list[str], folder: str, said: str, environment: dict[str, str]) -> None:
-    """``python -m holdfast.apps.helpdesk ARGS`` in a folder; what it says goes to a file."""
+    """``python -m holdfast.apps.helpdesk ARGS`` in a folder; what it says goes to a file, notes to one beside it."""
     os.chdir(folder)
+    sys.argv = ["helpdesk", *args]
+    sys.orig_argv = [sys.executable, "-m", "holdfast.apps.helpdesk", *args]
     for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
         del os.environ[name]
     os.environ.update(environment)
-    file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    watch_all()
+    for number, path in ((1, said), (2, f"{said}.err")):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    if "DESK_CALLS" in environment:
+        watch_all()
     try:
         main(args)
     finally:

@@ -1,7 +1,7 @@
 """The planner's program with its agents watched, as a job of the fork server: a real process that imports nothing anew.
 
 Every call is a line in the file ``PLANNER_CALLS``: a chunk by its number, an agent by its name. At the call that
-``PLANNER_DIE`` names the process kills itself. Everything else is as it is.
+``PLANNER_DIE`` names the process sends itself the signal ``PLANNER_SIGNAL``. Everything else is as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def called(name: str) -> None:
     with open(os.environ["PLANNER_CALLS"], "a") as file:
         file.write(f"{name}\n")
     if name == os.environ.get("PLANNER_DIE"):
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.Signals[os.environ["PLANNER_SIGNAL"]])
 
 
 def watch(owner: Any, function: str, name: Any) -> None:

@@ -176,15 +176,21 @@ async def test_cancel_in_the_middle_ends_the_request_and_the_chat_goes_on(
         assert await chat.session.questions() == []
 
 
+@pytest.mark.parametrize("first", ["change the address of A-1002", "change an address"])
 @on_loop
-async def test_another_request_in_place_of_an_answer_is_told_apart_and_served(tmp_path: Path) -> None:
+async def test_another_request_in_place_of_an_answer_is_told_apart_and_served(tmp_path: Path, first: str) -> None:
     async with chatting(tmp_path) as chat:
-        await chat.says("change the address of A-1002")
+        await chat.says(first)
         shown = await chat.says("where is B-2001?")
         assert shown.startswith("The new address: cancelled, nothing was changed.\nOrder B-2001")
-        assert [text for role, text in await chat.transcript() if role == "user"] == [
-            "change the address of A-1002", "where is B-2001?",
-        ]  # fmt: skip
+        assert [text for role, text in await chat.transcript() if role == "user"] == [first, "where is B-2001?"]
+
+
+@on_loop
+async def test_an_answer_that_sounds_like_another_request_is_an_answer(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        await chat.says("refund please, it is damaged")
+        assert (await chat.says("the one that arrived last week, B-2001")).startswith("Shall I refund 35.50 €")
 
 
 @on_loop
@@ -249,9 +255,29 @@ async def test_after_the_last_round_a_person_takes_over_with_everything_that_was
 async def test_who_asks_for_a_person_in_the_middle_gets_one(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:
         await chat.says("修改C-3002的地址")
-        assert "工单号1" in await chat.says("转人工！")
+        assert (
+            await chat.says("转人工！") == "修改地址：将由人工继续处理。\n已转接人工，工单号1。您提供的信息都已转交。"
+        )
         [(about,)] = rows(chat.shop, "SELECT about FROM tickets")
         assert json.loads(about)["results"][0]["parameters"] == {"order": "C-3002"}
+
+
+@on_loop
+async def test_a_person_or_another_request_instead_of_a_yes_pays_nothing(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        await chat.says("refund B-2001, it is damaged, and change the address of A-1002")
+        shown = await chat.says("I want to talk to a human")
+        assert shown.splitlines()[:2] == [
+            "The refund: a person goes on with it.", "The new address: a person goes on with it.",
+        ]  # fmt: skip
+        [(about,)] = rows(chat.shop, "SELECT about FROM tickets")
+        assert [each["parameters"] for each in json.loads(about)["results"]] == [
+            {"order": "B-2001", "reason": "damaged"}, {"order": "A-1002"},
+        ]  # fmt: skip
+        await chat.says("refund B-2001, it is damaged")
+        shown = await chat.says("where is A-1001?")
+        assert shown.startswith("The refund: cancelled, nothing was changed.\nOrder A-1001")
+        assert effects(chat.shop) == {"address_changes": 0, "refunds": 0, "appointments": 0, "tickets": 1}
 
 
 async def _passes(chat: Chatting, clock: ManualClock, minutes: int) -> None:

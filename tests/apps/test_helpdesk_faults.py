@@ -96,7 +96,8 @@ class Talking:
         return self.said(child)
 
     def said(self, child: Child) -> str:
-        return self._said(child.number).read_text("utf-8")
+        out = self._said(child.number)
+        return out.read_text("utf-8") + Path(f"{out}.err").read_text("utf-8")
 
     def _said(self, number: int) -> Path:
         return self.folder / f"said-{number}.txt"
@@ -120,7 +121,8 @@ class Talking:
             async with Engine(self.store, workflows=[helpdesk], signals=False) as engine:
                 assert (await engine.info("c1")).status is Status.COMPLETED
                 assert (await engine.verify()).ok
-                return [message.model_dump() for message in (await engine.state("c1")).messages]
+                state: Any = await engine.state("c1")
+                return [message.model_dump() for message in state.messages]
 
         return asyncio.run(look()), contents(self.folder / "shop.db")
 

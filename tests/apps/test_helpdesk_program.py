@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +19,36 @@ from holdfast.apps.helpdesk.shop import SAMPLE
 from holdfast.apps.helpdesk.workflow import helpdesk
 from tests.apps.helpdesk_kit import effects
 from tests.cli.kit import Done, Process, plain, run, screen
-from tests.docs.pages import code, rows, section
+from tests.docs.pages import blocks, code, rows, section
 from tests.support.children import ROOT
+from tests.support.forkserver import ForkServer
 
 README = ROOT / "src" / "holdfast" / "apps" / "helpdesk" / "README.md"
 OURS = ("-m", "holdfast.apps.helpdesk")
 
 
-def desk(cwd: Path, *args: str, **how: object) -> Done:
-    return run(*args, cwd=cwd, program=OURS, **how)  # type: ignore[arg-type]
+Desk = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer("tests.apps.helpdesk_watched") as found:
+        yield found
+
+
+@pytest.fixture
+def desk(tmp_path: Path, server: ForkServer) -> Desk:
+    """The program as a process of its own, in a folder of its own."""
+
+    def called(*args: str) -> Done:
+        said = tmp_path / f"said-{server.next}"
+        child = server.start(
+            "tests.apps.helpdesk_watched:job", args=args, folder=str(tmp_path), said=str(said), environment={}
+        )
+        code = child.wait()
+        return Done(code, said.read_text("utf-8"), Path(f"{said}.err").read_text("utf-8"))
+
+    return called
 
 
 def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder(tmp_path: Path) -> None:
@@ -32,45 +56,46 @@ def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder
     with zipfile.ZipFile(built) as archive:
         archive.extractall(tmp_path / "site")
     (tmp_path / "here").mkdir()
-    done = desk(tmp_path / "here", env={"PYTHONPATH": str(tmp_path / "site")})
+    done = run(cwd=tmp_path / "here", program=OURS, env={"PYTHONPATH": str(tmp_path / "site")})
     assert (done.code, done.stderr) == (0, "")
     assert "> Where is A-1001" in done.stdout
     assert "Done: order A-1002 goes to Harbour Road 17, 24105 Kiel." in done.stdout
     assert effects(tmp_path / "here" / ".holdfast" / "shop.db").total() == 5
 
 
-def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path) -> None:
-    first = desk(tmp_path, "--session-id", "c1", "--say", "退款 C-3003 🐙", "--json")
+def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, desk: Desk) -> None:
+    first = desk("--session-id", "c1", "--say", "退款 C-3003 🐙", "--json")
     assert first.code == 3
     shown = json.loads(first.stdout)
     assert (shown["session_id"], shown["status"], shown["questions"][0]["nextQuestion"]) == (
         "c1", "waiting", "退款：请告诉我原因（损坏、发错货、不想要或者太迟）。",
     )  # fmt: skip
-    assert desk(tmp_path, "inbox", "--json").code == 0
-    second = desk(tmp_path, "--session-id", "c1", "--say", "坏了", "--say", "好的", "--say", "再见")
+    assert desk("inbox", "--json").code == 0
+    second = desk("--session-id", "c1", "--say", "坏了", "--say", "好的", "--say", "再见")
     assert (second.code, second.stderr) == (0, "")
     assert second.stdout.splitlines()[-1] == "  再见！"
-    ended = desk(tmp_path, "--session-id", "c1", "--say", "hello", "--json")
-    assert json.loads(ended.stdout)["transcript"][-1] == {"role": "assistant", "text": "再见！"}
+    ended = desk("--session-id", "c1", "--say", "hello", "--json")
+    assert (ended.code, ended.stdout) == (5, "")
+    assert "session c1 is completed and takes no more messages" in json.loads(ended.stderr.splitlines()[-1])["error"]
     assert effects(tmp_path / ".holdfast" / "shop.db")["refunds"] == 1
 
 
-def test_the_commands_of_holdfast_are_other_channels(tmp_path: Path) -> None:
-    desk(tmp_path, "--session-id", "c1", "--say", "refund B-2001, it is damaged")
-    assert "Shall I refund 35.50" in desk(tmp_path, "inbox").stdout
-    answered = desk(tmp_path, "answer", "c1", "--approve", "--run", "--by", "ann")
+def test_the_commands_of_holdfast_are_other_channels(tmp_path: Path, desk: Desk) -> None:
+    desk("--session-id", "c1", "--say", "refund B-2001, it is damaged")
+    assert "Shall I refund 35.50" in desk("inbox").stdout
+    answered = desk("answer", "c1", "--approve", "--run", "--by", "ann")
     assert answered.code == 3  # the chat waits for the next message
     assert effects(tmp_path / ".holdfast" / "shop.db")["refunds"] == 1
-    assert desk(tmp_path, "send", "c1", "where is A-1001?").code == 0
-    assert desk(tmp_path, "resume", "c1").code == 3
-    shown = desk(tmp_path, "--session-id", "c1", "--say", "bye")
+    assert desk("send", "c1", "where is A-1001?").code == 0
+    assert desk("resume", "c1").code == 3
+    shown = desk("--session-id", "c1", "--say", "bye")
     assert (shown.code, shown.stdout.splitlines()[-1]) == (0, "  Goodbye!")
 
 
-def test_the_shop_lies_where_it_is_wanted(tmp_path: Path) -> None:
+def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Desk) -> None:
     (tmp_path / "mine").mkdir()
     for number, (given, found) in enumerate([("mine", "mine/shop.db"), ("other.db", "other.db")]):
-        assert desk(tmp_path, "--shop", given, "--session-id", f"c{number}", "--say", "bye").code == 0
+        assert desk("--shop", given, "--session-id", f"c{number}", "--say", "bye").code == 0
         assert (tmp_path / found).exists()
 
 
@@ -81,6 +106,7 @@ def test_the_shop_lies_where_it_is_wanted(tmp_path: Path) -> None:
         (["--now", "soon"], "--now: 'soon' is not a moment; write 2030-03-04"),
         (["--rounds", "0"], "--rounds: Input should be greater than or equal to 1"),
         (["--expires", "0"], "--expires: Input should be greater than 0"),
+        (["--expires", "nan"], "--expires: nan is no number of minutes"),
         (["--language", "fr"], "--language"),
         (["--play", "nowhere.txt"], "--play: nowhere.txt: No such file or directory; there are also english, chinese"),
         (["--play", "empty.txt"], "--play: empty.txt has no line to say"),
@@ -90,9 +116,11 @@ def test_the_shop_lies_where_it_is_wanted(tmp_path: Path) -> None:
         (["chta"], "no command 'chta'; did you mean 'chat'?"),
     ],
 )
-def test_bad_input_is_refused_with_a_message_that_names_it(tmp_path: Path, args: list[str], said: str) -> None:
+def test_bad_input_is_refused_with_a_message_that_names_it(
+    tmp_path: Path, desk: Desk, args: list[str], said: str
+) -> None:
     (tmp_path / "empty.txt").write_text("# nothing\n")
-    done = desk(tmp_path, *args)
+    done = desk(*args)
     assert done.code == 2, done
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -100,12 +128,12 @@ def test_bad_input_is_refused_with_a_message_that_names_it(tmp_path: Path, args:
     assert not (tmp_path / ".holdfast" / "shop.db").exists()
 
 
-def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_path: Path, desk: Desk) -> None:
     (tmp_path / "no.db").write_text("this is no database at all, " * 50)
-    done = desk(tmp_path, "--shop", "no.db", "--say", "hi")
+    done = desk("--shop", "no.db", "--say", "hi")
     assert (done.code, "cannot be used as the shop's file" in done.stderr) == (2, True)
-    desk(tmp_path, "--session-id", "c1", "--say", "hi")
-    done = desk(tmp_path, "--session-id", "c1", "--rounds", "2", "--say", "hi")
+    desk("--session-id", "c1", "--say", "hi")
+    done = desk("--session-id", "c1", "--rounds", "2", "--say", "hi")
     assert (done.code, done.stderr) == (
         2, "helpdesk: --rounds: settings are for a new chat; 'c1' has its own\n",
     )  # fmt: skip
@@ -168,3 +196,14 @@ def test_the_readme_says_what_the_code_does() -> None:
     assert f"{int(EXPIRES.total_seconds() // 60)} minutes" in text
     assert all(script(name) for name in SCRIPTS)
     assert {path.name for path in SAMPLE.iterdir()} == {"shop.json", "shop.sql", *SCRIPTS.values()}
+
+
+def test_the_channel_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
+    (block,) = blocks(README)
+    done = subprocess.run(
+        [sys.executable, "-c", block.source], cwd=tmp_path, capture_output=True, text=True, timeout=50
+    )
+    assert done.stdout.splitlines() == [
+        "The refund: please tell me the reason (damaged, wrong item, unwanted or late).",
+        "Shall I refund 35.50 € for order B-2001 (Tea kettle)? Yes or no?",
+    ], done.stderr

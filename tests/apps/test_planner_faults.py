@@ -29,6 +29,9 @@ ONCE = Counter(
 """With a plan that is revised once."""
 
 
+ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
 class Planner:
     """One session in a folder of its own, driven by one process after another."""
 
@@ -40,22 +43,22 @@ class Planner:
         self.files = ["--file", f"calc2:{material / 'book.pdf'}", "--file", f"hist:{material / 'notes.md'}"]
         self.peak = 0
 
-    def start(self, die: str = "") -> None:
-        self._run("--session-id", "s1", *COURSES, *self.files, *LIMITS, die=die)
+    def start(self, die: str = "", by: signal.Signals = signal.SIGKILL) -> None:
+        self._run("--session-id", "s1", *COURSES, *self.files, *LIMITS, die=die, by=by)
 
     def resume(self, die: str = "") -> None:
         self._run("resume", "s1", die=die)
 
-    def _run(self, *args: str, die: str) -> None:
+    def _run(self, *args: str, die: str, by: signal.Signals = signal.SIGKILL) -> None:
         said = self.folder / f"said-{self.server.next}.txt"
-        environment = {"PLANNER_CALLS": str(self.calls_file), "PLANNER_DIE": die}
+        environment = {"PLANNER_CALLS": str(self.calls_file), "PLANNER_DIE": die, "PLANNER_SIGNAL": by.name}
         child = self.server.start(
             "tests.apps.planner_watched:job", args=[*args, "--store", str(self.store)], folder=str(self.folder),
             said=str(said), environment=environment,
         )  # fmt: skip
-        if not die:
+        if not die or by is not signal.SIGKILL:
             self.peak = child.hear(PATIENCE)["peak"]
-        assert child.wait(PATIENCE) == (-signal.SIGKILL if die else 0), said.read_text()
+        assert child.wait(PATIENCE) == (ENDS[by] if die else 0), said.read_text()
 
     @property
     def calls(self) -> Counter[str]:
@@ -134,6 +137,18 @@ def test_a_session_that_is_killed_at_every_call_in_turn_still_gets_to_the_same_e
         session.resume(die=where)
     session.resume()
     assert session.calls == ONCE + Counter(calls)
+    assert session.result() == undisturbed
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("where", ["chunk .pdf:0", "chunk .pdf:3", "plan"])
+def test_an_interrupt_costs_nothing_at_all(
+    session: Planner, where: str, by: signal.Signals, undisturbed: object
+) -> None:
+    """What is being done is finished; the step's own code, outside of operations, may be done again."""
+    session.start(die=where, by=by)
+    session.resume()
+    assert session.calls - ONCE <= Counter(["plan"] if where == "plan" else [])
     assert session.result() == undisturbed
 
 

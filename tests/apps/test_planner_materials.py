@@ -118,12 +118,14 @@ LINES = st.lists(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=LINES, times=st.integers(1, 12), size=st.sampled_from([1, 3, 20]))
 def test_the_windows_of_a_text_are_the_text(tmp_path: Path, lines: list[str], times: int, size: int) -> None:
-    """Nothing is lost or doubled where two windows meet, whatever their size."""
+    """Nothing is lost or doubled where two windows meet, whatever their size. Pages are small here, so that many meet."""
     text = "\n".join(lines * times)
     path = tmp_path / "a.txt"
     path.write_text(text, "utf-8", newline="")
-    pages = page_count(str(path), TEXT)
-    read = [page for first in range(0, pages, size) for page in window_of(str(path), TEXT, first, size)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.apps.planner.materials.PAGE_BYTES", 40)
+        pages = page_count(str(path), TEXT)
+        read = [page for first in range(0, pages, size) for page in window_of(str(path), TEXT, first, size)]
     assert "".join(read) == text.removeprefix("\ufeff")
     assert all(page.endswith("\n") for page in read[:-1] if page and "\n" in page)
 
@@ -308,3 +310,22 @@ def test_a_model_that_is_busy_leaves_the_file_partial_and_not_the_session_lost(
         sessions.retry(engine, "s1")
         engine.resume("s1").outcome()
         assert sessions.document(engine, "s1").status == "completed"
+
+
+def test_what_was_begun_with_a_model_is_not_ended_without_one_in_silence(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestion, "PATIENCE", Retry(attempts=1))
+    server.script.append(Status(503))
+    assert planned(tmp_path, "navigation.txt").status == "ingesting"
+    monkeypatch.delenv("HOLDFAST_MODEL")
+    with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
+        sessions.retry(engine, "s1")
+        engine.resume("s1").outcome()
+        (progress,) = sessions.document(engine, "s1").ingestion_state.files.values()
+        assert "none is set up now; set HOLDFAST_MODEL again" in (progress.last_error or "")
+        engine.rewind("s1", "ingest")
+        engine.resume("s1").outcome()
+        document = sessions.document(engine, "s1")
+    assert document.status == "completed"
+    assert {each.measure.basis for each in document.ingestion_state.course_topic_evidence} == {"heading"}

@@ -36,7 +36,7 @@ from holdfast.apps.planner.planning import (
     plan,
     works,
 )
-from holdfast.apps.planner.reviewing import review
+from holdfast.apps.planner.reviewing import review, unbalanced
 
 MONDAY = date(2030, 3, 4)
 
@@ -118,7 +118,8 @@ def test_every_plan_honours_its_constraints_or_says_why_not(task: tuple[UserInpu
     found = _review(last)
     assert [each.plan_version for each in versions] == list(range(1, len(versions) + 1))
     assert len(versions) <= 2
-    check_days(given, last)
+    for each in versions:  # also one that was refused: it lacked something, and broke nothing
+        check_days(given, each)
     check_verdict(given, topics, last, found)
 
 
@@ -323,6 +324,17 @@ def test_a_plan_that_breaks_one_check_fails_that_one_only(rows: list[PlanRow], b
     assert {name for name, ok in report.items() if not ok} == {broken}
     assert found.result_type == "needs_revision"
     assert any(reason.startswith(said) for reason in found.revision_reasons), found.revision_reasons
+
+
+def test_a_minute_above_the_limit_is_too_much() -> None:
+    given = inputs(60, alpha=date(2030, 3, 6))
+    full = cycle(given, [topic("alpha", "A", 120)])[-1]
+    assert set(load(full.plan_rows).values()) == {0, 60}
+    assert unbalanced(full.plan_rows, given, Calendar.of(given, MONDAY)) == []
+    more = [row.model_copy(update={"estimated_minutes": 61}) if row.date == MONDAY else row for row in full.plan_rows]
+    assert unbalanced(more, given, Calendar.of(given, MONDAY)) == [
+        "2030-03-04 has 61 minutes of work, the limit is 60"
+    ]  # fmt: skip
 
 
 def test_work_after_its_midterm_counts_for_nothing() -> None:

@@ -268,8 +268,8 @@ def test_the_readme_says_what_the_code_does() -> None:
     for rule in (
         f"words / {estimation.WORDS_PER_MINUTE},",
         f"times {estimation.AGAIN} for going over it again; {estimation.MINUTES_PER_TASK} minutes for each exercise",
-        f"{estimation.MINUTES_PER_PAGE} for each page without readable text; at least {estimation.SHORTEST}, in steps of"
-        f" {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
+        f"{estimation.MINUTES_PER_PAGE} for each page without readable text; at least {estimation.SHORTEST}, in steps"
+        f" of {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
         f"`high` from {estimation.MUCH} times the mean of the course on, `low` below {estimation.LITTLE} times",
         f"fewer than {estimation.SHORT_TEXT} words",
         f"Below {estimation.UNSURE} it is flagged",

@@ -14,6 +14,8 @@ from holdfast.shelf import Shelf, mark
 from tests.artifacts.pipeline import Desk, calls
 from tests.support.forkserver import say
 
+OUTLINE = ["01-intro", "02-team"]
+
 WRITES = ("write", "rename", "fsync", "mkdir", "unlink")
 
 
@@ -50,7 +52,7 @@ def live(path: str, dies_at: int, edits: str | None, broken: str) -> None:
         BROKEN[broken]()
     desk = Desk(Path(path))
     calls.file = Path(path) / "calls"
-    outcome = asyncio.run(desk.resume(edits=edits, by="ada") if edits else desk.run())
+    outcome = asyncio.run(desk.resume(edits=edits, by="ada") if edits else desk.run(outline=OUTLINE))
     say({"status": outcome.status.value, "writes": mortal.count})
 
 

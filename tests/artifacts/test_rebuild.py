@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from holdfast import Artifact, Engine, VersionFolders, Workflow, detect, migrate, step
 from holdfast.errors import FolderRefused, UndecidedEdits
 from holdfast.shelf import OWN
-from tests.artifacts.pipeline import Desk, Memo, calls, memo, rated, research
+from tests.artifacts.pipeline import Desk, Memo, calls, draft, finalize, header, memo, rate, rated, research
 from tests.support.loop import on_loop
 
 STEPS = ["research", "draft", "header", "finalize", "rate"]
@@ -124,14 +124,32 @@ async def test_an_edit_is_found_as_one_without_the_store_too(desk: Desk) -> None
 
 @pytest.mark.covers("S4.41")
 @on_loop
-async def test_a_recorded_step_whose_predecessor_is_not_recorded_runs_again_and_is_reported(desk: Desk) -> None:
+async def test_a_recorded_step_whose_predecessor_is_not_recorded_is_inconsistent(desk: Desk) -> None:
     (desk.folder / OWN / "done" / "draft.json").unlink()
     found = detect(desk.folder, rated)
-    assert found.inconsistent == ("finalize is recorded, and the step that wrote the sections that it read is not",)
+    assert found.resume_at == "draft"
+    assert found.inconsistent[0] == "header is recorded, but draft before it is not"
+    assert len(found.inconsistent) == 3
+    async with desk.engine("other.db") as engine:
+        with pytest.raises(FolderRefused, match="does not add up"):
+            await engine.rebuild(desk.folder, rated)
+        session = await engine.rebuild(desk.folder, rated, accept=True)
+        await session.resume()
+        await session.outcome()
+    assert ran() == ["draft", "header", "finalize", "rate"]
+
+
+@on_loop
+async def test_an_edit_of_the_state_that_a_step_has_read_is_in_the_folder_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, rated)
+    await stopped_after(desk, "draft")
+    async with desk.engine() as engine:
+        await engine.edit("s1", company="Moss")
+        outcome = await (await engine.resume("s1", until="header")).outcome()
     async with desk.engine("other.db") as engine:
         session = await engine.rebuild(desk.folder, rated)
-        plan = await session.plan()
-    assert plan["finalize"].verdict != "done"
+        assert await session.state() == outcome.state
+    assert outcome.state.header == "# Moss, call 1\n"
 
 
 # without records
@@ -213,10 +231,6 @@ def fails(state: dict[str, Any]) -> dict[str, Any]:
 async def test_an_older_folder_is_migrated_a_newer_one_refused_and_one_that_cannot_be_carried_up_stays(
     desk: Desk,
 ) -> None:
-    steps = [workflow_step for workflow_step in STEPS if workflow_step]
-    assert steps == STEPS
-    from tests.artifacts.pipeline import draft, finalize, header, rate
-
     listed = [research, draft, header, finalize, rate]
     newer = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[with_region])
     hopeless = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[fails])
@@ -256,8 +270,8 @@ def test_the_latest_folder_is_the_one_with_the_highest_number(tmp_path: Path) ->
     assert folders.find("v0.0.3") == made[2]
     with pytest.raises(FolderRefused, match=r"No artifacts found for Fern-Stone v0\.0\.99"):
         folders.find("v0.0.99")
-    (tmp_path / "output" / "Fern-Stone-v0.0.12").write_text("no folder")
-    assert folders.make().name == "Fern-Stone-v0.0.13"
+    (tmp_path / "output" / "Fern-Stone-v0.0.11").write_text("no folder")
+    assert folders.make().name == "Fern-Stone-v0.0.12"
 
 
 @pytest.mark.covers("S4.104")
@@ -318,3 +332,39 @@ def test_paths_with_fields_are_found_if_the_fields_are_given(tmp_path: Path) -> 
     shutil.rmtree(tmp_path / "out" / OWN)
     assert "its name needs company" in detect(tmp_path / "out", flow).steps[0].why
     assert detect(tmp_path / "out", flow, company="../Fern & Co").complete
+
+
+@on_loop
+async def test_a_folder_that_was_moved_is_not_taken_for_one_whose_files_are_missing(desk: Desk) -> None:
+    moved = desk.path / "moved"
+    desk.folder.rename(moved)
+    with pytest.raises(FolderRefused, match=r"the folder of session 's1' is gone: .*output; put it back"):
+        await desk.resume()
+    assert not desk.folder.exists()
+    async with desk.engine() as engine:
+        with pytest.raises(FolderRefused, match="which is in this store, with its folder at"):
+            await engine.rebuild(moved, rated)
+        session = await engine.rebuild(moved, rated, session_id="s2")
+        await session.resume()
+        assert (await session.outcome()).status.value == "completed"
+        assert {each.state for each in await session.artifacts()} == {"valid"}
+    assert ran() == []
+    assert detect(moved, rated).session_id == "s2"
+
+
+@on_loop
+async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, rated)
+    await stopped_after(desk, "draft")
+    listed = [research, draft, header, finalize, rate]
+    newer = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[with_region])
+    async with Engine(desk.path / "hold.db", workflows=[newer], signals=False) as engine:
+        outcome = await (await engine.resume("s1", until="header")).outcome()
+    assert outcome.state.region == "Sussex"
+    calls.taken()
+    async with Engine(desk.path / "newer.db", workflows=[newer], signals=False) as engine:
+        session = await engine.rebuild(desk.folder, newer)
+        assert await session.state() == outcome.state
+        await session.resume()
+        assert (await session.outcome()).status.value == "completed"
+    assert ran() == ["finalize", "rate"]

@@ -217,7 +217,7 @@ actions = st.one_of(
 
 
 @pytest.mark.covers("S4.65", "S4.76", "S4.81", "S4.85", "S4.88")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(actions, max_size=8))
 def test_whatever_happens_no_edit_is_lost_no_damage_accepted_and_nothing_runs_needlessly(
     sequence: list[tuple[Any, ...]],

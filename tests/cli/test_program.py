@@ -401,7 +401,7 @@ def test_begin_is_told_the_store_and_the_owner_wherever_they_were_named(
     kept, elsewhere = tmp_path / "kept", tmp_path / "told"
     assert told == [
         Start(str(kept / "project.db"), kept),
-        Start(str(tmp_path / "named.db"), tmp_path, "ann", "s1"),
+        Start(str(tmp_path / "named.db"), tmp_path, "ann", "s1", "named.db"),
         Start(str(elsewhere / "x.db"), elsewhere),
     ]
     assert all(Path(start.store).exists() for start in told)

@@ -11,9 +11,13 @@ from pydantic import BaseModel
 
 from holdfast import BlockingContext, Context, Engine, Status, Workflow, guard, step
 from holdfast.errors import ChildFailed
+from holdfast.model import Filter
+from holdfast.store import Found
+from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock, every_crash_point
 from tests.support.children import child, run_child
 from tests.support.loop import on_loop
+from tests.support.otherstores import ProxyStore
 
 
 class Part(BaseModel):
@@ -480,3 +484,31 @@ async def test_a_child_that_ends_in_another_process_wakes_its_parent_here(tmp_pa
         printed = await asyncio.to_thread(run_child, program, tmp_path / "h.db", info.session_id)
         assert printed == "completed"
         assert (await session.outcome()).state.said == "from afar"
+
+
+@on_loop
+async def test_an_outcome_is_not_that_of_the_moment_before_a_child_ended() -> None:
+    gate = asyncio.Event()
+
+    class Slow(ProxyStore):
+        """While the tree is looked at, the child comes to its end."""
+
+        async def find(self, query: Filter) -> Found:
+            if query.tree and query.unended and not gate.is_set():
+                gate.set()
+                while (row := await self._inner.get("parent")) is None or row.status is not Status.COMPLETED:
+                    await asyncio.sleep(0.001)
+            return await self._inner.find(query)
+
+    @step
+    async def work() -> None:
+        await gate.wait()
+
+    @step
+    async def call(ctx: Context) -> None:
+        await ctx.call(below)
+
+    below = Workflow("below", state=Whole, steps=[work])
+    async with Engine(Slow(SqliteStore(":memory:"))) as engine:
+        session = await engine.start(Workflow("above", state=Whole, steps=[call]), session_id="parent")
+        assert (await session.outcome()).status is Status.COMPLETED

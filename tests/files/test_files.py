@@ -17,6 +17,7 @@ import pytest
 from holdfast import BlockingSession, Context, Engine, File, Workflow, step
 from holdfast.errors import DamagedFile, FileRefused, UnknownFile, UnknownSession
 from holdfast.folder import PIECE
+from holdfast.stores.sqlite import SqliteStore
 from tests.files.shelf import (
     TEXT,
     Desk,
@@ -32,6 +33,7 @@ from tests.files.shelf import (
 )
 from tests.support.children import run_child
 from tests.support.loop import on_loop
+from tests.support.otherstores import ProxyStore
 
 
 @pytest.mark.covers("S3.18", "S3.19", "S3.20")
@@ -142,6 +144,27 @@ async def test_what_cannot_be_a_file_is_refused_and_leaves_nothing(
             await session.files.add(source, **options)
         assert not await session.files.list()
         assert not everything_in(tmp_path)
+
+
+@on_loop
+async def test_to_add_open_or_find_one_file_reads_none_of_the_others(tmp_path: Path) -> None:
+    found: list[int] = []
+
+    class Watched(ProxyStore):
+        async def files(self, *args: Any, **options: Any) -> Any:
+            signals = await self._inner.files(*args, **options)
+            found.append(len(signals))
+            return signals
+
+    async with Engine(Watched(SqliteStore(tmp_path / "hold.db")), workflows=[desk], signals=False) as engine:
+        session = await engine.start(desk)
+        files = [await session.files.add(b"%d" % number, f"{number}.txt") for number in range(50)]
+        found.clear()
+        await session.files.add(b"another", "another.txt")
+        assert (await session.files.add(b"7", "again.txt")).reused
+        assert (await session.files.get(files[8].file_id)).filename == "8.txt"
+        (await session.files.open(files[9].file_id)).close()
+        assert max(found) == 1
 
 
 @pytest.mark.covers("S3.47")

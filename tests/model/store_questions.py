@@ -179,6 +179,8 @@ class QuestionMachine(StoreMachine):
             verdict = self.verdict(owner, facts, says)
             assert answered.verdict == verdict
             self.happened(owner, facts, says, verdict)
+        elif facts == "early" and (first := self.early(says)) is not None:
+            assert answered.verdict == ("early" if first == says.value else "conflict")
         elif facts == "early":
             assert answered.verdict == "early"
             data = {"value": says.value, "channel": "web", "key": says.key}
@@ -189,6 +191,12 @@ class QuestionMachine(StoreMachine):
             self.deliver(says.to, n, "message")
         else:
             assert answered.verdict == facts
+
+    def early(self, says: Says) -> Any:
+        """What was said to that key before, and waits for its question."""
+        known = self.known[says.to]
+        unread = [known.signals[n - 1] for n in sorted(known.inbox)]
+        return next((data["value"] for _, kind, _, _, data in unread if kind == "early"), None)
 
     def verdict(self, owner: str, facts: QuestionFacts, says: Says) -> str:
         known = self.known[owner]

@@ -10,8 +10,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Status
-from holdfast.errors import AgentsStuck, DefinitionError, InputConflict, RestoreRefused, UnknownSession, VerbRefused
+from holdfast import Context, Engine, Status, Workflow, step
+from holdfast.errors import (
+    AgentsStuck,
+    AlreadyRunning,
+    DefinitionError,
+    InputConflict,
+    RestoreRefused,
+    UnknownSession,
+    VerbRefused,
+)
 from holdfast.orchestrator import (
     FileStateStore,
     Orchestrator,
@@ -21,10 +29,14 @@ from holdfast.orchestrator import (
     PauseResumeController,
     Phase,
     RunStateSnapshot,
+    SessionLog,
     SessionStateStore,
     Task,
     TaskAgent,
+    TaskStarted,
 )
+from holdfast.orchestrator.kept import at_work
+from holdfast.orchestrator.performing import Plan
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash
@@ -316,6 +328,8 @@ async def test_an_agent_does_other_tasks_while_one_waits_for_a_person() -> None:
         await run.start(tasks)
         report = await run.outcome()
         assert (report.status, report.counts) == (Status.WAITING, {"begun": 2, "done": 1, "pending": 1})
+        await run.bus.emit(TaskStarted("aside", "agent-9"))
+        assert (await run.report()).status is Status.WAITING, "an event in its log changes nothing else"
         asked = {question.next_question: question.id for question in await engine.questions("run")}
         await engine.answer(asked["May q1?"], True)
         while (await run.report()).counts.get("done") != 3:
@@ -414,3 +428,50 @@ async def test_how_a_run_stands_is_seen_from_another_process_too(tmp_path: Path)
         assert [(task.task.id, task.agent) for task in seen.tasks if task.begun] == [("a", "agent-1"), ("x", "agent-2")]
         shop.open()
         await shop.run.outcome()
+
+
+@on_loop
+async def test_a_session_that_is_no_run_has_no_agents_even_if_its_events_have_the_same_names() -> None:
+    @step
+    async def emits(ctx: Context) -> None:
+        ctx.emit("task.started", "mine", number=1)
+
+    async with Engine(":memory:") as engine:
+        session = await engine.start(Workflow("mine", state=Plan, steps=[emits], events=["task.started"]), tasks=[])
+        await session.outcome()
+        assert await at_work(engine, session.id) == {}
+
+
+@on_loop
+async def test_an_event_goes_into_the_log_of_a_session_whoever_drives_it_or_is_refused(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+        shop = Shop(engine)
+        shop.hold("a/first")
+        await shop.run.start([Task(id="a")])
+        await shop.reached("a/first")
+        await SessionLog(engine, "run").append(TaskStarted("mine", "agent-9"))
+        assert await at_work(other, "run") == {"a": "agent-1", "mine": "agent-9"}
+        with pytest.raises(AlreadyRunning, match="is driven by"):
+            await SessionLog(other, "run").append(TaskStarted("theirs", "agent-9"))
+        shop.open()
+        await shop.run.outcome()
+        await SessionLog(other, "run").append(TaskStarted("theirs", "agent-9"))
+        assert "theirs" in await at_work(engine, "run")
+
+
+@on_loop
+async def test_a_plan_can_be_changed_and_only_what_that_touches_is_done_anew() -> None:
+    async with Engine(":memory:") as engine:
+        shop = Shop(engine, agents=1)
+        await shop.run.run(CHAIN)
+        plan = [Task(id="a", priority=9), Task(id="b", needs=["a"], data="new"), *CHAIN[2:4], Task(id="z", needs=["c"])]
+        with pytest.raises(InputConflict, match=r"use replan\(tasks\)"):
+            await shop.run.start(plan)
+        with pytest.raises(DefinitionError, match="which is no task"):
+            await shop.run.replan([Task(id="a", needs=["nothing"])])
+        assert await shop.run.replan(plan, "it grew", by="ann") == ["b", "c", "z"]
+        await shop.run.start(plan)
+        report = await shop.run.outcome()
+        assert (report.status, report.counts) == (Status.COMPLETED, {"done": 5})
+        twice = {"b/first": 2, "b/second": 2, "c/first": 2, "c/second": 2, "z/first": 1, "z/second": 1}
+        assert shop.calls == ALL | twice

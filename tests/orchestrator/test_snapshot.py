@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -134,14 +133,6 @@ async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     store.path.mkdir(parents=True)
     with pytest.raises(DamagedSnapshot, match=r"state_snapshot\.json cannot be read"):
         await store.load_snapshot()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-@on_loop
-async def test_a_folder_that_may_not_be_written_to_is_named(tmp_path: Path) -> None:
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(SnapshotNotSaved, match="Permission denied"):
-        await FileStateStore(tmp_path).save_snapshot(SNAPSHOT)
 
 
 async def nothing(agent: TaskAgent) -> None:

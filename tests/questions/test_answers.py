@@ -324,6 +324,21 @@ async def test_an_answer_by_key_that_comes_early_is_kept_and_taken_when_it_is_as
 
 
 @on_loop
+async def test_of_early_answers_the_first_counts_as_well() -> None:
+    async with held(asking := Asking(key="n").workflow) as (engine, clock):
+        session = await engine.start(asking, paused=True)
+        first = await session.answer("so", key="n", by="ann", channel="web")
+        clock.advance(5)
+        assert await session.answer("so", key="n", by="bob") == first
+        with pytest.raises(AnswerConflict, match="was answered before, by ann through web") as conflict:
+            await session.answer("not so", key="n", by="bob")
+        assert conflict.value.by == "ann"
+        await session.resume()
+        assert await ended(session) == "so"
+        assert await session._control.store.mail(1) == []
+
+
+@on_loop
 async def test_an_early_answer_to_another_key_wakes_nobody_and_waits_for_its_question() -> None:
     async def ask(ctx: Context) -> list[str]:
         return [await ctx.ask("One?", key="one"), await ctx.ask("Two?", key="two")]

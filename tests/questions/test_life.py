@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from holdfast import Context, Engine, Session, Status, Workflow, step, testing
 from holdfast.collecting import Tool, collect
-from holdfast.errors import AnswerConflict, QuestionClosed, UnknownQuestion, VerbRefused
+from holdfast.errors import AnswerConflict, AnswerRefused, QuestionClosed, UnknownQuestion, VerbRefused
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock
 from tests.questions.kit import Talk
@@ -119,6 +119,8 @@ class Life(RuleBasedStateMachine):
             return
         if isinstance(self.unread, int):
             self.result, self.unread = self.unread, None
+        elif self.unread == [] and self.late:  # it was no answer, and nobody gave one in time
+            self.unread, self.gave_up = None, True
         elif self.unread is not None:
             self.unread = self.winner = None
             self.round += 1
@@ -129,8 +131,8 @@ class Life(RuleBasedStateMachine):
 
     # what happens to it
 
-    @rule(value=st.sampled_from([1, 2, "many"]), by=st.sampled_from(["ann", "bob"]))
-    def answers(self, value: int | str, by: str) -> None:
+    @rule(value=st.sampled_from([1, 2, "many", []]), by=st.sampled_from(["ann", "bob"]))
+    def answers(self, value: Any, by: str) -> None:
         answering = self.engine.answer(self.id, value, by=by)
         if self.winner is not None:
             if value == self.winner:
@@ -139,6 +141,9 @@ class Life(RuleBasedStateMachine):
                 self.refused(answering, AnswerConflict)
         elif self.over or self.gave_up or self.late:
             self.refused(answering, QuestionClosed)
+        elif value == []:  # it cannot be right: somebody else may still be first
+            self.refused(answering, AnswerRefused)
+            self.unread = value
         else:
             self.do(answering)
             self.winner = self.unread = value

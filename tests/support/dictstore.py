@@ -487,10 +487,12 @@ class DictStore:
             return Answered("queued", await self.send(kept.row.session_id, given.by, given.at, payload))
         if _over(kept.row):
             raise SessionEnded(f"{given.session_id} has ended", session_id=given.session_id, status=str(kept.row.ended))
+        for first in await self.mail(kept.row.key, 1, "early", given.key):
+            return Answered(questions.judge_early(given, first), self._seen(kept), early=first)
         n = self._signal(kept, "early", given.by, given.at, reply(given))
         self._deliver(kept, n, "early")
         self._tell()
-        return Answered("early", self._seen(kept), n=n)
+        return Answered("early", self._seen(kept), early=kept.signals[n - 1])
 
     def _answer(self, given: Answer, found: QuestionRow) -> Answered:
         kept, verdict = self._named(found.session_id), judge(given, found)

@@ -42,7 +42,8 @@ def test_every_error_is_drawn_in_the_tree_and_says_what_it_means(cls: type[Holdf
 
 def test_the_families_stand_apart() -> None:
     families = (
-        errors.DefinitionError, errors.SessionError, errors.CallRefused, errors.StepError, errors.StoreError
+        errors.DefinitionError, errors.SessionError, errors.CallRefused, errors.OrchestratorError, errors.StepError,
+        errors.StoreError,
     )  # fmt: skip
     for cls in ERRORS:
         if cls is not HoldfastError:

@@ -69,7 +69,8 @@ def test_there_is_no_lock_file() -> None:
 
 def test_development_tools_are_pinned_by_name_and_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    loose = [pin for pin in project["optional-dependencies"]["dev"] if not re.fullmatch(r"[a-z][a-z0-9-]*==[\d.]+", pin)]
+    pins = project["optional-dependencies"]["dev"]
+    loose = [pin for pin in pins if not re.fullmatch(r"[a-z][a-z0-9-]*==[\d.]+", pin)]
     assert loose == []
 
 

@@ -12,7 +12,7 @@ from holdfast.cli.common import WORKFLOWS, Cli, OneOf, common, run_async
 from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, columns, money
 from holdfast.cli.words import MANY, asked, counted, note, one_line, place, reason, shortened
-from holdfast.errors import did_you_mean
+from holdfast.errors import StoreError, did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
@@ -26,6 +26,9 @@ LIMIT = 20
 
 CHILDREN = 10
 """How many children of one session are listed, unless all are asked for."""
+
+AGENTS = 5
+"""How many agents of a run that is pausing are named."""
 
 LEAST_NOTE = 30
 """How many columns are for what is notable; where there is less room, others give way."""
@@ -207,12 +210,13 @@ async def _noted(engine: Engine, info: SessionInfo) -> str:
 
 
 class Standing(NamedTuple):
-    """A session, why it is paused or pausing, and the sessions that it waits for."""
+    """A session, why it is paused or pausing, the sessions that it waits for, and what agents in it have to finish."""
 
     info: SessionInfo
     pauses: Sequence[Pause]
     waits_for: Sequence[SessionInfo]
     questions: Sequence[Question] = ()
+    agents: Sequence[str] = ()
 
 
 GROUPS = {
@@ -274,7 +278,20 @@ async def _standing(engine: Engine, info: SessionInfo) -> Standing:
         await engine.pauses(info.session_id) if info.status.value in ("pausing", "paused") else [],
         [each for each in called if each.status.value not in ("completed", "cancelled")],
         await asked(engine, info),
+        await _agents(engine, info) if info.status.value == "pausing" else (),
     )
+
+
+async def _agents(engine: Engine, info: SessionInfo) -> list[str]:
+    """Who in a run of many agents is still at which task."""
+    from holdfast.orchestrator.kept import at_work
+
+    try:
+        working = await at_work(engine, info.session_id)
+    except StoreError:
+        return []  # its log is damaged; `show` and `verify` say so, and this is only about who is busy
+    found = [f"{agent} at {one_line(task)}" for task, agent in working.items()]
+    return found if len(found) <= AGENTS else [*found[:AGENTS], f"{len(found) - AGENTS:,} more agents"]
 
 
 async def _tell_status(
@@ -314,6 +331,7 @@ def _detail(standing: Standing, short: dict[str, str]) -> str:
     parts = [] if is_told else [note(info, standing.pauses, standing.questions)]
     if info.status.value == "pausing":
         parts += [reason(each) for each in standing.pauses]
+        parts += [", ".join(standing.agents)]
     parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in standing.waits_for]
     if info.holder is not None:
         parts += [f"driven by {info.holder}", money(info.spent_usd) if info.spent_usd else ""]

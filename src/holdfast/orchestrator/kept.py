@@ -7,7 +7,7 @@ import msgspec
 from holdfast.control import Control
 from holdfast.errors import AlreadyRunning, DamagedSnapshot, HoldLost
 from holdfast.model import Commit, SessionRow, seal
-from holdfast.orchestrator.bus import KINDS, BusEvent, Logged
+from holdfast.orchestrator.bus import KINDS, BusEvent, Logged, TaskCompleted, TaskFailed, TaskStarted
 from holdfast.orchestrator.snapshot import RunStateSnapshot, from_json, to_json
 from holdfast.replay import EventBody, body_of, to_payload
 
@@ -76,6 +76,22 @@ def _read(body: EventBody, place: str) -> RunStateSnapshot:
     if not isinstance(text, str):
         raise DamagedSnapshot(f"{place} holds no snapshot of a run; pause the run again", path=place)
     return from_json(text.encode(), place)
+
+
+async def at_work(engine: Control, session_id: str) -> dict[str, str]:
+    """The tasks that agents of a run are in the middle of, and who is at each; none if the session is no run."""
+    found: dict[str, str] = {}
+    try:
+        log = await SessionLog(engine, session_id).read()
+    except msgspec.ValidationError:
+        return found  # a workflow of somebody else's, which has events of these names
+    for logged in log:
+        event = logged.event
+        if isinstance(event, TaskStarted):
+            found[event.task] = event.agent
+        elif isinstance(event, TaskCompleted | TaskFailed):
+            found.pop(event.task, None)
+    return found
 
 
 def _summary(event: BusEvent) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.context import Context
 from holdfast.control import Control
-from holdfast.errors import DefinitionError, UnknownSession, VerbRefused, did_you_mean, said
+from holdfast.errors import DefinitionError, InputConflict, UnknownSession, VerbRefused, did_you_mean, said
 from holdfast.model import Status
 from holdfast.observe import tell
 from holdfast.orchestrator.bus import EventBus, TaskCompleted, TaskFailed, TaskStarted
@@ -125,25 +125,32 @@ class Orchestrator:
         """Start the run, or go on with it after a kill or the end of its program. Returns once it is stored.
 
         Without tasks, one that is there goes on. One that is paused stays so, until `resume`. A graph that cannot be
-        worked through is refused with `DefinitionError`, before anything is stored.
+        worked through is refused with `DefinitionError`, before anything is stored; other tasks than those of a run
+        that is there with `InputConflict`: `replan` changes them.
         """
         if tasks is not None:
             check(tasks)
         status = await self._found()
-        if status is None and tasks is None:
-            raise DefinitionError(f"there is no run {self.session_id!r} yet; give start() its tasks")
-        if status in (Status.PAUSED, Status.PAUSING):
-            await self._adopt()
-            return
-        if status is not None:
-            await self._count_anew()
-        if tasks is None:
-            await self.engine.resume(self.session_id, by=by)
-        else:
+        if status is None:
+            if tasks is None:
+                raise DefinitionError(f"there is no run {self.session_id!r} yet; give start() its tasks")
             await self.engine.start(
                 self.workflow, Plan(tasks=list(tasks)), session_id=self.session_id, by=by, budget=budget, owner=owner,
                 tags=tags, keep_for=keep_for,
             )  # fmt: skip
+            self._watch()
+            return
+        if tasks is not None and list(tasks) != (await self._plan()).tasks:
+            raise InputConflict(
+                f"run {self.session_id!r} was started with other tasks; use replan(tasks) to change them, or another"
+                " session_id for another run",
+                session_id=self.session_id,
+            )
+        if status in (Status.PAUSED, Status.PAUSING):
+            await self._adopt()
+            return
+        await self._count_anew()
+        await self.engine.resume(self.session_id, by=by, owner=owner, budget=budget)
         self._watch()
 
     async def _found(self) -> Status | None:
@@ -208,7 +215,9 @@ class Orchestrator:
         found = {task.id: TaskStatus(task, "pending") for task in plan.tasks}
         for logged in await self.bus.replay():
             event = logged.event
-            if isinstance(event, TaskEvent) and event.attempt == plan.again.get(event.task, 0) + 1:
+            if not isinstance(event, TaskEvent) or event.task not in found:  # the plan may have been changed
+                continue
+            if event.attempt == plan.again.get(event.task, 0) + 1:
                 note = event.error if isinstance(event, TaskFailed) else ""
                 found[event.task] = TaskStatus(found[event.task].task, _STATUS[type(event)], event.agent, note)
         for id, why in plan.skipped.items():
@@ -251,6 +260,22 @@ class Orchestrator:
         chosen = list(tasks or report.failed)
         if chosen:
             await self._edit(f"retry {', '.join(chosen)}", reason, by, again=_raised(await self._plan(), chosen))
+        return chosen
+
+    async def replan(self, tasks: Sequence[Task], reason: str = "", by: str | None = None) -> list[str]:
+        """Give the run other tasks. What is done stays done, but tasks whose ``data`` changed, and all that needs them.
+
+        Those are done anew once the run goes on; which ones comes back.
+        """
+        check(tasks)
+        plan = await self._plan()
+        data = {task.id: task.data for task in plan.tasks}
+        changed = [task.id for task in tasks if task.id in data and data[task.id] != task.data]
+        chosen = list(dict.fromkeys(each for id in changed for each in dependants(tasks, id)))
+        ids = {task.id for task in tasks} - set(chosen)
+        skipped = {id: why for id, why in plan.skipped.items() if id in ids}
+        again = _raised(plan, chosen)
+        await self._edit("change the tasks", reason, by, tasks=list(tasks), again=again, skipped=skipped)
         return chosen
 
     async def _edit(self, what: str, reason: str, by: str | None, **fields: Any) -> None:

@@ -91,7 +91,9 @@ class TaskAgent:
         """
         call = self._tool_call(fn, args, kwargs)
         self.pending_tool_calls.append(call)
-        await self.boundary()
+        self.in_step = False
+        await self.ctx.safe_point()  # not `boundary`: a thousand agents are left frame by frame when a run is paused
+        self.in_step = True
         try:
             found = await self.ctx.do(fn, *args, key=key, **kwargs)
         except Exception:
@@ -180,14 +182,14 @@ class Performance:
         again = self.plan.again.get(what.id, 0)
         worker: TaskAgent | None = None
 
-        async def task(spec: dict[str, Any], ctx: Context) -> Ended:
+        async def task(data: Any, ctx: Context) -> Ended:
             nonlocal worker
             needed = {need: self.board.results.get(need) for need in what.needs}
             worker = TaskAgent(agent, what, needed, self.board, ctx)
             return await self._done(worker, again + 1)
 
         try:
-            ended = await self.ctx.do(task, what.model_dump(mode="json"), key=f"{again}:{what.id}")
+            ended = await self.ctx.do(task, what.data, key=f"{again}:{what.id}")
         finally:
             if worker is None or not worker.is_away:
                 self.board.free(agent if worker is None else worker.id)

@@ -98,12 +98,14 @@ def desk_of(start: Start, given: dict[str, Any]) -> Desk:
     values |= {name: given[name] for name in ("language", "rounds") if given[name] is not None}
     if given["now"] is not None:
         values["now"] = _moment(given["now"], values["time_zone"])
-    if given["expires"] is not None:
-        values["expires"] = timedelta(minutes=given["expires"])
     try:
+        if given["expires"] is not None:
+            values["expires"] = timedelta(minutes=given["expires"])
         return Desk(**values)
     except ValidationError as error:
         raise BadInput(f"--{refusal(error)}") from None
+    except (ValueError, OverflowError):
+        raise BadInput(f"--expires: {given['expires']} is no number of minutes that can be waited") from None
 
 
 def _moment(text: str, time_zone: str) -> datetime:

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime
 
 from holdfast import Context, Retry, Tool, Workflow, collect, route, step
 from holdfast.apps.helpdesk import words
+from holdfast.apps.helpdesk.extraction import normal
 from holdfast.apps.helpdesk.intents import is_cancel, tool_of, wants_person, yes_or_no
 from holdfast.apps.helpdesk.models import Call, Desk, Errand, Language, Message, Quote, Result, ToolName
 from holdfast.apps.helpdesk.parameters import MODELS, answered, found_in
@@ -22,13 +23,12 @@ from holdfast.apps.helpdesk.reading import read_answer, read_values
 from holdfast.apps.helpdesk.shop import Served, Shop
 from holdfast.errors import Declined, QuestionExpired, RoundsExhausted, Unanswered
 
+ELSE = "something else is wanted"
 PATIENCE = Retry(attempts=4, on=(ConnectionError, TimeoutError))
 
 
 @step(writes=["calls", "entities"], retry=PATIENCE)
-async def values(
-    calls: list[Call], now: AwareDatetime, desk: Desk, customer: str | None, ctx: Context
-) -> dict[str, object]:
+async def values(calls: list[Call], now: AwareDatetime, desk: Desk, ctx: Context) -> dict[str, object]:
     """Read the values that the request names already: by a model, if there is one, else by their form."""
     today = desk.local(now).date()
     read = []
@@ -79,16 +79,20 @@ async def gather(
 
 async def _understood(ctx: Context, call: Call, shop: Shop, text: str, names: list[str]) -> Mapping[str, Any]:
     """The parameters in an answer; or that it is none."""
-    other = tool_of(text)
     if is_cancel(text):
         raise Declined("taken back", reason="cancel")
     if wants_person(text):
         raise Declined("a person is wanted", reason="person")
     found = answered(call.tool, text, names, shop.now.date())
-    if other not in (None, call.tool) and not set(found) & set(names):
-        raise Declined("something else is wanted", reason="other")
+    if tool_of(text) not in (None, call.tool) and _is_beside(text, set(found) & set(names)):
+        raise Declined(ELSE, reason=ELSE)
     named = await read_answer(ctx, call, text, names, shop.now.date())
     return found if named is None else named
+
+
+def _is_beside(text: str, given: set[str]) -> bool:
+    """Whether words that ask for another tool are no answer: "where is B-2001?" names an order, and asks."""
+    return not given or (given == {"order"} and "?" in normal(text))
 
 
 def _served(
@@ -104,7 +108,7 @@ def _served(
     if served.ask:
         why = words.say(language, served.refused, **words.facts(language, served.facts))
         given = {name: value for name, value in parameters.items() if name != served.ask}
-        if served.ask in MODELS[call.tool].model_fields and call.round + asked <= desk.rounds:
+        if call.round + asked <= desk.rounds:
             again = call.model_copy(update={"given": given, "round": call.round + asked, "why": why})
             return {"calls": [again, *rest], "quote": None}
         result = Result(tool=call.tool, outcome="handed_over", parameters=parameters, said=why)
@@ -115,27 +119,24 @@ def _served(
         )
         return {"calls": rest, "results": [result]}
     if call.tool == "refund":
-        return {"calls": calls_with(call, parameters, rest), "quote": Quote(parameters=parameters, facts=served.facts)}
+        kept = call.model_copy(update={"given": parameters, "why": ""})  # it stays at hand until it is settled
+        return {"calls": [kept, *rest], "quote": Quote(parameters=parameters, facts=served.facts)}
     result = Result(tool=call.tool, outcome="done", parameters=parameters, facts=served.facts)
     return {"calls": rest, "results": [result]}
-
-
-def calls_with(call: Call, parameters: dict[str, Any], rest: list[Call]) -> list[Call]:
-    """The call at hand stays until it is settled."""
-    return [call.model_copy(update={"given": parameters, "why": ""}), *rest]
 
 
 def _taken_back(
     call: Call, rest: list[Call], parameters: dict[str, Any], answer: str, spoken: list[Message]
 ) -> dict[str, object]:
     """Instead of an answer somebody wants none of it, a person, or something else."""
-    outcome: Literal["cancelled", "handed_over"] = "handed_over" if wants_person(answer) else "cancelled"
-    result = Result(tool=call.tool, outcome=outcome, parameters=_plain(parameters), said=answer)
-    other = outcome == "cancelled" and not is_cancel(answer)
-    return {
-        "calls": [] if outcome == "handed_over" else rest, "results": [result],
-        "messages": spoken[:1] if other else spoken, "follow_up": answer if other else "",
-    }  # fmt: skip
+    if wants_person(answer):
+        left = [call.model_copy(update={"given": _plain(parameters)}), *rest]
+        passed = [Result(tool=each.tool, outcome="passed_on", parameters=each.given, said=answer) for each in left]
+        return {"calls": [], "results": passed, "messages": spoken, "quote": None}
+    result = Result(tool=call.tool, outcome="cancelled", parameters=_plain(parameters), said=answer)
+    found: dict[str, object] = {"calls": rest, "results": [result], "messages": spoken, "quote": None}
+    # What is a request of its own comes to the chat again, as one.
+    return found if is_cancel(answer) else {**found, "messages": spoken[:1], "follow_up": answer}
 
 
 def _unanswered(
@@ -143,8 +144,11 @@ def _unanswered(
 ) -> dict[str, object]:
     collected = json.loads(error.collected) if error.collected else call.given
     result = Result(tool=call.tool, outcome=outcome, parameters=collected, said=error.reason)
-    answer = json.loads(error.answer) if error.answer else None
-    return {"calls": rest, "results": [result], "messages": _spoken(error.question, answer), "quote": None}
+    return {"calls": rest, "results": [result], "messages": _exchange(error), "quote": None}
+
+
+def _exchange(error: Unanswered | Declined) -> list[Message]:
+    return _spoken(error.question, json.loads(error.answer) if error.answer else None)
 
 
 def _spoken(question: str, answer: Any) -> list[Message]:
@@ -167,7 +171,15 @@ def has_quote(quote: Quote | None) -> bool:
     return quote is not None
 
 
-@step(writes=["calls", "results", "messages", "quote"], when=has_quote)
+def _decided(text: str) -> bool | Mapping[str, Any] | None:
+    """A yes or a no. Who wants a person, or something else, does not say yes."""
+    found = yes_or_no(text)
+    if found is None and (wants_person(text) or tool_of(text) not in (None, "refund")):
+        return {"approved": False, "reason": ELSE}
+    return found
+
+
+@step(writes=["calls", "results", "messages", "quote", "follow_up"], when=has_quote)
 async def settle(
     calls: list[Call], quote: Quote, language: Language, now: AwareDatetime, desk: Desk, ctx: Context
 ) -> dict[str, object]:
@@ -177,11 +189,13 @@ async def settle(
     text = words.say(language, "confirm", **words.facts(language, quote.facts))
     try:
         await ctx.confirm(
-            text, act=shop.pay_refund, understand=yes_or_no, rounds=desk.rounds, expires=desk.expires,
+            text, act=shop.pay_refund, understand=_decided, rounds=desk.rounds, expires=desk.expires,
             history="messages",
         )  # fmt: skip
     except Declined as declined:
-        return _unanswered(call, rest, declined, "declined")
+        if declined.reason != ELSE:
+            return _unanswered(call, rest, declined, "declined")
+        return _taken_back(call, rest, call.given, json.loads(declined.answer), _exchange(declined))
     except QuestionExpired as expired:
         return _unanswered(call, rest, expired, "expired")
     except RoundsExhausted as exhausted:

@@ -14,7 +14,7 @@ from holdfast.apps.input import known_zone
 
 Language = Literal["en", "zh"]
 ToolName = Literal["order_status", "change_address", "refund", "appointment", "hand_over"]
-Outcome = Literal["done", "refused", "declined", "cancelled", "expired", "handed_over"]
+Outcome = Literal["done", "refused", "declined", "cancelled", "expired", "handed_over", "passed_on"]
 
 ROUNDS = 4
 """How often it asks for what a request lacks before a person takes over, unless a setting says otherwise."""
@@ -36,8 +36,8 @@ class Desk(BaseModel):
     shop: Path
     time_zone: Annotated[str, AfterValidator(known_zone)] = "UTC"
     now: AwareDatetime | None = None
-    rounds: int = Field(ROUNDS, ge=1, le=20)
-    expires: timedelta = Field(EXPIRES, gt=timedelta(0))
+    rounds: Annotated[int, Field(ge=1, le=20)] = ROUNDS
+    expires: Annotated[timedelta, Field(gt=timedelta(0))] = EXPIRES
     language: Language | None = None
 
     def local(self, moment: datetime) -> datetime:
@@ -56,7 +56,10 @@ class Call(BaseModel):
 
 
 class Result(BaseModel):
-    """What came of a call. ``facts`` are for the reply; ``said`` tells why it was not done."""
+    """What came of a call. ``facts`` are for the reply; ``said`` tells why it was not done.
+
+    A person has to go on with what was ``handed_over``, after the last round, or ``passed_on``, at the customer's wish.
+    """
 
     tool: ToolName
     outcome: Outcome

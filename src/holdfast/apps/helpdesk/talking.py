@@ -6,9 +6,11 @@ No engine is open while somebody types: the chat waits in the store, and others 
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from holdfast.apps.helpdesk import words
 from holdfast.apps.helpdesk.errands import errand
 from holdfast.apps.helpdesk.models import Chat, Desk, Language
 from holdfast.apps.helpdesk.shop import open_shop
-from holdfast.apps.helpdesk.workflow import REPLIED, helpdesk
+from holdfast.apps.helpdesk.workflow import REPLIED, helpdesk, intent
 from holdfast.apps.input import BadInput
 from holdfast.errors import AlreadyRunning, QuestionClosed, UnknownSession
 
@@ -32,6 +34,8 @@ SAID = ("message.received", "question.answered", "answer.refused")
 PROMPT = "> "
 PATIENCE = 0.3
 """Seconds after which it is shown that the desk is at work."""
+
+_WORD = re.compile(r"[^\s\u2e80-\uffef]+\s*|\s+|[\u2e80-\uffef]")
 
 Sitting = tuple[Engine, Session[Chat]]
 
@@ -46,11 +50,17 @@ class Stand:
     language: Language = "en"
     trouble: str = ""
     late: bool = False
+    step: str | None = None
 
     @property
     def waits(self) -> bool:
-        """Whether the next message is welcome."""
-        return self.status is Status.WAITING
+        """Whether it waits for a person: not for an errand that was cut off and that somebody has to go on with."""
+        return self.status is Status.WAITING and (bool(self.questions) or self.step == intent.name)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be said any more."""
+        return self.status in (Status.COMPLETED, Status.CANCELLED)
 
     @property
     def lines(self) -> list[str]:
@@ -69,6 +79,7 @@ class Talk:
         self.by = by
         self.channel = channel
         self.cursor = ""
+        self.former: list[str] = []  # replies from before this process
 
     @property
     def command(self) -> str:
@@ -91,10 +102,23 @@ class Talk:
             return await engine.start(helpdesk, session_id=self.session_id, desk=self.desk, by=self.by)
         if info.workflow != helpdesk.name:
             raise BadInput(f"--session-id: {self.session_id!r} is a session of {info.workflow}, no chat")
-        if info.status not in (Status.PAUSED, Status.PAUSING, Status.COMPLETED, Status.CANCELLED):
+        session: Session[Chat] = await engine.session(self.session_id)
+        if not self.cursor:
+            self.former = await self._replies(session)
+        idle = info.status is Status.WAITING and info.step != intent.name and not await session.questions()
+        if idle or info.status in (Status.CREATED, Status.READY, Status.FAILED):
             with suppress(AlreadyRunning):  # another channel is at it
-                await engine.resume(self.session_id, by=self.by)  # what was killed or has failed, also below it
-        return await engine.session(self.session_id)
+                await session.resume(by=self.by)  # what was killed or has failed, also below it
+        return session
+
+    async def _replies(self, session: Session[Chat]) -> list[str]:
+        """What the desk has said since this was asked last."""
+        found = []
+        async for event in session.events(self.cursor):
+            self.cursor = event.cursor
+            if event.event_type == REPLIED:
+                found.append(event.summary)
+        return found
 
     async def turn(self, sitting: Sitting, text: str | None = None) -> Stand:
         """Say something, if there is something to say, and wait until the desk has done its part."""
@@ -106,11 +130,11 @@ class Talk:
             except QuestionClosed:
                 late = True
         outcome = await session.outcome()
-        stand = Stand(outcome.status, late=late, questions=list(outcome.questions), language=outcome.state.language)
-        async for event in session.events(self.cursor):
-            self.cursor = event.cursor
-            if event.event_type == REPLIED:
-                stand.replies.append(event.summary)
+        stand = Stand(
+            outcome.status, late=late, questions=list(outcome.questions), language=outcome.state.language,
+            step=(await session.info()).step,
+        )  # fmt: skip
+        stand.replies = await self._replies(session)
         if outcome.failure is not None:
             stand.trouble = f"{outcome.failure.step} failed: {outcome.failure.message}"
         elif outcome.pauses:
@@ -164,15 +188,19 @@ async def played(talk: Talk, lines: Sequence[str], whole: bool) -> tuple[Stand, 
     async with talk.sitting() as sitting:
         done = await talk.said(sitting) if whole else 0
         stand = await talk.turn(sitting)
-        stand.replies = stand.replies if not done else []  # they were shown when they came
+        _tell(stand.replies)
         for line in lines[done:]:
-            if not stand.waits:
-                break
+            if not (stand.waits or stand.ended):
+                break  # paused, failed, or about to be left: the rest is said when it goes on
             click.echo(f"{PROMPT}{line}")
             stand = await talk.turn(sitting, line)
-            for each in stand.lines:
-                click.echo(textwrap.indent(each, "  "))
+            _tell(stand.lines)
         return stand, await talk.document(sitting, stand)
+
+
+def _tell(lines: Sequence[str]) -> None:
+    for line in lines:
+        click.echo(textwrap.indent(line, "  "))
 
 
 # at a terminal
@@ -181,13 +209,14 @@ async def played(talk: Talk, lines: Sequence[str], whole: bool) -> tuple[Stand, 
 def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
     """Prompt for messages until one of both has had enough."""
     stand: Stand | None = None
-    document: dict[str, Any] | None = None
     try:
-        stand, document = asyncio.run(_alone(talk, None))
-        _show(stand.lines[-2:] or [words.say(stand.language, "offer")])
+        stand = asyncio.run(_alone(talk, None))
+        _show([*talk.former[-1:], *stand.lines] or [words.say(stand.language, "offer")])
+        if stand.ended:
+            click.echo(f"Chat {talk.session_id} is {stand.status.value}; a new one: {talk.start.command()}", err=True)
         while stand.waits:
             if text := _typed():
-                stand, document = asyncio.run(_alone(talk, text))
+                stand = asyncio.run(_alone(talk, text))
                 _show(stand.lines)
     except KeyboardInterrupt:
         click.echo()
@@ -196,10 +225,15 @@ def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
         click.echo()
     assert stand is not None
     left(talk, stand)
-    return ending(stand), document
+    return ending(stand), asyncio.run(_closed(talk, stand))
 
 
-async def _alone(talk: Talk, text: str | None) -> tuple[Stand, dict[str, Any]]:
+async def _closed(talk: Talk, stand: Stand) -> dict[str, Any]:
+    async with talk.sitting() as sitting:
+        return await talk.document(sitting, stand)
+
+
+async def _alone(talk: Talk, text: str | None) -> Stand:
     """One turn with an engine of its own."""
     async with talk.sitting() as sitting:
         progress = asyncio.ensure_future(_thinking())
@@ -208,7 +242,7 @@ async def _alone(talk: Talk, text: str | None) -> tuple[Stand, dict[str, Any]]:
         finally:
             progress.cancel()
             click.echo("\r\x1b[K", nl=False)
-        return stand, await talk.document(sitting, stand)
+        return stand
 
 
 async def _thinking() -> None:
@@ -231,9 +265,24 @@ def _typed() -> str:
 def _show(lines: Sequence[str]) -> None:
     width = max(min(shutil.get_terminal_size((80, 24)).columns, 120), 20)
     for line in (part for each in lines for part in each.splitlines()):
-        # The terminal breaks lines of wide letters itself; it knows how wide they are.
-        text = textwrap.fill(line, width - 2) if line.isascii() else line
-        click.echo(textwrap.indent(text, "  "))
+        for each in folded(line, width - 2):
+            click.echo(f"  {each}")
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line in lines of so many columns: between words, and between wide letters, which take two.
+
+    >>> folded("one two three", 8), folded("订单已发货。", 8)
+    (['one two', 'three'], ['订单已发', '货。'])
+    """
+    lines, room = [""], width
+    for word in _WORD.findall(line):
+        wide = sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in word)
+        if wide > room and lines[-1] and word not in "，。、；：？！”）":
+            lines, room = [*lines, ""], width
+        lines[-1] += word
+        room -= wide
+    return [each.rstrip() for each in lines]
 
 
 def at_terminal() -> bool:

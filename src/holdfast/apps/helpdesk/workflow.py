@@ -78,7 +78,8 @@ async def serve(
 
 def needs_person(calls: list[Call], results: list[Result]) -> bool:
     """Whether a person has to go on: somebody asked for one, or the helpdesk is at its end."""
-    return any(call.tool == "hand_over" for call in calls) or any(each.outcome == "handed_over" for each in results)
+    given_up = any(each.outcome in ("handed_over", "passed_on") for each in results)
+    return given_up or any(call.tool == "hand_over" for call in calls)
 
 
 @step(writes=["ticket", "tickets"], when=needs_person)

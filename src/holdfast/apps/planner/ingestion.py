@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -47,8 +48,9 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     """Read all files of the session and gather what is to be learnt."""
     files: dict[str, FileProgress] = {}
     topics: dict[str, list[Topic]] = {}
+    with_model = await ctx.do(_has_model)  # what began without a model ends without one
     for file_id, file in payload.file_registry.items():
-        read = await _read(file_id, file, ctx)
+        read = await _read(file_id, file, with_model, ctx)
         chunking = Chunking.model_validate(read.state.chunking)
         files[file_id] = FileProgress(**read.state.model_dump(exclude={"chunking"}), chunking=chunking)
         ctx.emit("handoff", f"{read.state.processed_chunks}/{chunking.total_chunks} chunks processed for {file_id}")
@@ -60,13 +62,22 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     return IngestionState(files=files, course_topic_evidence=evidence)
 
 
-async def _read(file_id: str, file: FileEntry, ctx: Context) -> Chunked[Findings]:
-    """All windows of a file. One at a time, unless a model has to be waited for."""
+def _has_model() -> bool:
+    return model.settings() is not None
+
+
+async def _read(file_id: str, file: FileEntry, with_model: bool, ctx: Context) -> Chunked[Findings]:
+    """All windows of a file. One at a time, unless a model has to be waited for.
+
+    Who names the topics is a part of what a chunk is: topics of one kind do not pass for those of the other.
+    """
+    params: dict[str, Any] = {"mode": "page_window", "max_pages_per_chunk": PAGES_PER_CHUNK}
+    params |= {"named_by": "model"} if with_model else {}
     with await ctx.files.open(file_id) as stream:
         pages = await ctx.do(materials.page_count, stream.name, file.content_type, key=file_id)
     return await ctx.files.chunks(
         file_id, read_chunk, math.ceil(pages / PAGES_PER_CHUNK), retry=PATIENCE,
-        concurrency=1 if model.settings() is None else 4, mode="page_window", max_pages_per_chunk=PAGES_PER_CHUNK,
+        concurrency=4 if with_model else 1, **params,
     )  # fmt: skip
 
 
@@ -77,9 +88,7 @@ async def read_chunk(chunk: Chunk, ctx: Context) -> Findings:
     first = chunk.index * count
     with await ctx.files.open(chunk.file_id) as stream:
         pages, found = await asyncio.to_thread(_sections, stream.name, file.content_type, first, count)
-    if model.settings() is not None:
-        return await _named_by_model(pages, found, ctx)
-    return found
+    return await _named_by_model(pages, found, ctx) if "named_by" in chunk.params else found
 
 
 def _sections(path: str, content_type: str, first: int, count: int) -> tuple[list[str], Findings]:
@@ -99,14 +108,17 @@ async def _named_by_model(pages: list[str], found: Findings, ctx: Context) -> Fi
         @classmethod
         def all_are_in_the_text(cls, topics: list[str]) -> list[str]:
             for topic in topics:
-                words = [word for word in topic.split() if len(word) > 3]
-                if not one_line(topic) or not any(_occurs(word, known) for word in words or [topic]):
+                words = [word for word in topic.split() if len(word) > 3] or topic.split()
+                if 2 * sum(_occurs(word, known) for word in words) < max(len(words), 1):
                     raise ValueError(f"{topic!r} is not in the text")
             return topics
 
     answer = await model.ask(ctx, INSTRUCTIONS, {"pages": text[:LONGEST_EXCERPT]}, Topics)
     if answer is None:
-        return found
+        raise model.SettingsRefused(
+            "these files are being read with a language model, and none is set up now; set HOLDFAST_MODEL again, or"
+            " rewind to ingest to read them without one"
+        )
     names = list(dict.fromkeys(one_line(topic)[:200] for topic in answer.topics))
     return Findings(sections=[_share(found.sections, name, len(names)) for name in names])
 

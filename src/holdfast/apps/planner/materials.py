@@ -40,12 +40,18 @@ def reads_pdf() -> bool:
     return find_spec("pypdfium2") is not None
 
 
-def checked(path: Path) -> str:
-    """The content type of a file that can be read; `BadInput` names one that cannot, and says why."""
+def kind_of(path: Path) -> str:
+    """The content type that the ending of a file tells; `BadInput` for one that cannot be read."""
     kind = ENDINGS.get(path.suffix.lower())
     if kind is None:
         known = ", ".join(ENDINGS)
         raise BadInput(f"{path}: only PDF, text and Markdown can be read ({known}); save it as one of these")
+    return kind
+
+
+def checked(path: Path) -> str:
+    """The content type of a file that can be read; `BadInput` names one that cannot, and says why."""
+    kind = kind_of(path)
     try:
         with path.open("rb") as stream:
             if not stream.read(1):

@@ -29,7 +29,7 @@ from holdfast.apps.planner.models import (
 )
 from holdfast.apps.planner.stages import inputs_missing
 from holdfast.apps.planner.workflow import EVENTS, joined, planner
-from holdfast.errors import did_you_mean
+from holdfast.errors import VerbRefused, did_you_mean
 
 ORDER = [step.name for step in planner.steps]
 KINDS = {name: name for name in EVENTS} | {
@@ -123,6 +123,7 @@ def add_file(engine: BlockingEngine, session_id: str, upload: Upload) -> Added:
     """One more file. The same content again only adds the courses that it is for."""
     state = state_of(engine, session_id)
     kind = check_upload(state.user_inputs, upload)
+    _check_parked(engine, session_id)
     file = engine.files(session_id).add(
         upload.path, upload.path.name, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
     )
@@ -165,21 +166,37 @@ def _change(engine: BlockingEngine, session_id: str, edits: dict[str, Any], at: 
 
     Past the collecting its guard is not asked again, so it is asked here.
     """
-    info, state = engine.info(session_id), state_of(engine, session_id)
-    past = info.step is None or ORDER.index(info.step) > ORDER.index("collect")
-    if past:
+    state, stands = state_of(engine, session_id), _stands(engine, session_id)
+    if stands >= ORDER.index("begin_ingesting"):
         wrong = inputs_missing(
             edits.get("user_inputs", state.user_inputs), edits.get("file_registry", state.file_registry)
         )
         if wrong:
             raise BadInput(f"session {session_id}: {wrong}")
-    if info.step is None or ORDER.index(info.step) > ORDER.index(at):
+    if stands > ORDER.index(at):
         engine.rewind(session_id, at, keep=True, reason="its inputs have changed")
         kept = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
         if at == "ingest":
             kept["planning_state"] = state.planning_state  # its version only rises
         edits = kept | edits
     engine.edit(session_id, edits, reason="its inputs have changed")
+
+
+def _stands(engine: BlockingEngine, session_id: str) -> float:
+    """Before which step a session stands; half a step further if a guard holds it behind one."""
+    step = engine.info(session_id).step
+    held = any(pause.kind == "guard" for pause in engine.pauses(session_id))
+    return len(ORDER) if step is None else ORDER.index(step) + held / 2
+
+
+def _check_parked(engine: BlockingEngine, session_id: str) -> None:
+    """Before anything is stored that could not be entered into the state then."""
+    info = engine.info(session_id)
+    if info.holder is not None:
+        raise VerbRefused(
+            f"session {session_id!r} is {info.status.value}, driven by {info.holder}; pause it first",
+            session_id=session_id, status=info.status.value,
+        )  # fmt: skip
 
 
 def retry(engine: BlockingEngine, session_id: str) -> list[str]:

@@ -59,10 +59,10 @@ async def collect(
     """Take in the files that were given at the start. Those that came since are in the registry already."""
     registry = dict(file_registry)
     for upload in uploads:
-        kind = materials.ENDINGS[upload.path.suffix.lower()]
         file = await ctx.files.add(
-            upload.path, upload.path.name, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
-        )
+            upload.path, upload.path.name, materials.kind_of(upload.path), course_ids=upload.course_ids,
+            is_shared=upload.is_shared,
+        )  # fmt: skip
         registry[file.file_id] = joined(registry.get(file.file_id), FileEntry.model_validate(file.entry()), upload)
     return registry
 

@@ -15,6 +15,7 @@ from holdfast.questions import (
     choose,
     is_noted,
     judge,
+    judge_early,
     objection_to,
     reply,
 )
@@ -81,10 +82,13 @@ class Answering(Writes):
                 f"session {row.session_id} is {row.ended} and asks nothing any more; start another one",
                 session_id=row.session_id, status=str(row.ended),
             )  # fmt: skip
+        for first in reads.mail(connection, row.key, 1, "early", given.key):
+            return Answered(judge_early(given, first), row, early=first)
         payload = reply(given)
         n = self._signal(connection, row.key, "early", given.by, given.at, payload)
         self._deliver(connection, row.key, n, "early", payload)
-        return Answered("early", self._again(connection, row), n=n)
+        (kept,) = reads.signals(connection, row.key, n - 1, n)
+        return Answered("early", self._again(connection, row), early=kept)
 
     def forget_questions(self, connection: apsw.Connection, before: int, limit: int) -> int:
         found = reads.every(connection, QUERIES["settled_questions"], before, limit)

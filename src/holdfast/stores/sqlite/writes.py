@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -80,7 +80,7 @@ class Writes:
         lines: list[tuple[object, ...]] = []
         for commit in commits:
             place = known.get(commit.key)
-            if not self._fits(commit, place) or _too_late(connection, commit):
+            if place is None or not self._fits(commit, place) or _too_late(connection, commit):
                 outcomes.append(self._refusal(connection, commit, place))
                 continue
             tail, end = place[4], end + len(commit.records)

@@ -222,10 +222,10 @@ class AskingTests(Suite):
             key = (await parked(store)).key
             for number in range(3):
                 await store.send("s1", None, number, b'{"value":1}')
-                await store.answer(said(session_id="s1", key=f"k{number % 2}"))
+                await store.answer(said(session_id="s1", key=f"k{number}"))
             assert [signal.n for signal in await store.mail(key, kind="message")] == [1, 3, 5]
-            assert [signal.n for signal in await store.mail(key, kind="early", about="k0")] == [2, 6]
-            assert [signal.n for signal in await store.mail(key, 1, "early", "k0")] == [2]
+            assert [signal.n for signal in await store.mail(key, 2, "early")] == [2, 4]
+            assert [signal.n for signal in await store.mail(key, 1, "early", "k1")] == [4]
             assert await store.mail(key, kind="early", about="k9") == []
             assert len(await store.mail(key)) == 6
 
@@ -247,7 +247,12 @@ class AskingTests(Suite):
         async with place.store() as store:
             await waiting(store)
             early = await store.answer(said(session_id="s1", key="later"))
-            assert (early.verdict, early.n) == ("early", 1)
+            assert early.early is not None
+            assert (early.verdict, early.early.n) == ("early", 1)
+            again = await store.answer(said(session_id="s1", key="later", by="ben"))
+            assert (again.verdict, again.early) == ("early", early.early)
+            other = await store.answer(said(b'"else"', session_id="s1", key="later", by="ben"))
+            assert (other.verdict, other.early) == ("conflict", early.early)
             row = await stored(store)
             assert (row.mail, row.due, row.status) == (True, False, Status.WAITING)
             [signal] = await store.mail(row.key)

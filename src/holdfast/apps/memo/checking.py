@@ -1,0 +1,103 @@
+"""validate_citations, fact_check and validate: is what the memo says in its sources, and how good is it by that?
+
+The score is ten times the weighted mean of three shares:
+
+- **coverage** (0.4): sections that rest on sources. Two cited claims make a section whole, one half of it.
+- **citations** (0.3): claims that are cited by a passage that bears them out, of all claims.
+- **support** (0.3): numbers, dates and names that are found in a source, of all of them.
+
+A share of nothing is 0: a memo that claims nothing has nothing to show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from holdfast.apps.memo.citing import Claim, claims, definitions, references
+from holdfast.apps.memo.facts import facts, missing
+from holdfast.apps.memo.models import (
+    CitationValidation,
+    CompanyData,
+    FactCheck,
+    Scores,
+    Section,
+    Source,
+    Unsupported,
+    Validation,
+)
+from holdfast.apps.memo.research import by_key, of_data
+
+ENOUGH = 8.0
+"""A memo with this score is finalized; a lower one is reviewed by a person first."""
+
+WEIGHTS = {"coverage": 0.4, "citations": 0.3, "support": 0.3}
+
+
+def check_citations(memo: str, sources: list[Source]) -> CitationValidation:
+    """Every citation against its passage."""
+    known, defined, cited = by_key(sources), definitions(memo), references(memo)
+    found = list(claims(memo))
+    unsupported, supported = [], 0
+    for claim in found:
+        problem = _unsupported(claim, {number: known[key][1].text for number, key in defined.items() if key in known})
+        supported += claim.cited != () and problem is None
+        unsupported += [problem] if problem is not None else []
+    return CitationValidation(
+        citations=len(defined), claims=len(found), cited=sum(1 for claim in found if claim.cited), supported=supported,
+        dangling=[number for number in cited if number not in defined],
+        unused=[number for number in defined if number not in cited],
+        unknown=[number for number, key in defined.items() if key not in known], unsupported=unsupported,
+    )  # fmt: skip
+
+
+def _unsupported(claim: Claim, texts: dict[int, str]) -> Unsupported | None:
+    """What is wrong with a claim and its citations; None if nothing is."""
+    first = claim.cited[0] if claim.cited else None
+    if first is None:
+        why = "it has no citation"
+        return Unsupported(section=claim.section, claim=claim.text, why=why, facts=[each.text for each in facts(claim.text)])
+    there = [texts[number] for number in claim.cited if number in texts]
+    if not there:
+        return Unsupported(section=claim.section, claim=claim.text, citation=first, why="its citation leads nowhere")
+    lacking = [fact.text for fact in missing(claim.text, "\n".join(there))]
+    if not lacking:
+        return None
+    why = f"the passage does not have {', '.join(lacking)}"
+    return Unsupported(section=claim.section, claim=claim.text, citation=first, facts=lacking, why=why)
+
+
+def check_facts(memo: str, sources: list[Source], data: CompanyData) -> FactCheck:
+    """Every number, date and name against everything that was read."""
+    texts = [passage.text for source in [*sources, of_data(data)] for passage in source.passages]
+    titles = [f"{source.title}. {passage.heading}" for source in sources for passage in source.passages]
+    everything = "\n".join([*texts, *dict.fromkeys(titles)])
+    count, unsupported = 0, []
+    for claim in claims(memo):
+        lacking = [fact.text for fact in missing(claim.text, everything)]
+        count += len(facts(claim.text))
+        if lacking:
+            why = f"no source has {', '.join(lacking)}"
+            unsupported.append(Unsupported(section=claim.section, claim=claim.text, facts=lacking, why=why))
+    return FactCheck(facts=count, supported=count - sum(len(each.facts) for each in unsupported),
+                     unsupported=unsupported)  # fmt: skip
+
+
+def score(memo: str, outline: list[Section], found: Validation) -> tuple[Scores, float]:
+    """What the memo is worth by its sources, from 0.0 to 10.0."""
+    citations, checked = found.citation_validation, found.fact_check_results
+    assert citations is not None
+    assert checked is not None
+    wrong = Counter(each.section for each in citations.unsupported if each.citation is not None)
+    cited = Counter(claim.section for claim in claims(memo) if claim.cited)
+    good = {section.title: cited[section.title] - wrong[section.title] for section in outline}
+    shares = Scores(
+        coverage=_share(sum(min(count, 2) for count in good.values()), 2 * len(outline)),
+        citations=_share(citations.supported, citations.claims),
+        support=_share(checked.supported, checked.facts),
+        thin=[section.name for section in outline if good[section.title] < 2],
+    )
+    return shares, round(10 * sum(weight * getattr(shares, name) for name, weight in WEIGHTS.items()), 1)
+
+
+def _share(part: int, whole: int) -> float:
+    return round(max(part, 0) / whole, 3) if whole else 0.0

@@ -1,0 +1,140 @@
+"""cite: the memo as one text, with numbered citations that lead to a list at its end.
+
+A sentence that names its passages cites them. One that does not, as somebody has written it, gets the first passage
+that has all its numbers, dates and names; if there is none it stays uncited, for the validators to say so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from holdfast.apps.memo.facts import facts, missing
+from holdfast.apps.memo.models import Passage, Section, Source
+from holdfast.apps.memo.prose import FOOTNOTE, KEY, bare, sentences, unlinked
+from holdfast.apps.memo.research import by_key
+from holdfast.apps.words import one_line
+
+HEADING = "## Citations"
+QUOTED = 200
+"""Characters of a passage that its citation shows."""
+
+_DEFINITION = re.compile(r"^\[\^(\d+)\]: (.*) \(([A-Za-z0-9._-]+)\)$", re.MULTILINE)
+_SKIPPED = re.compile(r"```.*?```|<!--.*?-->", re.DOTALL)
+
+
+class Claim(NamedTuple):
+    """A sentence, or a row of a table, and the citations behind it."""
+
+    section: str
+    text: str
+    cited: tuple[int, ...]
+
+
+def assembled(header: str, sections: dict[str, str], outline: list[Section], sources: list[Source]) -> str:
+    """The whole memo."""
+    known = by_key(sources)
+    numbers: dict[str, int] = {}
+    parts = [_cited(sections[section.name], known, numbers) for section in outline if section.name in sections]
+    listed = [_definition(number, key, known) for key, number in numbers.items()]
+    body = "\n\n".join([header.strip(), *(part.strip() for part in parts)])
+    none = "No source was cited: there was none that says anything about what the memo is about."
+    ending = "\n".join(listed) if listed else none
+    return f"{body}\n\n{HEADING}\n\n{ending}\n"
+
+
+def _cited(text: str, known: dict[str, tuple[Source, Passage]], numbers: dict[str, int]) -> str:
+    return "\n".join(_cited_line(line, known, numbers) for line in _with_sources(text, known).splitlines())
+
+
+def _cited_line(line: str, known: dict[str, tuple[Source, Passage]], numbers: dict[str, int]) -> str:
+    def number(match: re.Match[str]) -> str:
+        key = match[1]
+        if key not in known:
+            return ""  # whoever wrote it meant a passage that there is not: the validators find it uncited
+        return f"[^{numbers.setdefault(key, len(numbers) + 1)}]"
+
+    return KEY.sub(number, line)
+
+
+def _with_sources(text: str, known: dict[str, tuple[Source, Passage]]) -> str:
+    """A section in which sentences that somebody has put in name the passage that has their facts."""
+    lines = []
+    quiet = False
+    for line in text.splitlines():
+        quiet = quiet != line.startswith("```")
+        is_prose = not quiet and line.strip() and not line.startswith(("#", "|", "<!--", "```", "**"))
+        lines.append(" ".join(_sourced(each, known) for each in _pieces(line)) if is_prose else line)
+    return "\n".join(lines)
+
+
+def _pieces(line: str) -> list[str]:
+    """The sentences of a line, with their marks; the key before a full stop is a part of its sentence."""
+    return sentences(line)
+
+
+def _sourced(sentence: str, known: dict[str, tuple[Source, Passage]]) -> str:
+    claim = bare(sentence)
+    if KEY.search(sentence) or FOOTNOTE.search(sentence) or not facts(claim):
+        return sentence
+    key = supporting(claim, known)
+    if key is None:
+        return sentence
+    return f"{sentence[:-1]} [@{key}]{sentence[-1]}" if sentence[-1] in ".!?" else f"{sentence} [@{key}]"
+
+
+def supporting(claim: str, known: dict[str, tuple[Source, Passage]]) -> str | None:
+    """The first passage that has every fact of a claim, and says more than a name."""
+    wanted = facts(claim)
+    if all(fact.kind == "name" for fact in wanted):
+        return None
+    return next((key for key, (_, passage) in known.items() if not missing(claim, passage.text)), None)
+
+
+def _definition(number: int, key: str, known: dict[str, tuple[Source, Passage]]) -> str:
+    source, passage = known[key]
+    page = f", page {passage.page}" if passage.page else ""
+    quoted = one_line(passage.text.replace("|", " "))
+    quoted = quoted if len(quoted) <= QUOTED else f"{quoted[:QUOTED].rsplit(' ', 1)[0]} …"
+    return f"[^{number}]: {source.title}{page}, {source.where}: “{quoted}” ({key})"
+
+
+# reading it again
+
+
+def definitions(memo: str) -> dict[int, str]:
+    """Number → key of a passage, as the list at the end has it."""
+    _, _, listed = memo.rpartition(HEADING)
+    return {int(match[1]): match[3] for match in _DEFINITION.finditer(listed)}
+
+
+def references(memo: str) -> list[int]:
+    """The numbers that are cited in the text, each once, in order."""
+    return list(dict.fromkeys(int(match[1]) for match in FOOTNOTE.finditer(body_of(memo))))
+
+
+def body_of(memo: str) -> str:
+    """The memo without the list at its end."""
+    return memo.rpartition(HEADING)[0] if HEADING in memo else memo
+
+
+def claims(memo: str) -> Iterator[Claim]:
+    """What the memo says, sentence by sentence: all that has a number, a date or a name in it, or is cited."""
+    section, of_table = "", tuple[int, ...]()
+    for line in _SKIPPED.sub("", body_of(memo)).splitlines():
+        if line.startswith("#"):
+            section = line.lstrip("# ").strip()
+        elif line.startswith("|"):
+            yield from _rows(section, line, of_table)
+        elif line.strip() and section:
+            for sentence in sentences(unlinked(line)):
+                cited = tuple(int(match[1]) for match in FOOTNOTE.finditer(sentence))
+                of_table = cited or of_table
+                if not sentence.startswith("**") and (cited or facts(bare(sentence))):
+                    yield Claim(section, bare(sentence), cited)
+
+
+def _rows(section: str, line: str, cited: tuple[int, ...]) -> Iterable[Claim]:
+    text = bare(line.strip("| ").replace("|", ";"))
+    return [Claim(section, text, cited)] if re.search(r"\w", text) and facts(text) else []

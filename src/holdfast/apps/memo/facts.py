@@ -1,0 +1,136 @@
+"""What can be checked in a sentence: its numbers, its dates and its names; and whether another text has them too.
+
+A number is compared by its value and its unit (4.2 million is 4,200,000; 12 % is not 12), a date by the parts that it
+has, a name by its words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from holdfast.apps.memo.models import FactKind
+
+MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+          "december")  # fmt: skip
+_MONTH = "|".join(month.capitalize() for month in MONTHS)
+_DATE = re.compile(
+    rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+(?P<month>{_MONTH})\s+(?P<year>(?:19|20)\d\d)\b"
+    rf"|\b(?P<month2>{_MONTH})\s+(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year2>(?:19|20)\d\d)\b"
+    rf"|\b(?P<month3>{_MONTH})\s+(?P<year3>(?:19|20)\d\d)\b"
+    r"|\b(?P<year4>(?:19|20)\d\d)-(?P<month4>\d\d)-(?P<day4>\d\d)\b"
+    r"|\bQ(?P<quarter>[1-4])\s+(?P<year5>(?:19|20)\d\d)\b"
+    r"|(?<![\w.,$€£])(?P<year6>(?:19|20)\d\d)(?![\w%]|[.,]\d|\s?(?:million|billion|percent|%))"
+)
+_SCALES = {"thousand": 1e3, "k": 1e3, "million": 1e6, "m": 1e6, "mn": 1e6, "billion": 1e9, "bn": 1e9, "b": 1e9}
+_NUMBER = re.compile(
+    r"(?<![\w.,])(?P<currency>[$€£]|USD\s|EUR\s|GBP\s)?(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
+    r"\s?(?P<scale>(?i:thousand|million|billion|mn|bn)\b|[kKmMbB]\b)?\s?(?P<percent>%|percent\b|per cent\b)?"
+    r"\s?(?P<after>euros?\b|dollars?\b|pounds?\b|EUR\b|USD\b|GBP\b)?"
+)
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "dollar": "USD", "euro": "EUR", "pound": "GBP"}
+_WORD = r"[A-ZÀ-ÖØ-Þ][\w’'&-]*"
+_NAME = re.compile(rf"\b{_WORD}(?:\s+(?:of|de|van|von|&)\s+{_WORD}|\s+{_WORD})*")
+_COMMON = frozenset(
+    "The A An In On At By For From Since After Before With Its It This That These Those He She They We Our Their There"
+    " And But Or If As When While Where What Which Who Why How No Not Only One Two Three Four Five Six Seven Eight Nine"
+    " Ten All Both Each Every Most Many Some Such Other Over Under Up To Of Today Now Then Also Still Here Revenue Sales"
+    " Customers Market Team Risk Risks Competition Table Chart Source Sources Figure Q1 Q2 Q3 Q4 CEO CTO COO CFO USD EUR"
+    " GBP SaaS B2B AI Nothing Growth Funding Round Series Seed".split()
+) | {month.capitalize() for month in MONTHS}
+
+
+class Fact(NamedTuple):
+    """Something that can be checked. ``value`` is what is compared."""
+
+    kind: FactKind
+    text: str
+    value: tuple[object, ...]
+
+
+def facts(text: str) -> list[Fact]:
+    """The numbers, dates and names of a text, each once.
+
+    >>> [fact.text for fact in facts("In March 2029 Ada Moss sold 1,200 panels for $4.2 million.")]
+    ['March 2029', '1,200', '$4.2 million', 'Ada Moss']
+    """
+    dates, rest = _dates(text)
+    found = [*dates, *_numbers(rest), *_names(rest)]
+    return list({(fact.kind, fact.value): fact for fact in found}.values())
+
+
+def _dates(text: str) -> tuple[list[Fact], str]:
+    """Dates, and the text without them: what is a part of a date is no number."""
+    found: list[Fact] = []
+
+    def take(match: re.Match[str]) -> str:
+        parts = {name.rstrip("23456"): part for name, part in match.groupdict().items() if part}
+        month = parts.get("month", "")
+        number = MONTHS.index(month.lower()) + 1 if month.lower() in MONTHS else int(month or 0)
+        value = int(parts["year"]), number, int(parts.get("day", 0)), int(parts.get("quarter", 0))
+        found.append(Fact("date", match[0], value))
+        return "; "
+
+    return found, _DATE.sub(take, text)
+
+
+def _numbers(text: str) -> list[Fact]:
+    found = []
+    for match in _NUMBER.finditer(text):
+        scale = _SCALES.get((match["scale"] or "").lower(), 1.0)
+        value = round(float(match["digits"].replace(",", "")) * scale, 6)
+        named = (match["currency"] or match["after"] or "").strip().rstrip("s")
+        unit = "%" if match["percent"] else _CURRENCIES.get(named, named.upper())
+        found.append(Fact("number", match[0].strip(), (value, unit)))
+    return found
+
+
+def _names(text: str) -> list[Fact]:
+    found = []
+    for match in _NAME.finditer(text):
+        words = match[0].split()
+        begins = _begins_a_sentence(text, match.start())
+        while words and words[0] in _COMMON:
+            words, begins = words[1:], False
+        while words and words[-1] in _COMMON:
+            words = words[:-1]
+        if not words or (begins and len(words) == 1) or len(" ".join(words)) < 3:
+            continue  # any word is written like a name at the beginning of a sentence
+        name = " ".join(words)
+        found.append(Fact("name", name, (_plain(name),)))
+    return found
+
+
+def _begins_a_sentence(text: str, at: int) -> bool:
+    before = text[:at].rstrip(" \t*_\"“‘'(|[-")
+    return not before or before[-1] in ".!?:;\n|#"
+
+
+def _plain(name: str) -> str:
+    words = re.sub(r"[’']s\b", "", name).casefold()
+    return " ".join(re.findall(r"\w+", words))
+
+
+def missing(claim: str, text: str) -> list[Fact]:
+    """The facts of a claim that a text does not have.
+
+    >>> [fact.text for fact in missing("Sales rose by 12 % to 4.2 million in 2029.", "In 2029 sales were 4,200,000.")]
+    ['12 %']
+    """
+    there, plain = facts(text), f" {_plain(text)} "
+    return [fact for fact in facts(claim) if not _is_in(fact, there, plain)]
+
+
+def _is_in(fact: Fact, there: list[Fact], plain: str) -> bool:
+    if fact.kind == "name":
+        return f" {fact.value[0]} " in plain
+    same = [other.value for other in there if other.kind == fact.kind]
+    if fact.kind == "number":
+        return any(_same_number(fact.value, other) for other in same)
+    return any(all(part in (0, theirs) for part, theirs in zip(fact.value, other, strict=True)) for other in same)
+
+
+def _same_number(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """A unit that only one of them names does not matter, unless it is a percentage."""
+    units = {one[1], other[1]}
+    return one[0] == other[0] and (len(units) == 1 or ("" in units and "%" not in units))

@@ -1,0 +1,287 @@
+"""The memo's records: what it is given, what each agent leaves, and the state that they make up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_serializer
+
+InvestmentType = Literal["direct", "fund"]
+MemoMode = Literal["consider", "justify"]
+SourceKind = Literal["deck", "document", "web", "data"]
+FactKind = Literal["number", "date", "name"]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,80}$")]
+
+
+class Part(BaseModel):
+    """A record of which every field is known."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# given
+
+
+class Trademark(Part):
+    """How the company writes its name, and where its logo is."""
+
+    mark: str = ""
+    logo: str = ""
+
+
+class Person(Part):
+    """Somebody of the company, as its data has it."""
+
+    name: Text
+    role: str = ""
+    linkedin: str = ""
+
+
+class CompanyData(Part):
+    """What is known about the company before anything is read: ``data/<Company>.json``."""
+
+    name: Text
+    description: str = ""
+    website: str = ""
+    founded: int | None = None
+    headquarters: str = ""
+    stage: str = ""
+    trademark: Trademark = Trademark()
+    people: list[Person] = []
+    links: dict[str, str] = {}
+    deck: str | None = None
+    documents: str | None = None
+    outline: str | None = None
+
+    @field_validator("links")
+    @classmethod
+    def links_lead_to_the_web(cls, links: dict[str, str]) -> dict[str, str]:
+        """A link that is none would end up in the memo."""
+        for name, url in links.items():
+            if not url.startswith(("https://", "http://")):
+                raise ValueError(f"{name!r} leads to {url!r}; a link begins with https://")
+        return links
+
+
+class Section(Part):
+    """A section of the memo. ``about``: words that tell what belongs here. ``gathers``: the best of all others."""
+
+    name: FileName
+    title: Text
+    about: list[str] = []
+    gathers: bool = False
+    team: bool = False
+
+
+# found
+
+
+class Slide(Part):
+    """A page of the deck."""
+
+    page: int
+    title: str
+    text: str
+
+
+class DeckAnalysis(Part):
+    """What the deck says: its slides, and the figures, dates and names on them."""
+
+    file: str
+    pages: int
+    slides: list[Slide]
+    figures: list[str]
+    dates: list[str]
+    names: list[str]
+
+
+class Link(Part):
+    """Words that lead somewhere, as a source has them."""
+
+    text: str
+    url: str
+
+
+class Passage(Part):
+    """A stretch of a source that can be cited, by its ``key``."""
+
+    key: str
+    text: str
+    heading: str = ""
+    page: int | None = None
+    table: bool = False
+
+
+class Source(Part):
+    """Something that was read. ``where``: its file, or its address."""
+
+    key: str
+    title: str
+    kind: SourceKind
+    where: str
+    passages: list[Passage]
+    links: list[Link] = []
+
+
+class Research(Part):
+    """Everything that was read for the memo, and what could not be."""
+
+    company: str = ""
+    queries: list[str] = []
+    sources: list[Source] = []
+    unread: list[str] = []
+
+
+class Finding(Part):
+    """A sentence that belongs into a section, and the passage that it is from."""
+
+    sentence: str
+    source: str
+    score: float
+
+
+class SectionResearch(Part):
+    """For every section what was found, and the sources that were searched for it alone."""
+
+    findings: dict[str, list[Finding]] = {}
+    queries: list[str] = []
+    sources: list[Source] = []
+
+
+# checked
+
+
+class Unsupported(Part):
+    """A claim that its source does not bear out, and what of it is missing there."""
+
+    section: str
+    claim: str
+    citation: int | None = None
+    facts: list[str] = []
+    why: str
+
+
+class CitationValidation(Part):
+    """Whether citations resolve, and whether what they cite says what the claim says."""
+
+    citations: int
+    claims: int
+    cited: int
+    supported: int
+    dangling: list[int] = []
+    unused: list[int] = []
+    unknown: list[int] = []
+    unsupported: list[Unsupported] = []
+
+
+class FactCheck(Part):
+    """Every number, date and name of the memo, looked for in all sources."""
+
+    facts: int
+    supported: int
+    unsupported: list[Unsupported] = []
+
+
+class Scores(Part):
+    """What the overall score is made of, each from 0 to 1, and the sections that lack sources."""
+
+    coverage: float
+    citations: float
+    support: float
+    thin: list[str] = []
+
+
+class Validation(Part):
+    """``3-validation.json``: it grows by one key with each of the three validators."""
+
+    citation_validation: CitationValidation | None = None
+    fact_check_results: FactCheck | None = None
+    validation_results: Scores | None = None
+    overall_score: float | None = None
+
+    @model_serializer(mode="wrap")
+    def without_what_is_not_there(self, serialize: Any) -> dict[str, Any]:
+        """A key is there once its validator is done, not before."""
+        return {name: value for name, value in serialize(self).items() if value is not None}
+
+
+class Review(Part):
+    """What a person said about a memo whose score is too low."""
+
+    verdict: Literal["not needed", "approved", "rejected"]
+    score: float
+
+
+class DraftSection(Part):
+    """A section as `MemoDocument` has it."""
+
+    section_name: str
+    content: str
+    word_count: int
+    citations: list[str] = []
+
+
+class MemoDocument(Part):
+    """The whole memo as one document: ``state.json``."""
+
+    company_name: str
+    investment_type: InvestmentType
+    memo_mode: MemoMode
+    company_data: CompanyData
+    deck_analysis: DeckAnalysis | None = None
+    research: Research
+    section_research: SectionResearch
+    draft_sections: dict[str, DraftSection]
+    validation_results: dict[str, Any] = {}
+    citation_validation: dict[str, Any] = {}
+    fact_check_results: dict[str, Any] = {}
+    overall_score: float = 0.0
+    final_memo: str = ""
+    review: Review | None = None
+
+
+class MemoState(BaseModel):
+    """The state of a session."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    company_name: Text = Field(description="The company.")
+    company_data: CompanyData
+    outline: list[Section]
+    investment_type: InvestmentType = "direct"
+    memo_mode: MemoMode = "consider"
+    deck: Path | None = None
+    documents: Path | None = None
+    deck_analysis: DeckAnalysis | None = None
+    research: Research = Research()
+    section_research: SectionResearch = SectionResearch()
+    sections: dict[str, str] = {}
+    header: str = ""
+    memo: str = ""
+    validation: Validation = Validation()
+    final: MemoDocument | None = None
+
+
+def document(state: MemoState, review: Review | None = None) -> MemoDocument:
+    """The state as one document, with a default for what is not there yet."""
+    found = state.validation
+    return MemoDocument(
+        company_name=state.company_name, investment_type=state.investment_type, memo_mode=state.memo_mode,
+        company_data=state.company_data, deck_analysis=state.deck_analysis, research=state.research,
+        section_research=state.section_research,
+        draft_sections={name: _section(name, text) for name, text in state.sections.items()},
+        validation_results=_dumped(found.validation_results), citation_validation=_dumped(found.citation_validation),
+        fact_check_results=_dumped(found.fact_check_results), overall_score=found.overall_score or 0.0,
+        final_memo=state.memo, review=review,
+    )  # fmt: skip
+
+
+def _section(name: str, content: str) -> DraftSection:
+    title = name.replace("-", " ").title()
+    return DraftSection(section_name=title, content=content, word_count=len(content.split()))
+
+
+def _dumped(part: Part | None) -> dict[str, Any]:
+    return part.model_dump(mode="json") if part is not None else {}

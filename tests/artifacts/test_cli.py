@@ -1,0 +1,144 @@
+"""`holdfast artifacts`, `resume --accept-edits` and what they say, as a shell sees it."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Done, plain, run
+from tests.cli.zoo import here
+
+CODE = """
+from pydantic import BaseModel
+from holdfast import Artifact, Workflow, step
+
+class Memo(BaseModel):
+    company: str
+    research: list[str] = []
+    header: str = ""
+    memo: str = ""
+
+def called(name: str) -> None:
+    with open("calls", "a") as file:
+        file.write(name + " ")
+
+@step(writes="research", leaves=Artifact("1-research.json", min_bytes=5))
+async def research(company: str) -> list[str]:
+    called("research")
+    return [f"{company} grows ferns"]
+
+@step(writes="header", leaves=Artifact("header.md", min_bytes=5))
+async def header(company: str) -> str:
+    called("header")
+    return f"# {company}"
+
+@step(writes="memo", leaves=Artifact("memo.md", min_bytes=5))
+async def finalize(research: list[str]) -> str:
+    called("finalize")
+    return f"Memo: {research[0]}."
+
+memo = Workflow("memo", state=Memo, steps=[research, header, finalize])
+"""
+
+
+class Project:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "memo.py").write_text(textwrap.dedent(CODE))
+        (path / "pyproject.toml").write_text('[tool.holdfast.workflows]\nmemo = "memo.py:memo"\n')
+        done = self("run", "memo", "--company", "Fern", "--session-id", "fern", "--folder", "output/Fern-v0.0.1")
+        assert done.code == 0, done
+        assert self.calls() == ["research", "header", "finalize"]
+
+    def __call__(self, *words: str) -> Done:
+        return here(self.path, *words)
+
+    def calls(self) -> list[str]:
+        found = (self.path / "calls").read_text().split()
+        (self.path / "calls").write_text("")
+        return found
+
+    def file(self, name: str) -> Path:
+        return self.path / "output" / "Fern-v0.0.1" / name
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_a_shell_sees_how_artifacts_stand(project: Project) -> None:
+    assert project("artifacts", "verify", "fern").code == 0
+    project.file("1-research.json").write_text('["Fern grows moss"]')
+    project.file("header.md").unlink()
+    shown = project("artifacts", "ls", "fern").stdout
+    assert [line.split()[:3] for line in shown.splitlines()[1:]] == [
+        ["edited", "1-research.json", "research"], ["missing", "header.md", "header"], ["stale", "memo.md", "finalize"],
+    ]  # fmt: skip
+    assert project("artifacts", "verify", "fern").code == 1
+    document = json.loads(project("artifacts", "ls", "fern", "--json").stdout)
+    assert [each["state"] for each in document["artifacts"]] == ["edited", "missing", "stale"]
+    assert "upstream changed" in project("why", "fern", "finalize").stdout
+    plan = project("plan", "fern").stdout
+    assert "1-research.json is edited" in plan
+    assert "artifact missing: header.md" in plan
+
+
+@pytest.mark.covers("S4.97")
+def test_without_a_terminal_a_decision_that_is_needed_is_exit_code_6_and_nothing_changes(project: Project) -> None:
+    project.file("1-research.json").write_text('["Fern grows moss"]')
+    done = run("resume", "fern", cwd=project.path)
+    assert (done.code, project.calls()) == (6, [])
+    assert "--accept-edits or --discard-edits" in done.stderr
+    assert "finalize (" in done.stderr, "what redoing costs"
+    assert project.file("1-research.json").read_text() == '["Fern grows moss"]'
+    accepted = project("resume", "fern", "--accept-edits", "--by", "ada")
+    assert (accepted.code, project.calls()) == (0, ["finalize"])
+    assert "already complete" not in accepted.stdout
+    assert project.file("memo.md").read_text() == "Memo: Fern grows moss."
+    again = project("resume", "fern")
+    assert (again.code, project.calls(), "already complete" in again.stdout) == (0, [], True)
+
+
+def test_discarded_edits_are_put_back(project: Project) -> None:
+    project.file("memo.md").write_text("Memo: something else.")
+    project.file("1-research.json").write_text("[broken")
+    done = project("resume", "fern")
+    assert done.code == 6
+    assert "line 1, column 2" in done.stderr
+    assert "--rerun STEP" in done.stderr
+    assert project("resume", "fern", "--discard-edits").code == 0
+    assert project.file("1-research.json").read_text().split() == ["[", '"Fern', "grows", 'ferns"', "]"]
+    assert project.calls() == []
+
+
+def test_at_a_terminal_it_is_asked(project: Project) -> None:
+    project.file("1-research.json").write_text('["Fern grows moss"]')
+    code, out, _ = run("resume", "fern", cwd=project.path, tty=True, typed="accept\n")
+    assert "What is to become of it?" in plain(out)
+    assert (code, project.calls()) == (0, ["finalize"])
+
+
+def test_single_files_are_taken_in_or_put_back(project: Project) -> None:
+    project.file("1-research.json").write_text('["Fern grows moss"]')
+    project.file("header.md").write_text("# Moss")
+    put_back = project("artifacts", "restore", "fern", "header.md")
+    assert "Put back: header.md" in put_back.stdout
+    assert project.file("header.md").read_text() == "# Fern"
+    taken = project("artifacts", "adopt", "fern", "--by", "ada", "--json")
+    document = json.loads(taken.stdout)
+    assert (document["changed"], [each["step"] for each in document["stale"]]) == (["1-research.json"], ["finalize"])
+    assert project("artifacts", "adopt", "fern", "hedaer.md").code == 5
+    assert project("artifacts", "ls", "fern", "header.md").code == 2
+    assert project.calls() == []
+    assert project("resume", "fern", "--rerun", "header").code == 0
+    assert project.calls() == ["header", "finalize"]
+
+
+def test_a_workflow_that_leaves_artifacts_is_not_run_without_a_folder(project: Project) -> None:
+    done = project("run", "memo", "--company", "Moss")
+    assert done.code == 5
+    assert "say where" in done.stderr

@@ -1,0 +1,42 @@
+"""A run from the command line of another process: stopped, watched while it stops, and listed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine, Status
+from holdfast.orchestrator import OrchestratorState, Task
+from tests.cli.kit import run as run_command
+from tests.orchestrator.shop import Shop
+from tests.support.loop import on_loop
+
+
+@pytest.mark.covers("S5.59", "S5.4")
+@on_loop
+async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_at_which_task(tmp_path: Path) -> None:
+    def command(*words: str) -> str:
+        done = run_command(*words, "--store", tmp_path / "hold.db", cwd=tmp_path)
+        assert done.code == 0, done
+        return done.stdout
+
+    async with Engine(tmp_path / "hold.db") as engine:
+        shop = Shop(engine, "release", agents=8)
+        names = [f"t{n}" for n in range(9)]
+        shop.hold(*[f"{name}/first" for name in names])
+        await shop.run.start([Task(id=name) for name in names])
+        await shop.reached(*[f"{name}/first" for name in names[:8]])
+        said = await asyncio.to_thread(command, "pause", "--all", "--reason", "fire drill")
+        assert "release  release  pausing    still finishing work" in said
+        told = await asyncio.to_thread(command, "status")
+        assert "pausing: still finishing a step" in told
+        assert "fire drill" in told
+        assert ", ".join(f"agent-{n + 1} at t{n}" for n in range(5)) + ", 3 more agents" in told
+        shop.open()
+        report = await shop.run.outcome()
+        assert (report.status, shop.run.get_state()) == (Status.PAUSED, OrchestratorState.PAUSED)
+        assert report.counts == {"begun": 8, "pending": 1}, "what had not begun waits, and is seen to"
+        await shop.run.resume()
+        assert (await shop.run.outcome()).counts == {"done": 9}
