@@ -7,7 +7,8 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from statistics import median
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -33,6 +34,13 @@ WARM = 1.0
 """Seconds that all agents work before the button is pressed, so that their steps do not end together."""
 
 
+class Stop(NamedTuple):
+    """Milliseconds from the end of the last step until the last agent stood still, and until all of it was on disk."""
+
+    idle: float
+    parked: float
+
+
 class Steps:
     """Steps of 300 to 900 ms; when the last of those in flight is to end is known."""
 
@@ -40,6 +48,7 @@ class Steps:
         self.count = count
         self.draw = random.Random(count)
         self.ends: dict[str, float] = {}
+        self.stood = 0.0
 
     async def step(self, agent: str) -> None:
         """One step of an agent."""
@@ -47,40 +56,48 @@ class Steps:
         self.ends[agent] = time.perf_counter() + duration
         await asyncio.sleep(duration)
 
-    async def beyond(self, controller: PauseResumeController) -> float:
-        """Pause, and say how many milliseconds after the end of the last step all stood still."""
+    async def stop(self, controller: PauseResumeController) -> Stop:
+        """Pause, once all agents have worked for a while."""
         while len(self.ends) < self.count:
             await asyncio.sleep(0.01)
         await asyncio.sleep(WARM)
         called = time.perf_counter()
         await controller.pause()
         assert controller.stopped_in is not None
-        return max(0.0, called + controller.stopped_in - max(called, *self.ends.values())) * 1000
+        parked, last = called + controller.stopped_in, max(called, *self.ends.values())
+        return Stop(max(0.0, (self.stood or parked) - last) * 1000, max(0.0, parked - last) * 1000)
+
+
+Kind = Callable[[Path, Steps], Awaitable[Stop]]
 
 
 def agents(folder: Path, scale: Scale) -> list[Figure]:
     """Loops, agents of one run, and sessions: a thousand of each."""
-    count = scale.agents
-    what = f"a pause of {count:,}"
-    kinds: list[tuple[str, str, Callable[[Path, Steps], Awaitable[float]]]] = [
-        ("agents-loops", f"{what} loops, beyond the longest step", _loops),
-        ("agents-run", f"{what} agents of a run, their calls on disk, likewise", _run),
-        ("agents-sessions", f"{what} sessions, each parked on disk, likewise", _sessions),
+    what = f"a pause of {scale.agents:,}"
+    loops = [_measured(_loops, folder / f"loops-{n}", scale.agents) for n in range(scale.rounds)]
+    runs = [_measured(_run, folder / f"run-{n}", scale.agents) for n in range(scale.rounds)]
+    sessions = [_measured(_sessions, folder / f"sessions-{n}", scale.agents) for n in range(scale.rounds)]
+    notes = {"parked ms": median(stop.parked for stop in runs)}
+    return [
+        _figure("agents-loops", f"{what} loops, beyond the longest step", loops),
+        _figure("agents-run", f"{what} agents of a run, their calls on disk, likewise", runs, notes),
+        _figure("agents-sessions", f"{what} sessions, each parked on disk, likewise", sessions),
     ]
-    figures = []
-    for name, text, measured in kinds:
-        rounds = range(scale.rounds)
-        values = tuple(asyncio.run(_measured(measured, folder / f"{name}-{n}", count)) for n in rounds)
-        figures.append(Figure(name, text, "ms", LIMIT, values))
-    return figures
 
 
-async def _measured(measured: Callable[[Path, Steps], Awaitable[float]], folder: Path, count: int) -> float:
-    folder.mkdir()
-    return await measured(folder, Steps(count))
+def _figure(name: str, what: str, stops: list[Stop], notes: dict[str, float] | None = None) -> Figure:
+    return Figure(name, what, "ms", LIMIT, tuple(stop.idle for stop in stops), notes or {})
 
 
-async def _loops(folder: Path, steps: Steps) -> float:
+def _measured(kind: Kind, folder: Path, count: int) -> Stop:
+    async def measure() -> Stop:
+        folder.mkdir()
+        return await kind(folder, Steps(count))
+
+    return asyncio.run(measure())
+
+
+async def _loops(folder: Path, steps: Steps) -> Stop:
     async def work(agent: Agent) -> AsyncGenerator[None, None]:
         while True:
             await steps.step(agent.id)
@@ -88,20 +105,21 @@ async def _loops(folder: Path, steps: Steps) -> float:
 
     registry = Agents()
     kept = [registry.add(Agent(f"agent-{n}", work)) for n in range(steps.count)]
-    beyond = await steps.beyond(PauseResumeController(EventBus(), FileStateStore(folder), registry))
+    stop = await steps.stop(PauseResumeController(EventBus(), FileStateStore(folder), registry))
     assert all(agent.idle for agent in kept)
-    return beyond
+    return stop
 
 
-async def _run(folder: Path, steps: Steps) -> float:
+async def _run(folder: Path, steps: Steps) -> Stop:
     async def work(agent: TaskAgent) -> None:
         for n in range(1_000_000):
             await agent.call(steps.step, agent.task.id, key=n)
+            steps.stood = time.perf_counter()  # what it did is on disk, and it is about to look for the signal
 
     async with Engine(folder / "agents.db", signals=False) as engine:
         run = Orchestrator(engine, "run", work, agents=steps.count, snapshot_store=FileStateStore(folder))
         await run.start([Task(id=f"task-{n}") for n in range(steps.count)])
-        return await steps.beyond(run.controller)
+        return await steps.stop(run.controller)
 
 
 class Lap(BaseModel):
@@ -110,7 +128,7 @@ class Lap(BaseModel):
     n: int
 
 
-async def _sessions(folder: Path, steps: Steps) -> float:
+async def _sessions(folder: Path, steps: Steps) -> Stop:
     @step
     async def lap(n: int) -> None:
         await steps.step(str(n))
@@ -122,4 +140,4 @@ async def _sessions(folder: Path, steps: Steps) -> float:
     laps = Workflow("laps", state=Lap, steps=[lap], routes=[once_more])
     async with Engine(folder / "agents.db", signals=False) as engine:
         await asyncio.gather(*[engine.start(laps, n=n) for n in range(steps.count)])
-        return await steps.beyond(PauseResumeController(EventBus(), FileStateStore(folder), SessionAgents(engine)))
+        return await steps.stop(PauseResumeController(EventBus(), FileStateStore(folder), SessionAgents(engine)))

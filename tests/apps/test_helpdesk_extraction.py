@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, time, timedelta
 from decimal import Decimal
+from time import process_time
 from typing import Any, get_args
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from holdfast.apps.helpdesk.dates import DAYS, HAN_DAYS, HAN_DIGITS, MONTHS, WORDS, dates, number, times
-from holdfast.apps.helpdesk.extraction import address, amounts, choice, emails, normal, orders, phones, place
+from holdfast.apps.helpdesk.extraction import LONGEST, address, amounts, choice, emails, normal, orders, phones, place
 from holdfast.apps.helpdesk.intents import is_cancel, language_of, meaning, wants_person, yes_or_no
 from holdfast.apps.helpdesk.models import ToolName
 from holdfast.apps.helpdesk.parameters import CHOICES, MODELS, answered, corrected, found_in, is_correction
@@ -240,7 +241,7 @@ def test_an_answer_gives_what_was_asked_for_or_corrects(
 @given(st.text(max_size=80) | st.text("0123456789-/.:年月日点 amp@+", max_size=40), st.sampled_from(list(MODELS)))
 def test_garbage_never_raises_and_what_is_found_has_its_type(text: str, tool: ToolName) -> None:
     said = normal(text)
-    assert len(said) == len(text)
+    assert len(said) == min(len(text), LONGEST)
     meaning(text), language_of(text, "en"), is_cancel(text), wants_person(text), yes_or_no(text)
     corrected(said), is_correction(text), place(said), address(said)
     model = MODELS[tool]
@@ -251,6 +252,18 @@ def test_garbage_never_raises_and_what_is_found_has_its_type(text: str, tool: To
     except ValidationError as error:
         wrong = {str(each["loc"][0]) for each in error.errors() if each["type"] != "missing"}
         assert wrong <= {"street", "city", "amount"}, (found, wrong)
+
+
+@pytest.mark.parametrize(
+    "piece", ["a ", "to ", "1 ", "deliver ", "x, 1234 ", "1.1.", "改地址", "a@", "1,", "street is "]
+)
+def test_a_long_message_is_read_in_part_and_that_is_said(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
+    began = process_time()
+    assert meaning(text).unclear[-1].startswith("… ")
+    for tool in MODELS:
+        answered(tool, text, ["order"], TODAY)
+    assert process_time() - began < 5  # patterns that go wrong take minutes
 
 
 def test_numbers_in_words_and_signs() -> None:

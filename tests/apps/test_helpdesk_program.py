@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,25 @@ def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_pat
     assert (done.code, done.stderr) == (
         2, "helpdesk: --rounds: settings are for a new chat; 'c1' has its own\n",
     )  # fmt: skip
+
+
+def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, desk: Desk) -> None:
+    asked = desk("--session-id", "c1", "--expires", "0.001", "--say", "退款 C-3003", "--json")
+    question = json.loads(asked.stdout)["questions"][0]
+    time.sleep(max((datetime.fromisoformat(question["expiredAt"]) - datetime.now(UTC)).total_seconds(), 0))
+    late = desk("--session-id", "c1", "--say", "坏了", "--json")
+    assert "该问题已过期，您的回答未被采用。" in late.stderr
+    texts = [each["text"] for each in json.loads(late.stdout)["transcript"]]
+    assert "坏了" not in texts
+    assert texts[-1].startswith("退款：没有及时收到您的回答")
+    assert "订单C-3001" in desk("--session-id", "c1", "--say", "C-3001到哪了").stdout
+
+
+def test_a_session_that_is_no_chat_is_refused(tmp_path: Path, desk: Desk) -> None:
+    asked = desk("--session-id", "c1", "--say", "refund", "--json")
+    errand = json.loads(asked.stdout)["questions"][0]["subChainId"]
+    done = desk("--session-id", errand, "--say", "hi")
+    assert (done.code, done.stderr) == (2, f"helpdesk: --session-id: {errand!r} is a session of errand, no chat\n")
 
 
 # at a terminal

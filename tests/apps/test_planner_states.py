@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -40,6 +40,7 @@ from holdfast.apps.planner.models import (
 from holdfast.apps.planner.sample import SAMPLE_INPUTS
 from holdfast.errors import DefinitionError
 from holdfast.steps import Scope
+from holdfast.testing import ManualClock
 from tests.apps.planner_kit import CALC, FILES, HIST, INPUTS, go_on, long_text, run
 
 

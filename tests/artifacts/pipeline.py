@@ -95,6 +95,27 @@ async def rate(memo: str) -> float:
 memo = Workflow("memo", state=Memo, steps=[research, draft, header, finalize])
 rated = Workflow("rated", state=Memo, steps=[research, draft, header, finalize, rate])
 
+
+@step(writes="research", leaves=Artifact("1-research.json"))
+async def look(company: str) -> list[Finding]:
+    return [Finding(claim=f"{company} grows ferns.")]
+
+
+@step(writes="sections", leaves=Artifact("2-sections/*.md", count="outline"))
+async def tell(outline: list[str], research: list[Finding]) -> dict[str, str]:
+    return {name: f"{name}: {research[0].claim}" for name in outline}
+
+
+@step(writes="header", leaves=Artifact("header.md"))
+async def head(company: str) -> str | None:
+    return f"# {company}, call {calls('head')}"
+
+
+quiet = Workflow("quiet", state=Memo, steps=[look, tell])
+"""Leaves the same whenever it runs."""
+counted = Workflow("counted", state=Memo, steps=[look, head])
+"""Does not."""
+
 FILES = ["1-research.json", "2-sections/01-intro.md", "2-sections/02-team.md", "2-sections/03-risks.md",
          "4-final.md", "header.md"]  # fmt: skip
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.shelf import OWN
+from holdfast.testing import every_crash_point
 from tests.artifacts.jobs import BROKEN, OUTLINE
-from tests.artifacts.pipeline import FILES, Desk, calls, in_folder
+from tests.artifacts.pipeline import FILES, Desk, calls, counted, in_folder, quiet
 from tests.support.forkserver import ForkServer
 
 ALL = Counter(["research", "draft", *OUTLINE, "header", "finalize"])
@@ -139,3 +140,15 @@ def test_a_twin_that_breaks_a_promise_is_found_out(server: ForkServer, tmp_path:
         if found:
             return
     pytest.fail(f"nobody noticed: {broken}")
+
+
+def test_a_crash_before_or_after_any_write_to_the_store_changes_neither_state_nor_artifacts(tmp_path: Path) -> None:
+    points = every_crash_point(quiet, company="Fern", folder=tmp_path)
+    assert len(points) == 6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_crash_that_makes_a_difference_in_an_artifact_is_noticed(tmp_path: Path) -> None:
+    calls.taken()
+    with pytest.raises(AssertionError, match="artifacts is"):
+        every_crash_point(counted, company="Fern", folder=tmp_path, compare=lambda state: state.company)

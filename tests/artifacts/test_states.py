@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import UndecidedEdits, VerbRefused
+from holdfast.errors import FolderRefused, UndecidedEdits, VerbRefused
 from tests.artifacts.pipeline import FILES, Desk, calls, in_folder, rated
 from tests.support.loop import on_loop
 
@@ -365,4 +365,67 @@ async def test_something_else_at_the_place_of_an_artifact_is_set_aside(tmp_path:
     await desk.run()
     assert desk.bin() == [b"{not ours"]
     assert any(kind == "artifact.set_aside" for kind, _ in await desk.events())
+    assert set((await desk.states()).values()) == {"valid"}
+
+
+@on_loop
+async def test_a_fork_leaves_its_own_files_in_a_folder_of_its_own(desk: Desk) -> None:
+    async with desk.engine() as engine:
+        with pytest.raises(FolderRefused, match="say where"):
+            await engine.fork("s1", at="header", session_id="s2")
+        assert (await engine.plan_fork("s1", at="header"))["header"].verdict == "next"
+        session = await engine.fork("s1", at="header", session_id="s2", folder=desk.path / "other")
+        outcome = await session.outcome()
+        assert {each.state for each in await session.artifacts()} == {"valid"}
+    assert (outcome.status.value, calls.taken()) == ("completed", ["header", "finalize"])
+    assert in_folder(desk.path / "other") == ["4-final.md", "header.md"]
+    assert set((await desk.states()).values()) == {"valid"}
+
+
+@on_loop
+async def test_a_redacted_field_is_in_no_record_of_edits_and_kept_checkpoints(desk: Desk) -> None:
+    desk.file("header.md").write_text("# Fern, a secret of Ada\n")
+    await desk.resume(edits="accept")
+    desk.edit_research()
+    await desk.resume(edits="accept")
+    async with desk.engine() as engine:
+        await engine.redact("s1", field="header", value="")
+        await engine.redact("s1", field="memo", value="")  # finalize has copied it
+        row = await engine.store.get("s1")
+        assert row is not None
+        payloads = b"".join(record.payload for record in await engine.store.records(row.key, 1) if not record.redacted)
+        assert (await engine.verify("s1")).ok
+        assert (await engine.state("s1")).model_dump()["header"] == ""
+    assert b"a secret of Ada" not in payloads
+
+
+@on_loop
+async def test_an_exported_session_has_its_artifacts_where_they_are(desk: Desk) -> None:
+    desk.edit_research()
+    await desk.resume(edits="accept")
+    calls.taken()
+    async with desk.engine() as engine, desk.engine("other.db") as other:
+        await engine.export_session("s1", desk.path / "s1.jsonl")
+        await other.import_session(desk.path / "s1.jsonl")
+        assert {each.state for each in await other.artifacts("s1")} == {"valid"}
+        await (await other.resume("s1", rerun="header")).outcome()
+        assert (await other.verify()).ok
+    assert calls.taken() == ["header", "finalize"]
+
+
+@on_loop
+async def test_large_values_are_kept_and_redone_as_well(tmp_path: Path) -> None:
+    """Above 16 KiB a value lies in the store by its hash."""
+    desk = Desk(tmp_path)
+    await desk.run(company="Fern" * 10_000)
+    calls.taken()
+    desk.edit_research("Moss " * 10_000)
+    outcome = await desk.resume(edits="accept")
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    assert outcome.state.memo.startswith("# FernFern")
+    assert outcome.state.memo.count("Moss ") == 30_000
+    async with desk.engine() as engine:
+        assert (await engine.verify()).ok
+        await engine.gc(apply=True)
+        assert (await engine.verify()).ok
     assert set((await desk.states()).values()) == {"valid"}

@@ -86,7 +86,7 @@ def test_what_it_refuses_is_one_line(
 
 
 def test_what_is_for_run_does_not_go_with_it() -> None:
-    with pytest.raises(DefinitionError, match="program note: begin, result and arguments are for run; instead"):
+    with pytest.raises(DefinitionError, match="program note: begin and result are for run; instead"):
         program(NOTE, instead=echo, result=lambda outcome: "")
     with pytest.raises(DefinitionError, match="program note: instead does not say of which type 'words' is"):
         program(NOTE, instead=lambda words: 0)

@@ -79,7 +79,7 @@ class Field:
     @property
     def option(self) -> str:
         """As it is written on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
     def metavar(self) -> str:

@@ -58,7 +58,8 @@ def program(
     the text that is printed when a session has completed. ``instead`` takes the place of ``run``: a function of its own
     drives sessions, a chat say. Its parameters become options as those of ``begin`` do; it returns the exit code, or
     that and the document that ``--json`` prints. ``arguments`` are options that are given by their place
-    instead. ``store`` is used unless ``--store`` or ``HOLDFAST_STORE`` names another; without it, the project's.
+    instead. What Python keeps for itself has an underscore behind it: ``from_`` is ``--from``. ``store`` is used unless
+    ``--store`` or ``HOLDFAST_STORE`` names another; without it, the project's.
 
     >>> from pydantic import BaseModel
     >>> from holdfast import Workflow, program, step
@@ -72,10 +73,11 @@ def program(
     >>> main.name
     'greeting'
     """
-    if instead is not None and (begin is not None or result is not None or arguments):
-        raise DefinitionError(f"program {workflow.name}: begin, result and arguments are for run; instead replaces it")
+    if instead is not None and (begin is not None or result is not None):
+        raise DefinitionError(f"program {workflow.name}: begin and result are for run; instead replaces it")
     start = None if begin is None else _Begin(begin, workflow, arguments)
-    fields = workflow.model.model_fields if start is None else start.model.model_fields
+    act = None if instead is None else _parameters(instead, workflow.name, "instead")[0]
+    fields = (workflow.model if start is None else start.model).model_fields if act is None else act.model_fields
     for number, each in enumerate(arguments):
         if each not in fields:
             raise DefinitionError(f"program {workflow.name}: no option {each!r} to be an argument"
@@ -262,16 +264,18 @@ class _Instead(click.Command):
     def __init__(self, act: Callable[..., Ending], program_name: str, program: Program) -> None:
         self.act = act
         self.model, self.told = _parameters(act, program_name, "instead")
+        self.fields = fields_of(self.model)
         shared: click.Command = click.command()(common()(self._call))
         params = program.fitting(shared.params)
-        own = options_for(fields_of(self.model).values(), [name for param in params for name in param.opts])
+        taken = [name for param in params for name in param.opts]
+        own = options_for(self.fields.values(), taken, program.arguments)
         super().__init__(act.__name__, callback=shared.callback, params=[*own, *params], help=act.__doc__)
 
     def _call(self, cli: Cli, **given: Any) -> int:
         try:
-            read = self.model.model_validate(gathered(given, (), fields_of(self.model)))
+            read = self.model.model_validate(gathered(given, (), self.fields))
         except ValidationError as error:
-            raise Refused(_said(error, lambda name: f"--{name.replace('_', '-')}"), USAGE) from error
+            raise Refused(_said(error, self._named), USAGE) from error
         told = dict.fromkeys(self.told, cli.start())
         with _refusing():
             ended = self.act(**told, **{name: getattr(read, name) for name in read.model_fields_set})
@@ -279,6 +283,9 @@ class _Instead(click.Command):
         if not cli.out.for_people and document is not None:
             cli.out.document(document)
         return DONE if code is None else code
+
+    def _named(self, name: str) -> str:
+        return self.fields[name].usage.partition(" ")[0]
 
 
 @contextmanager

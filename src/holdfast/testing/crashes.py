@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from holdfast.outcome import Outcome
 from holdfast.session import Session
+from holdfast.shelf import OWN
 from holdfast.testing.inline import InlineEngine, blocking
 from holdfast.testing.machine import CrashPoint, Machine, Write, after, before
 from holdfast.workflow import Workflow
@@ -42,6 +46,8 @@ class _Trial:
     fields: dict[str, Any]
     play: Play | None
     compare: Compare
+    left: dict[str, bytes] = field(default_factory=dict)
+    """The artifacts of the run before."""
 
     async def life(self, engine: InlineEngine) -> Outcome[Any]:
         """Start or take up the session and bring it to where it stops."""
@@ -51,17 +57,42 @@ class _Trial:
         return await session.outcome()
 
     async def crashed(self, point: CrashPoint | None) -> tuple[Machine, Write | None, Outcome[Any]]:
-        """Die at the point, if there is one, then live to the end, on one machine."""
-        async with Machine(self.workflow) as machine:
-            write = None if point is None else await machine.crash(self.life, point)
-            return machine, write, await machine.run(self.life)
+        """Die at the point, if there is one, then live to the end, on one machine, with a folder of its own."""
+        with _folder(self) as trial:
+            async with Machine(trial.workflow) as machine:
+                write = None if point is None else await machine.crash(trial.life, point)
+                outcome = await machine.run(trial.life)
+                self.left.clear()
+                self.left.update(_files(trial.fields.get("folder")))
+                return machine, write, outcome
 
     def seen(self, outcome: Outcome[Any]) -> dict[str, Any]:
         """What has to be the same after a crash."""
         failure = outcome.failure and (outcome.failure.step, outcome.failure.type, outcome.failure.message)
         reasons = sorted((pause.kind, pause.reason) for pause in outcome.pauses)
         facts = {"status": outcome.status.value, "failure": failure, "pauses": reasons, "spent": outcome.spent_usd}
-        return {"state": self.compare(outcome.state), **facts}
+        return {"state": self.compare(outcome.state), **facts, "artifacts": dict(self.left)}
+
+
+@contextmanager
+def _folder(trial: _Trial) -> Iterator[_Trial]:
+    """Every run has a folder for its artifacts, inside the one that was given."""
+    if "folder" not in trial.fields:
+        yield trial
+        return
+    around = Path(trial.fields["folder"])
+    around.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=around) as folder:
+        yield replace(trial, fields={**trial.fields, "folder": folder})
+
+
+def _files(folder: str | None) -> dict[str, bytes]:
+    """What lies in a folder of artifacts, but for what is the engine's own."""
+    if folder is None:
+        return {}
+    found = [path for path in Path(folder).rglob("*") if path.is_file()]
+    names = {path: path.relative_to(folder) for path in found}
+    return {str(name): path.read_bytes() for path, name in names.items() if OWN not in name.parts}
 
 
 def crash_points(
@@ -110,7 +141,8 @@ def every_crash_point(
     The final state, status, reasons of pauses and spending must be equal, and nothing that is remembered may be done
     again; otherwise `CrashPointFailed` names the points. Returns the points that were tried. ``play`` does what a
     person would (``await session.resume()``); it begins anew after a crash. ``compare`` picks what has to be equal of
-    the state, for fields that differ from run to run. Blocks.
+    the state, for fields that differ from run to run. Where steps leave artifacts, give a ``folder``: every run has one
+    inside it, and what lies there has to be equal as well. Blocks.
     """
     trial = _Trial(workflow, state, fields, play, compare or _whole)
     return blocking(lambda: _every(trial, points))

@@ -13,6 +13,9 @@ from decimal import Decimal
 
 from holdfast.apps.helpdesk.dates import FLAGS, Found, dates, times
 
+LONGEST = 1_000
+"""Letters of a message that are read by its form; patterns would take too long for more, and people write less."""
+
 _ORDER = re.compile(r"(?<![A-Za-z0-9])(?:([A-Za-z])-?|([A-Z]) )(\d{4})(?!\d)")
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])")
 _PHONE = re.compile(r"(?<![A-Za-z0-9@.+])\+?\(?\d[\d ()/.-]{5,22}\d(?![A-Za-z0-9])")
@@ -26,17 +29,15 @@ _POSTCODE = re.compile(r"(?<![\dA-Za-z+-])(\d{5,6})(?![\d-])")
 _IS = r"\s*(?:should\s+be|has\s+to\s+be|is\s+now|is|was|to|=|:|应该是|改成|改为|是|为)\s*"
 _STOP = r"(?=[,;。!?\n]|\s+and\s+(?:the\s+|my\s+)?(?:post|zip|city|town|street|order)|$)"
 _LABELLED = {
-    "street": re.compile(rf"(?:street|road|街道|路名|地址){_IS}(?P<value>[^,;。!?\n]+?){_STOP}", re.IGNORECASE),
+    "street": re.compile(rf"(?:street|road|街道|路名|地址){_IS}(?P<value>[^,;。!?\n]{{1,80}}?){_STOP}", re.IGNORECASE),
     "postcode": re.compile(
         r"(?:post\s?code|postal\s+code|zip(?:\s+code)?|邮编|邮政编码)(?:\s*(?:is|:|=|是|为|改成))?\s*(?P<value>\d{5,6})",
         re.IGNORECASE,
     ),
-    "city": re.compile(rf"(?:city|town|城市){_IS}(?P<value>[^,;。!?\d\n]+?)\s*{_STOP}", re.IGNORECASE),
+    "city": re.compile(rf"(?:city|town|城市){_IS}(?P<value>[^,;。!?\d\n]{{1,60}}?)\s*{_STOP}", re.IGNORECASE),
 }
-_IN_ONE = re.compile(
-    r"(?:.*\b(?:to|at|is)\b|.*:|^)\s*(?P<street>[^,;:\n]{3,80}?),\s*(?P<postcode>\d{5,6})\s+(?P<city>[^\d,;.!?\n]{2,60})",
-    re.IGNORECASE,
-)
+_TAIL = re.compile(r",\s*(\d{5,6})\s+([^\d,;.!?\n]{2,60})")
+_LEADS = re.compile(r"\b(?:to|at|is)\b|[,;:\n]", FLAGS)
 _STREET = re.compile(r"[^\d@]{3,60}\s\d{1,4}\s?[a-z]?|\d{1,4}\s?[a-z]?\s[^\d@]{3,60}", re.IGNORECASE)
 _PLACE = re.compile(r"(\d{5,6})\s*([^\d@]{2,60})")
 _HAN_STREET = re.compile(r"([^市区县省,;。:\s到成为是在]{1,12}?(?:大道|路|街|巷|弄)\s*\d+\s*号[^,;。\s]{0,20})")
@@ -44,12 +45,13 @@ _HAN_CITY = re.compile(r"(?:^|[省,;:\s到成为是在])([\u4e00-\u9fff]{2,4}?�
 
 
 def normal(text: str) -> str:
-    """A text with its digits, and what stands for Latin letters and signs, in one way of writing; letter for letter.
+    """A text, as far as it is read, with its digits and wide letters in one way of writing; letter for letter.
 
     >>> normal("订单Ａ-１００１，谢谢！ ٣")
     '订单A-1001,谢谢! 3'
     """
-    return text if text.isascii() else "".join(map(_plain, text))
+    read = text[:LONGEST]
+    return read if read.isascii() else "".join(map(_plain, read))
 
 
 def _plain(char: str) -> str:
@@ -119,13 +121,12 @@ def address(text: str) -> dict[str, str]:
     >>> address("改成江苏省南京市中山路5号,邮编210008")
     {'street': '中山路5号', 'postcode': '210008', 'city': '南京市'}
     """
-    found: dict[str, str] = {}
-    if (whole := _IN_ONE.search(text)) is not None:
-        found = {name: value.strip() for name, value in whole.groupdict().items()}
-    elif (street := _HAN_STREET.search(text)) is not None:
+    whole = _in_one(text)
+    found = dict(whole)
+    if not found and (street := _HAN_STREET.search(text)) is not None:
         found["street"] = street[1].strip()
     for name, pattern in _LABELLED.items():
-        if (match := pattern.search(text)) is not None and not (name in found and whole is not None):
+        if name not in whole and (match := pattern.search(text)) is not None:
             found[name] = match["value"].strip()
     if "city" not in found and (city := _HAN_CITY.search(text)) is not None:
         found["city"] = city[1]
@@ -134,6 +135,15 @@ def address(text: str) -> dict[str, str]:
         if (code := _POSTCODE.search(bare)) is not None:
             found["postcode"] = code[1]
     return {name: found[name] for name in ("street", "postcode", "city") if found.get(name)}
+
+
+def _in_one(text: str) -> dict[str, str]:
+    """A whole address: what stands before ", 24103 Kiel", up to the word that leads to it."""
+    tail = _TAIL.search(text)
+    street = "" if tail is None else _LEADS.split(text[: tail.start()])[-1].strip()
+    if tail is None or not 3 <= len(street) <= 80:
+        return {}
+    return {"street": street, "postcode": tail[1], "city": tail[2].strip()}
 
 
 def place(text: str) -> dict[str, str]:

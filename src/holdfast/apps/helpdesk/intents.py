@@ -6,7 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 from holdfast.apps.helpdesk.dates import FLAGS
-from holdfast.apps.helpdesk.extraction import choice, normal, orders
+from holdfast.apps.helpdesk.extraction import LONGEST, choice, normal, orders
 from holdfast.apps.helpdesk.models import Call, Language, ToolName
 from holdfast.apps.helpdesk.parameters import CHOICES
 
@@ -94,6 +94,8 @@ def meaning(text: str) -> Meaning:
             calls[-1] = calls[-1].model_copy(update={"text": f"{calls[-1].text} {part}"})
         else:
             unclear.append(part)
+    if len(text) > LONGEST:
+        unclear.append(f"… {text[LONGEST:][:60]} …")
     return Meaning(calls, talk, unclear)
 
 

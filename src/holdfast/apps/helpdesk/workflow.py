@@ -19,6 +19,9 @@ from holdfast.apps.helpdesk.shop import Shop
 WINDOW = 20
 """How many messages of the chat go along with a request: to who asks back, and to a person."""
 
+CORRECTABLE = ("order_status", "change_address")
+"""What can be done once more with another value; a second refund or appointment would not take the first one back."""
+
 REPLIED = "replied"
 """The event that carries a reply."""
 
@@ -45,7 +48,13 @@ def _now() -> datetime:
 
 def _correction(said: str, last: Call | None, now: datetime) -> Meaning | None:
     """Of what was done last, "no, the street is …" asks once more, with the other value."""
-    if last is None or not is_correction(said) or is_cancel(said) or meaning(said).calls:
+    if (
+        last is None
+        or last.tool not in CORRECTABLE
+        or not is_correction(said)
+        or is_cancel(said)
+        or meaning(said).calls
+    ):
         return None
     found = found_in(last.tool, said, now.date())
     return Meaning([Call(tool=last.tool, text=said, given=last.given)], "", []) if found else None

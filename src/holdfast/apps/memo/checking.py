@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 
 from holdfast.apps.memo.citing import Claim, claims, definitions, references
-from holdfast.apps.memo.facts import facts, missing
+from holdfast.apps.memo.facts import Known, facts
 from holdfast.apps.memo.models import (
     CitationValidation,
     CompanyData,
@@ -54,12 +54,12 @@ def _unsupported(claim: Claim, texts: dict[int, str]) -> Unsupported | None:
     """What is wrong with a claim and its citations; None if nothing is."""
     first = claim.cited[0] if claim.cited else None
     if first is None:
-        why = "it has no citation"
-        return Unsupported(section=claim.section, claim=claim.text, why=why, facts=[each.text for each in facts(claim.text)])
+        lacking = [fact.text for fact in facts(claim.text)]
+        return Unsupported(section=claim.section, claim=claim.text, facts=lacking, why="it has no citation")
     there = [texts[number] for number in claim.cited if number in texts]
     if not there:
         return Unsupported(section=claim.section, claim=claim.text, citation=first, why="its citation leads nowhere")
-    lacking = [fact.text for fact in missing(claim.text, "\n".join(there))]
+    lacking = [fact.text for fact in Known("\n".join(there)).lacks(claim.text)]
     if not lacking:
         return None
     why = f"the passage does not have {', '.join(lacking)}"
@@ -70,10 +70,10 @@ def check_facts(memo: str, sources: list[Source], data: CompanyData) -> FactChec
     """Every number, date and name against everything that was read."""
     texts = [passage.text for source in [*sources, of_data(data)] for passage in source.passages]
     titles = [f"{source.title}. {passage.heading}" for source in sources for passage in source.passages]
-    everything = "\n".join([*texts, *dict.fromkeys(titles)])
+    everything = Known("\n".join([*texts, *dict.fromkeys(titles)]))
     count, unsupported = 0, []
     for claim in claims(memo):
-        lacking = [fact.text for fact in missing(claim.text, everything)]
+        lacking = [fact.text for fact in everything.lacks(claim.text)]
         count += len(facts(claim.text))
         if lacking:
             why = f"no source has {', '.join(lacking)}"

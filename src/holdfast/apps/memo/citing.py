@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from holdfast.apps.memo.facts import facts, missing
+from holdfast.apps.memo.facts import Known, facts
 from holdfast.apps.memo.models import Passage, Section, Source
 from holdfast.apps.memo.prose import FOOTNOTE, KEY, bare, sentences, unlinked
 from holdfast.apps.memo.research import by_key
@@ -21,6 +21,7 @@ QUOTED = 200
 """Characters of a passage that its citation shows."""
 
 _DEFINITION = re.compile(r"^\[\^(\d+)\]: (.*) \(([A-Za-z0-9._-]+)\)$", re.MULTILINE)
+_ONLY_LINK = re.compile(r"[-*] \[[^\]]+\]\([^)]+\)")
 _SKIPPED = re.compile(r"```.*?```|<!--.*?-->", re.DOTALL)
 
 
@@ -65,13 +66,8 @@ def _with_sources(text: str, known: dict[str, tuple[Source, Passage]]) -> str:
     for line in text.splitlines():
         quiet = quiet != line.startswith("```")
         is_prose = not quiet and line.strip() and not line.startswith(("#", "|", "<!--", "```", "**"))
-        lines.append(" ".join(_sourced(each, known) for each in _pieces(line)) if is_prose else line)
+        lines.append(" ".join(_sourced(each, known) for each in sentences(line)) if is_prose else line)
     return "\n".join(lines)
-
-
-def _pieces(line: str) -> list[str]:
-    """The sentences of a line, with their marks; the key before a full stop is a part of its sentence."""
-    return sentences(line)
 
 
 def _sourced(sentence: str, known: dict[str, tuple[Source, Passage]]) -> str:
@@ -89,13 +85,13 @@ def supporting(claim: str, known: dict[str, tuple[Source, Passage]]) -> str | No
     wanted = facts(claim)
     if all(fact.kind == "name" for fact in wanted):
         return None
-    return next((key for key, (_, passage) in known.items() if not missing(claim, passage.text)), None)
+    return next((key for key, (_, passage) in known.items() if not Known(passage.text).lacks(claim)), None)
 
 
 def _definition(number: int, key: str, known: dict[str, tuple[Source, Passage]]) -> str:
     source, passage = known[key]
     page = f", page {passage.page}" if passage.page else ""
-    quoted = one_line(passage.text.replace("|", " "))
+    quoted = one_line(re.sub(r"\|[-:| ]*", " ", passage.text))
     quoted = quoted if len(quoted) <= QUOTED else f"{quoted[:QUOTED].rsplit(' ', 1)[0]} …"
     return f"[^{number}]: {source.title}{page}, {source.where}: “{quoted}” ({key})"
 
@@ -120,18 +116,24 @@ def body_of(memo: str) -> str:
 
 
 def claims(memo: str) -> Iterator[Claim]:
-    """What the memo says, sentence by sentence: all that has a number, a date or a name in it, or is cited."""
+    """What the memo says, sentence by sentence: all that has a number, a date or a name in it, or is cited.
+
+    The name of what it is about, which is its title, is no claim.
+    """
+    title = re.search(r"^# (.+)$", memo, re.MULTILINE)
+    about = re.sub(r"[®™\s]+$", "", title[1]) if title else ""
     section, of_table = "", tuple[int, ...]()
     for line in _SKIPPED.sub("", body_of(memo)).splitlines():
         if line.startswith("#"):
             section = line.lstrip("# ").strip()
         elif line.startswith("|"):
             yield from _rows(section, line, of_table)
-        elif line.strip() and section:
+        elif line.strip() and section and not _ONLY_LINK.fullmatch(line.strip()):
             for sentence in sentences(unlinked(line)):
                 cited = tuple(int(match[1]) for match in FOOTNOTE.finditer(sentence))
                 of_table = cited or of_table
-                if not sentence.startswith("**") and (cited or facts(bare(sentence))):
+                said = [fact for fact in facts(bare(sentence)) if fact.text != about]
+                if (cited or said) and not sentence.startswith("**"):
                     yield Claim(section, bare(sentence), cited)
 
 

@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
     title: str
     blocks: list[Block]
-    links: list[Link] = []
+    links: tuple[Link, ...] = ()
     address: str = ""
 
 
@@ -80,7 +80,7 @@ def _reading(path: Path) -> Reading:
 
 def source(key: str, found: Reading, kind: SourceKind, where: str) -> Source:
     """What was read, as passages with keys."""
-    passages, links = [], list(found.links)
+    passages, links = list[Passage](), list(found.links)
     for block in found.blocks:
         is_table = block.text.lstrip().startswith("|")
         links += _links(block.text)
@@ -174,8 +174,8 @@ def _html(text: str, name: str) -> Reading:
 class _Page(HTMLParser):
     """HTML as blocks of Markdown: headings, paragraphs, items, tables, links."""
 
-    BLOCKS = frozenset("p div section article li blockquote pre td th tr table ul ol dl dd dt main body br".split())
-    LEFT_OUT = frozenset("script style nav footer form noscript template svg".split())
+    BLOCKS = re.compile("p|div|section|article|li|blockquote|pre|table|ul|ol|dl|dd|dt|main|body|br")
+    LEFT_OUT = re.compile("script|style|nav|footer|form|noscript|template|svg")
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        if tag in self.LEFT_OUT:
+        if self.LEFT_OUT.fullmatch(tag):
             self.silent += 1
         elif tag == "link" and given.get("rel") == "canonical":
             self.address = given.get("href") or ""
@@ -199,11 +199,11 @@ class _Page(HTMLParser):
             self.inside = tag
         elif tag == "a" and (given.get("href") or "").startswith(("http://", "https://")):
             self.link = str(given["href"]), len(self.text)
-        elif tag in self.BLOCKS and tag not in ("td", "th", "tr"):
+        elif self.BLOCKS.fullmatch(tag):
             self.end_block()
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in self.LEFT_OUT:
+        if self.LEFT_OUT.fullmatch(tag):
             self.silent = max(self.silent - 1, 0)
         elif tag == self.inside:
             self._headed(one_line("".join(self.text)))
@@ -220,7 +220,7 @@ class _Page(HTMLParser):
             self.row = []
         elif tag == "table":
             self._tabled()
-        elif tag in self.BLOCKS and not self.rows and not self.row:
+        elif self.BLOCKS.fullmatch(tag) and not self.rows and not self.row:
             self.end_block()
 
     def _headed(self, text: str) -> None:

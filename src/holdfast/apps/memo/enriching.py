@@ -24,7 +24,9 @@ VIZ = "<!-- viz:"
 KINDS = {"direct": "direct investment", "fund": "fund commitment"}
 MODES = {"consider": "for consideration", "justify": "in support of a decision"}
 
-_PROTECTED = re.compile(r"```.*?```|<!--.*?-->|!?\[[^\]]*\]\([^)]*\)|\[[@^][^\]]*\]|^#.*$|^\|.*$", re.DOTALL | re.MULTILINE)
+_PROTECTED = re.compile(
+    r"```.*?```|<!--.*?-->|!?\[[^\]]*\]\([^)]*\)|\[[@^][^\]]*\]|^[#|][^\n]*$", re.DOTALL | re.MULTILINE
+)
 """What no link is put into: code, comments, links, citations, headings, tables."""
 
 
@@ -41,7 +43,9 @@ def header(company: str, data: CompanyData, kind: InvestmentType, mode: MemoMode
 # socials
 
 
-def socials(sections: dict[str, str], outline: list[Section], data: CompanyData, sources: list[Source]) -> dict[str, str]:
+def socials(
+    sections: dict[str, str], outline: list[Section], data: CompanyData, sources: list[Source]
+) -> dict[str, str]:
     """The team section with the LinkedIn page of everybody who has one in the data or in a source."""
     name = team(outline)
     if name is None:
@@ -174,7 +178,7 @@ def _chart(table: str, title: str) -> str:
         values = [_number(row[column]) for row in body]
         if len(values) > 1 and all(value is not None for value in values):
             labels = ", ".join(f'"{row[0].replace(chr(34), "")}"' for row in body)
-            bars = ", ".join(f"{value:g}" for value in values)
+            bars = ", ".join(f"{value:.12g}" for value in values)
             return (f'\n```mermaid\nxychart-beta\n    title "{title.replace(chr(34), "")}"\n    x-axis [{labels}]\n'
                     f'    y-axis "{head[column].replace(chr(34), "")}"\n    bar [{bars}]\n```\n')  # fmt: skip
     return ""

@@ -13,8 +13,11 @@ KEY = re.compile(r"\s?\[@([A-Za-z0-9._-]+)\]")
 FOOTNOTE = re.compile(r"\s?\[\^(\d+)\]")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 STOP = frozenset(
-    "a an and are as at be been but by for from had has have he her his in into is it its more most of on or our she"
-    " so than that the their there these they this to was we were which who will with would".split()
+    re.findall(
+        r"\w+",
+        "a an and are as at be been but by for from had has have he her his in into is it its more most of on or our"
+        " she so than that the their there these they this to was we were which who will with would",
+    )
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,6 +38,9 @@ ENOUGH = 2
 
 SHORTEST, LONGEST = 25, 400
 """Characters of a sentence that is chosen."""
+
+_LEANS = re.compile(r"(It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|The company)\b")
+"""How a sentence begins that needs the one before it."""
 
 GENERAL = {
     "direct": ("{company}", "{company} funding investors", "{company} founders team", "{company} customers market"),
@@ -172,7 +176,8 @@ def _score(sentence: str, passage: Passage, about: set[str], company: str) -> fl
     if not shared and not headed:
         return 0.0
     substance = min(len(facts(sentence)), 3) * 0.25 + (0.25 if company.casefold() in sentence.casefold() else 0.0)
-    return (shared + 1.5 * headed + substance) / math.sqrt(1 + len(own) / 12)
+    alone = 0.5 if _LEANS.match(sentence) else 1.0
+    return alone * (shared + 1.5 * headed + substance) / math.sqrt(1 + len(own) / 12)
 
 
 def _best(scored: list[tuple[float, int, Finding]]) -> list[Finding]:
@@ -182,5 +187,4 @@ def _best(scored: list[tuple[float, int, Finding]]) -> list[Finding]:
 
 def _gathered(chosen: dict[str, list[Finding]]) -> list[Finding]:
     """The best sentence of each section."""
-    best = [max(findings, key=lambda each: each.score) for findings in chosen.values() if findings]
-    return best[:MOST]
+    return [max(findings, key=lambda each: each.score) for findings in chosen.values() if findings]

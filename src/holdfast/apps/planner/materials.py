@@ -149,7 +149,7 @@ def _text_window(path: str, first: int, count: int) -> list[str]:
         for start, end in pairwise(edges):
             stream.seek(start)
             texts.append(stream.read(end - start).decode("utf-8-sig" if start == 0 else "utf-8"))
-    return texts[: next((number for number, text in enumerate(texts) if not text and number), len(texts))]
+    return texts
 
 
 def _edge(stream: BinaryIO, number: int) -> int:
