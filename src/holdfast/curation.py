@@ -32,7 +32,7 @@ from holdfast.rebuilding import by_files, recorded
 from holdfast.relogging import by_judgement, by_record
 from holdfast.replay import CheckpointBody, EditBody, Line, RewindBody, body_of, fold
 from holdfast.service import texts
-from holdfast.shelf import Shelf
+from holdfast.shelf import Shelf, digest_of
 from holdfast.state import Blobs, Change
 from holdfast.threads import in_thread
 from holdfast.traces import Adopted, Kept, Left, Trail, Work, overlap
@@ -436,8 +436,6 @@ def _chosen(
 
 def _adopted(workflow: Workflow[Any], lending: Lending, found: Finding, blobs: Blobs) -> Adopted:
     """An edit of a file as a change of the state."""
-    from holdfast.shelf import digest_of
-
     data, file = found.data or b"", found.file
     artifact = artifact_named(workflow, found.work.step, file.pattern)
     assert artifact is not None, file.path

@@ -324,8 +324,8 @@ class TasksFailed(StepError):
 class Declined(StepError):
     """A person said no to an act; ``reason`` is theirs. The act's operation cannot run in this visit.
 
-    ``question`` is what was asked, ``answer`` what was said, as JSON. Raised by the ``understand`` of `collect`, it says
-    that the person wants none of it any more.
+    ``question`` is what was asked, ``answer`` what was said, as JSON. Raised by the ``understand`` of `collect`, it
+    says that the person wants none of it any more.
     """
 
     retryable = False

@@ -7,6 +7,7 @@ found out as for any other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from holdfast.rebuilding import Detection, Judged, Recorded
 from holdfast.replay import CheckpointBody, Effect, KeyBody, to_payload
 from holdfast.shelf import Shelf, digest_of
 from holdfast.state import Act, Blobs, Change, Slot, stored
-from holdfast.traces import FileLeft, Left, Trail, Work
-from holdfast.workflow import Workflow
+from holdfast.traces import FileLeft, Left, Redo, Trail, Work, overlap
+from holdfast.workflow import BoundStep, Workflow
 
 
 class Relog:
@@ -157,24 +158,45 @@ def by_judgement(
         raise _at_odds(folder, seen.inconsistent, seen.resume_at)
     id = new_session_id() if session_id is None else check_session_id(session_id)
     log = Relog(id, folder, workflow.version, workflow.outline)
-    shape = workflow.shape
-    start = shape.start(given)
-    log.begin({name: place.typed.encode(start[name], name, limits) for name, place in shape.fields.items()})
-    shelf, known, versions = Shelf(folder), {**start}, dict[str, int]()
+    start = workflow.shape.start(given)
+    log.begin({name: place.typed.encode(start[name], name, limits) for name, place in workflow.shape.fields.items()})
+    shelf, known = Shelf(folder), {**start}
     for each in judged:
-        values = each.values
-        known.update(values)
-        changes = [log.change(path, "set", shape.place(path).typed.encode(value, path, limits))
-                   for path, value in values.items()]  # fmt: skip
-        reads = {key: versions[key] for key in versions if key in reads_of(each.step)}
-        files = [file for artifact in each.step.leaves for file in _files(shelf, artifact, known)]
-        versions.update(dict.fromkeys(values, log.seq))
-        work = Work(
-            each.step.name, 1, log.seq, 0, reads, dict.fromkeys(values, log.seq), tuple(files), code_of(each.step.fn),
-            skipped="its artifacts were there before" if files else "it left nothing",
-        )  # fmt: skip
-        log.done(work, changes, workflow.following(each.step.name))
+        known.update(each.values)
+        _relogged(log, workflow, shelf, each, known, limits)
+    if seen.resume_at in workflow.outline:
+        _spared(log, shelf, workflow.step(seen.resume_at), known)
     return log
+
+
+def _relogged(
+    log: Relog, workflow: Workflow[Any], shelf: Shelf, done: Judged, known: Mapping[str, Any], limits: Limits
+) -> None:
+    """One step that its files show to be done."""
+    changes = [log.change(path, "set", workflow.shape.place(path).typed.encode(value, path, limits))
+               for path, value in done.values.items()]  # fmt: skip
+    read = reads_of(done.step)
+    reads = {key: at for (key, at) in log.versions if any(overlap(key, path) for path in read)}
+    files = [file for artifact in done.step.leaves for file in _files(shelf, artifact, known)]
+    work = Work(
+        done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.values, log.seq), tuple(files), code_of(done.step.fn),
+        skipped="its artifacts were there before" if files else "it left nothing",
+    )  # fmt: skip
+    log.done(work, changes, workflow.following(done.step.name))
+
+
+def _spared(log: Relog, shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> None:
+    """Of the step that comes next, the entries that are there already need not be made again."""
+    spared: dict[str, str] = {}
+    for artifact in step.leaves:
+        for file in _files(shelf, artifact, known) if artifact.many else ():
+            with suppress(Unfit):
+                artifact.decoded(shelf.read(file.path) or b"")
+                if file.size >= artifact.spec.min_bytes:
+                    spared[file.path] = file.sha256
+                    log.trail.knows(file)
+    if spared:
+        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", spared)
 
 
 def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:

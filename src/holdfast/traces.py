@@ -136,21 +136,13 @@ class Trail(msgspec.Struct, omit_defaults=True):
 
     def carried(self, renamed: Mapping[str, str], moved: Mapping[str, str]) -> None:
         """Steps are called otherwise (old → new), and so are fields (new → old)."""
-        fields = {old: new for new, old in moved.items()}
-
-        def now(versions: dict[str, int]) -> dict[str, int]:
-            return {".".join((fields.get(head := key.split(".")[0], head), *key.split(".")[1:])): version
-                    for key, version in versions.items()}  # fmt: skip
-
-        works = {renamed.get(step, step): work for step, work in self.works.items()}
-        self.works = {
-            step: msgspec.structs.replace(work, step=step, reads=now(work.reads), writes=now(work.writes))
-            for step, work in works.items()
-        }
-        self.versions = now(self.versions)
-        self.replaced = tuple((fields.get(key, key), version) for key, version in self.replaced)
-        self.kept = {renamed.get(step, step): kept for step, kept in self.kept.items()}
-        self.redo = {renamed.get(step, step): redo for step, redo in self.redo.items()}
+        names = _Names(renamed, {old: new for new, old in moved.items()})
+        self.works = {names.step(step): names.work(work) for step, work in self.works.items()}
+        self.versions = names.versions(self.versions)
+        self.replaced = tuple((names.path(key), version) for key, version in self.replaced)
+        self.kept = {names.step(step): names.kept(kept) for step, kept in self.kept.items()}
+        self.redo = {names.step(step): redo for step, redo in self.redo.items()}
+        self.pending = tuple(names.step(step) for step in self.pending)
 
     def knows(self, file: FileLeft) -> None:
         """From now on this content is known to be ours."""
@@ -205,6 +197,40 @@ class Trail(msgspec.Struct, omit_defaults=True):
         """The present versions of what is read at some places of the state."""
         wanted = tuple(paths)
         return {key: version for key, version in self.versions.items() if any(overlap(key, path) for path in wanted)}
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """What steps and fields are called now, by what they were called."""
+
+    steps: Mapping[str, str]
+    fields: Mapping[str, str]
+
+    def step(self, name: str) -> str:
+        return self.steps.get(name, name)
+
+    def path(self, path: str) -> str:
+        field, dot, rest = path.partition(".")
+        return self.fields.get(field, field) + dot + rest
+
+    def versions(self, versions: Mapping[str, int]) -> dict[str, int]:
+        return {self.path(key): version for key, version in versions.items()}
+
+    def files(self, files: Iterable[FileLeft]) -> tuple[FileLeft, ...]:
+        return tuple(msgspec.structs.replace(file, field=self.path(file.field)) for file in files)
+
+    def work(self, work: Work) -> Work:
+        return msgspec.structs.replace(
+            work, step=self.step(work.step), reads=self.versions(work.reads), writes=self.versions(work.writes),
+            files=self.files(work.files), grown=tuple(self.path(path) for path in work.grown),
+        )  # fmt: skip
+
+    def kept(self, kept: Kept) -> Kept:
+        left = msgspec.structs.replace(
+            kept.left, reads=self.versions(kept.left.reads), writes=self.versions(kept.left.writes),
+            files=self.files(kept.left.files),
+        )  # fmt: skip
+        changes = tuple(msgspec.structs.replace(change, path=self.path(change.path)) for change in kept.changes)
+        return msgspec.structs.replace(kept, changes=changes, left=left)
 
 
 def overlap(one: str, other: str) -> bool:

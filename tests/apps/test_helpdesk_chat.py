@@ -159,6 +159,14 @@ async def test_an_earlier_answer_is_corrected_in_the_middle_and_afterwards(tmp_p
         ]  # fmt: skip
 
 
+@on_loop
+async def test_what_cannot_be_taken_back_is_not_done_a_second_time_by_a_correction(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        await chat.says("book a repair tomorrow at 10:00, ann@example.com")
+        assert (await chat.says("no, the day after tomorrow")).startswith("I did not understand")
+        assert effects(chat.shop)["appointments"] == 1
+
+
 @pytest.mark.parametrize(("request_", "word", "said"), [
     ("change the address of A-1002", "cancel", "The new address: cancelled, nothing was changed."),
     ("我要改地址", "取消", "修改地址：已取消，没有任何更改。"),

@@ -85,6 +85,7 @@ def test_a_shell_sees_how_artifacts_stand(project: Project) -> None:
     plan = project("plan", "fern").stdout
     assert "1-research.json is edited" in plan
     assert "artifact missing: header.md" in plan
+    assert "Runs again: header (" in plan
 
 
 @pytest.mark.covers("S4.97")

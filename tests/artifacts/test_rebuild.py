@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from holdfast import Artifact, Context, Engine, VersionFolders, Workflow, detect, migrate, step
 from holdfast.errors import FolderRefused, UndecidedEdits
 from holdfast.shelf import OWN
-from tests.artifacts.pipeline import Desk, Memo, calls, draft, finalize, header, memo, rate, rated, research
+from tests.artifacts.pipeline import Desk, Finding, Memo, calls, draft, finalize, header, memo, rate, rated, research
 from tests.support.loop import on_loop
 
 STEPS = ["research", "draft", "header", "finalize", "rate"]
@@ -167,6 +167,24 @@ async def test_without_records_the_files_tell_and_the_input_is_asked_for(desk: D
         outcome = await session.outcome()
     assert (outcome.status.value, ran()) == ("completed", ["finalize"])
     assert outcome.state.research[0].claim == "Fern grows ferns, call 1."
+
+
+@on_loop
+async def test_without_records_too_only_the_missing_entries_are_made(desk: Desk) -> None:
+    shutil.rmtree(desk.folder / OWN)
+    for name in ("2-sections/02-team.md", "header.md", "4-final.md"):
+        desk.file(name).unlink()
+    kept = desk.file("2-sections/03-risks.md").read_bytes()
+    given = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
+    async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
+        session = await engine.rebuild(desk.folder, memo, **given)
+        plan = await session.plan()
+        assert (plan["draft"].verdict, plan["draft"].why) == ("next", "2 of its files are there")
+        await session.resume()
+        assert (await session.outcome()).status.value == "completed"
+    assert calls.taken() == ["draft", "02-team", "header", "finalize"]
+    assert desk.file("2-sections/03-risks.md").read_bytes() == kept
+    assert desk.bin() == []
 
 
 @pytest.mark.covers("S4.41", "S4.76")
@@ -469,3 +487,47 @@ async def test_a_question_to_a_person_is_skipped_neither_by_a_rebuild_nor_by_an_
         outcome = await session.outcome()
         assert (outcome.status.value, calls.taken()) == ("waiting", ["approve"])
         assert "Edited" in outcome.questions[0].next_question
+
+
+class Renamed(BaseModel):
+    company: str
+    outline: list[str] = []
+    findings: list[Finding] = []
+    sections: dict[str, str] = {}
+    header: str | None = None
+    memo: str = ""
+    score: float | None = None
+
+
+@step(writes="findings", was="research", leaves=Artifact("1-research.json", min_bytes=10))
+async def dig(company: str) -> list[Finding]:
+    calls("dig")
+    return [Finding(claim=f"{company} digs.")]
+
+
+@step(writes="sections", was="draft", leaves=Artifact("2-sections/*.md", count="outline", min_bytes=10))
+async def tell(outline: list[str], findings: list[Finding]) -> dict[str, str]:
+    calls("tell")
+    return {name: f"## {name}: {findings[0].claim}" for name in outline}
+
+
+@migrate(from_version=1)
+def to_findings(state: dict[str, Any]) -> dict[str, Any]:
+    state["findings"] = state.pop("research")
+    return state
+
+
+@on_loop
+async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by_their_files(desk: Desk) -> None:
+    newer = Workflow(
+        "rated", state=Renamed, steps=[dig, tell, header, finalize, rate], version=2, migrations=[to_findings]
+    )  # fmt: skip
+    async with Engine(desk.path / "hold.db", workflows=[newer], signals=False) as engine:
+        await engine.rewind("s1", "finalize")
+        await (await engine.resume("s1")).outcome()
+        assert calls.taken() == ["finalize", "rate"]
+        assert {each.state for each in await engine.artifacts("s1")} == {"valid"}
+        desk.edit_research()
+        outcome = await (await engine.resume("s1", edits="accept")).outcome()
+    assert calls.taken() == ["tell", "finalize", "rate"]
+    assert "grows moss" in outcome.state.memo

@@ -332,12 +332,11 @@ async def test_an_agent_does_other_tasks_while_one_waits_for_a_person() -> None:
         assert (await run.report()).status is Status.WAITING, "an event in its log changes nothing else"
         asked = {question.next_question: question.id for question in await engine.questions("run")}
         await engine.answer(asked["May q1?"], True)
-        while (await run.report()).counts.get("done") != 3:
-            await asyncio.sleep(0.005)
+        report = await run.outcome()
+        assert (report.status, report.counts) == (Status.WAITING, {"begun": 1, "done": 3})
         await engine.answer(asked["Really q2?"], False)
-        while (await run.report()).status is not Status.FAILED:
-            await asyncio.sleep(0.005)
-        assert list((await run.report()).failed) == ["q2"], "a no is that task's failure alone"
+        report = await run.outcome()
+        assert (report.status, list(report.failed)) == (Status.FAILED, ["q2"]), "a no is that task's failure alone"
 
 
 @on_loop

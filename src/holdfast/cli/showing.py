@@ -289,6 +289,8 @@ def print_steps(cli: Cli, found: Plan) -> None:
         for each in found
     ]
     out.table(["", "STEP", "WHY"], rows)
+    if found.stale:
+        out.say(f"Runs again: {', '.join(map(str, found.stale))}")
 
 
 def _why(planned: PlannedStep) -> str:

@@ -170,8 +170,7 @@ class Orchestrator:
 
     async def outcome(self) -> RunReport:
         """Wait until the run stands: all is done, or what is left failed, waits for somebody, or is paused."""
-        while (watching := self._watching) is not None and not watching.done():
-            await asyncio.wait([watching])
+        await asyncio.wait([self._watch()])
         if self._stopping is not None:
             await asyncio.wait([self._stopping])
         if self._trouble is not None:
@@ -183,10 +182,11 @@ class Orchestrator:
         await self.start(tasks, **how)
         return await self.outcome()
 
-    def _watch(self) -> None:
+    def _watch(self) -> asyncio.Task[None]:
         if self._watching is None or self._watching.done():
             self._trouble = None
             self._watching = asyncio.get_running_loop().create_task(self._watched(), name=f"watch {self.session_id}")
+        return self._watching
 
     async def _watched(self) -> None:
         """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
@@ -290,6 +290,7 @@ class Orchestrator:
         """See `Foreman`."""
         self.registry.begun(agent)
         self.bus.tell(event)
+        self._watch()  # it may have stood, and have gone on by itself: an answer came
 
     def left(self, agent: TaskAgent) -> None:
         """See `Foreman`."""

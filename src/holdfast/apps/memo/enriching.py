@@ -123,11 +123,21 @@ def _linked(text: str, words: str, url: str) -> str:
     """A text with the first mention of some words as a link, unless there is one."""
     if f"]({url})" in text:
         return text
-    free = [(match.start(), match.end()) for match in _PROTECTED.finditer(text)]
+    taken_by = [(match.start(), match.end()) for match in _PROTECTED.finditer(text)]
     for match in re.finditer(rf"(?<![\w@/.-]){re.escape(words)}(?![\w@/-])", text):
-        if not any(start <= match.start() < end for start, end in free):
+        taken = any(start <= match.start() < end for start, end in taken_by)
+        if not taken and not _is_part_of_a_name(text, match):
             return f"{text[: match.start()]}[{words}]({url}){text[match.end() :]}"
     return text
+
+
+def _is_part_of_a_name(text: str, match: re.Match[str]) -> bool:
+    """Porto is not what a University of Porto is."""
+    line = text[text.rfind("\n", 0, match.start()) + 1 : text.find("\n", match.end())]
+    names = [fact.text for fact in facts(line) if fact.kind == "name" and match[0] in fact.text]
+    at = match.start() - text.rfind("\n", 0, match.start()) - 1
+    spans = [(line.find(name), line.find(name) + len(name)) for name in names if name != match[0]]
+    return any(start <= at < end for start, end in spans)
 
 
 # visualisations

@@ -23,8 +23,8 @@ CLOSINGS = {
     "justify": "What the decision rests on, as far as the sources go:",
 }
 NOTHING = (
-    "The sources at hand say nothing that belongs here: {title}. Nothing was made up in their place. Add documents"
-    " about {company} and run this agent again."
+    "The sources at hand say nothing that belongs into this section. Nothing was made up in their place; add documents"
+    " about {company} and have the memo written again."
 )
 INSTRUCTIONS = (
     "You write one section of an investment memo from the findings that are given, and from nothing else. Each sentence"
@@ -61,7 +61,7 @@ async def write_section(job: Job, ctx: Context) -> str:
 
 def nothing(job: Job) -> str:
     """A section that no source has anything for."""
-    text = NOTHING.format(title=job.section.title, company=job.company)
+    text = NOTHING.format(company=job.company)
     return f"## {job.section.title}\n\n{_opening(job)}{text}\n"
 
 

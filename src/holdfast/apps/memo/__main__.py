@@ -1,0 +1,86 @@
+"""``python -m holdfast.apps.memo``: the memo as a program. Without arguments it writes that of an invented company."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+from pydantic import Field
+
+from holdfast import Start, VersionFolders, program
+from holdfast.apps.input import BadInput
+from holdfast.apps.memo.driving import Drive, Stand
+from holdfast.apps.memo.models import InvestmentType, MemoMode
+from holdfast.apps.memo.resuming import Changes, check_agent
+from holdfast.apps.memo.starting import SAMPLES, starting
+from holdfast.apps.memo.workflow import memo
+
+HELP = """Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
+
+Every agent leaves its files in output/COMPANY-v0.0.x/. Stopped at any moment it goes on with --resume; what somebody
+edits there is taken in, and exactly the agents that have read it run again.
+"""
+
+
+def write(
+    start: Start,
+    company: Annotated[str, Field(description="The company; its data is data/COMPANY.json.")] = SAMPLES[0],
+    resume: Annotated[bool, Field(description="Go on with the latest version, from its last checkpoint.")] = False,
+    version: Annotated[str | None, Field(description="Go on with this version, such as v0.0.3.")] = None,
+    force_restart: Annotated[bool, Field(description="Begin anew, whatever there is.")] = False,
+    from_: Annotated[str | None, Field(description="Go on, and redo this agent and all behind it.")] = None,
+    until: Annotated[str | None, Field(description="Pause once this agent has ended.")] = None,
+    type_: Annotated[InvestmentType | None, Field(description="What is invested in; else direct.")] = None,
+    mode: Annotated[MemoMode | None, Field(description="What the memo is for; else consider.")] = None,
+    data: Annotated[Path | None, Field(description="The company's JSON.")] = None,
+    deck: Annotated[Path | None, Field(description="The pitch deck, a PDF.")] = None,
+    documents: Annotated[Path | None, Field(description="The folder of documents.")] = None,
+    outline: Annotated[Path | None, Field(description="The sections, a TOML file.")] = None,
+    output: Annotated[Path, Field(description="Where versions go.")] = Path("output"),
+    accept_edits: Annotated[bool, Field(description="Take in files that somebody has edited.")] = False,
+    discard_edits: Annotated[bool, Field(description="Put edited or damaged files back.")] = False,
+    accept_gaps: Annotated[bool, Field(description="Go on at the first gap of files that do not add up.")] = False,
+    by: Annotated[str | None, Field(description="Who does this; kept in the history.")] = None,
+) -> tuple[int, dict[str, Any] | None]:
+    """Write a memo, or go on with one."""
+    check_agent("--from", from_)
+    check_agent("--until", until)
+    if accept_edits and discard_edits:
+        raise BadInput("--accept-edits and --discard-edits: give one of them")
+    if force_restart and (version or from_):
+        raise BadInput(f"--force-restart begins anew; {'--version' if version else '--from'} goes on: give one of them")
+    drive = Drive(
+        start, company, VersionFolders(output, company),
+        lambda: starting(company, data=data, deck=deck, documents=documents, outline=outline, kind=type_ or "direct",
+                         mode=mode or "consider"),
+        Changes(type_, mode, outline), edits="accept" if accept_edits else "discard" if discard_edits else None,
+        accept=accept_gaps, redo=from_, until=until, by=by,
+    )  # fmt: skip
+    goes_on = (resume or version is not None or from_ is not None) and not force_restart
+    if not goes_on and not force_restart:
+        goes_on = drive.offered()
+    return _driven(drive, version, goes_on)
+
+
+def _driven(drive: Drive, version: str | None, goes_on: bool) -> tuple[int, dict[str, Any] | None]:
+    try:
+        stand: Stand = asyncio.run(drive.go_on(version) if goes_on else drive.begin())
+        while stand.question is not None and sys.stdin.isatty() and sys.stdout.isatty():
+            answer = click.prompt(stand.question.next_question, type=click.Choice(["approve", "reject", "later"]))
+            if answer == "later":
+                break
+            stand = asyncio.run(drive.answer(stand.question, answer))
+    except KeyboardInterrupt:
+        click.echo("Interrupted; what is done is kept.", err=True)
+        click.echo(f"Resume: {drive.command}", err=True)
+        return 130, None
+    return drive.ended(stand)
+
+
+main = program(memo, instead=write, arguments=["company"], help=HELP)
+
+if __name__ == "__main__":
+    main()

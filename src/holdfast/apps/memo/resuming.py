@@ -1,0 +1,102 @@
+"""Where a memo goes on: the folder that is meant, what it tells, and its session, made anew if the store lost it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast import Detection, Engine, Session, VersionFolders, detect
+from holdfast.apps.input import BadInput
+from holdfast.apps.memo import outline as outlines
+from holdfast.apps.memo.models import InvestmentType, MemoDocument, MemoMode, MemoState, document
+from holdfast.apps.memo.workflow import AGENTS, DRAFT, memo
+from holdfast.errors import FolderRefused
+
+INPUT = (
+    "company_name", "company_data", "outline", "investment_type", "memo_mode", "deck", "documents"
+)  # fmt: skip
+"""What a session is given; agents write the rest."""
+
+
+class NothingThere(Exception):
+    """There is no folder to go on with."""
+
+
+def chosen(folders: VersionFolders, version: str | None) -> Path:
+    """The folder of a version, else the latest. `NothingThere` if there is none."""
+    try:
+        found = folders.latest() if version is None else folders.find(version)
+    except FolderRefused as error:
+        raise NothingThere(str(error)) from error
+    if found is None:
+        raise NothingThere(f"No artifacts found for {folders.name} in {folders.root}")
+    return found
+
+
+def given(state: MemoState) -> dict[str, Any]:
+    """The input of a session, field by field."""
+    return {name: getattr(state, name) for name in INPUT}
+
+
+def looked_at(folder: Path, inputs: Callable[[], MemoState]) -> Detection:
+    """What a folder tells. Without completion records the input is needed to judge it: how many sections there are."""
+    found = detect(folder, memo)
+    return found if found.recorded else detect(folder, memo, **given(inputs()))
+
+
+def detect_resume_point(folder: Path, state: MemoState) -> str:
+    """The agent to run next, ``"start"`` or ``"complete"``."""
+    return looked_at(folder, lambda: state).resume_at
+
+
+async def session_of(
+    engine: Engine, found: Detection, inputs: Callable[[], MemoState], accept: bool
+) -> Session[MemoState]:
+    """The session of a folder. `FolderRefused` if it cannot be gone on with; the folder is as it was."""
+    if found.recorded:
+        return await engine.rebuild(found.folder, memo, accept=accept)
+    return await engine.rebuild(found.folder, memo, accept=accept, **given(inputs()))
+
+
+async def reconstruct(engine: Engine, folder: Path, state: MemoState) -> MemoDocument:
+    """The document that the files of a folder make up, with defaults for what is not there yet."""
+    session = await session_of(engine, looked_at(folder, lambda: state), lambda: state, accept=False)
+    return document(await session.state())
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to be otherwise than the session has it; None: as it is."""
+
+    kind: InvestmentType | None = None
+    mode: MemoMode | None = None
+    outline: Path | None = None
+
+    def fields(self, state: MemoState) -> dict[str, Any]:
+        """The fields of the state that change."""
+        wanted: dict[str, Any] = {"investment_type": self.kind, "memo_mode": self.mode}
+        if self.outline is not None:
+            wanted["outline"] = outlines.read(self.outline)
+        elif self.kind is not None and state.outline == outlines.read(outlines.default(state.investment_type)):
+            wanted["outline"] = outlines.read(outlines.default(self.kind))
+        return {name: value for name, value in wanted.items() if value not in (None, getattr(state, name))}
+
+
+def readers(fields: Iterable[str]) -> list[str]:
+    """The agents that read some fields, but for the last, which reads everything and follows by itself."""
+    wanted = set(fields)
+    return [each.name for each in memo.steps if wanted & set(inspect.signature(each.fn).parameters)]
+
+
+def check_agent(option: str, name: str | None) -> None:
+    """Refuse an agent that there is not."""
+    if name is not None and name not in AGENTS:
+        raise BadInput(f"{option}: there is no agent {name!r}; there are {', '.join(AGENTS)}")
+
+
+def memo_file(folder: Path) -> Path:
+    """Where the memo lies."""
+    return folder / DRAFT
