@@ -446,7 +446,7 @@ def _adopted(workflow: Workflow[Any], lending: Lending, found: Finding, blobs: B
         change = lending.stored_change(place.path, "merge", b"{%b:%b}" % (key, entry), blobs)
     else:
         change = lending.replaced(place, found.value, blobs)
-    now = msgspec.structs.replace(file, sha256=digest_of(data), size=len(data))
+    now = msgspec.structs.replace(file, field=place.path, sha256=digest_of(data), size=len(data))
     return Adopted(now, found.work.step, change)
 
 

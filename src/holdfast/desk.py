@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.artifacts import BoundArtifact
 from holdfast.codec import Limits
-from holdfast.errors import FolderRefused, StepError
+from holdfast.errors import FolderRefused, StateRefused, StepError
 from holdfast.ledger import Ledger
 from holdfast.lending import Lending
 from holdfast.model import SessionRow
@@ -28,6 +28,7 @@ from holdfast.store import Store
 from holdfast.threads import in_thread
 from holdfast.timeline import Timeline
 from holdfast.traces import FileLeft, Kept, Left, Trail, Work, overlap
+from holdfast.versions import bring_up
 from holdfast.workflow import BoundStep, Check, Workflow
 
 FORMAT = 1
@@ -305,9 +306,7 @@ async def content_of(held: Looked, shelf: Shelf, file: FileLeft, step: str) -> b
             raw = await _bytes(held.store, change.value)
             value = artifact.typed.decode(raw if not file.key else _entry(raw, file.key), file.path)
         else:
-            state = (await Timeline(held.store, held.row).line(file.at)).state
-            lending = Lending(held.workflow, state, held.store, held.limits)
-            whole = (await values_of(lending, (file.field,)))[file.field]
+            whole = await _at_record(held, file, artifact.place.path)
             value = whole[file.key] if artifact.many else whole
         data = artifact.encoded(value)
     if digest_of(data) != file.sha256:
@@ -317,6 +316,19 @@ async def content_of(held: Looked, shelf: Shelf, file: FileLeft, step: str) -> b
             session_id=held.session_id, path=file.path,
         )  # fmt: skip
     return data
+
+
+async def _at_record(held: Looked, file: FileLeft, field: str) -> Any:
+    """A field as it was when a file that shows it was left, carried up to the code at hand."""
+    line = await Timeline(held.store, held.row).line(file.at)
+    try:
+        await bring_up(held.workflow, line, held.store, held.limits)
+        lending = Lending(held.workflow, line.state, held.store, held.limits)
+        return (await values_of(lending, (field,)))[field]
+    except StateRefused as error:
+        raise FolderRefused(
+            f"{file.path} cannot be written as it was: {error}", session_id=held.session_id, path=file.path
+        ) from error
 
 
 def artifact_of(step: BoundStep, pattern: str) -> BoundArtifact:

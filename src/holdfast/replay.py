@@ -194,7 +194,8 @@ class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The session goes on with another definition than before: its version, its steps, or both.
 
     ``outline`` lists the steps that it has now, ``renamed`` what they were called before. What becomes of the state:
-    ``moved`` fields keep their value under a new name, ``dropped`` ones go, ``fields`` are written.
+    ``moved`` fields keep their value under a new name, ``dropped`` ones go, ``fields`` are written. ``shown``: the fields
+    that artifacts carry now, and by which names they did before.
     """
 
     version: int
@@ -207,6 +208,7 @@ class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
     fields: dict[str, Inline | Blob] = {}
     moved: dict[str, str] = {}
     dropped: tuple[str, ...] = ()
+    shown: dict[str, str] = {}
 
 
 ASKING = ("ask", "confirm", "collect")
@@ -394,7 +396,7 @@ class Line:
         if body.renamed:
             self.rename(body.renamed)
         if self.trail is not None:
-            self.trail.carried(body.renamed, body.moved)
+            self.trail.carried(body.renamed, {**body.moved, **body.shown})
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Call steps by their new names. Two that became one have been visited as often as the busier of them."""

@@ -177,16 +177,24 @@ class Session(Generic[S]):
         """
         return await self._control.edit(self.id, fields, by=by, reason=reason, based_on=based_on, **named)
 
-    async def rewind(self, to: int | str, *, keep: bool = False, by: str | None = None, reason: str = "") -> Status:
+    async def rewind(
+        self, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+    ) -> Status:  # fmt: skip
         """Redo a visit and what follows: ``"write"`` (the last one), ``"write#2"``, or a checkpoint's number.
 
-        Nothing is deleted. ``keep`` inherits what the visit has finished, so that only the rest is done again.
+        Nothing is deleted. ``keep`` inherits what the visit has finished, so that only the rest is done again. With
+        edits, given as for `edit`, the state that the visit begins with is changed in the same transaction.
         """
-        return await self._control.rewind(self.id, to, keep=keep, by=by, reason=reason)
+        return await self._control.rewind(
+            self.id, to, edits, keep=keep, by=by, reason=reason, based_on=based_on, **named
+        )  # fmt: skip
 
-    async def plan_rewind(self, to: int | str, *, keep: bool = False) -> Plan:
-        """What a resume would do after such a rewind. Nothing is changed."""
-        return await self._control.plan_rewind(self.id, to, keep=keep)
+    async def plan_rewind(
+        self, /, to: int | str, edits: Mapping[str, Any] | None = None, *, keep: bool = False, **named: Any
+    ) -> Plan:
+        """What a resume would do after such a rewind; the edits are validated. Nothing is changed."""
+        return await self._control.plan_rewind(self.id, to, edits, keep=keep, **named)
 
     async def plan_fork(
         self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,

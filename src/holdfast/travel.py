@@ -40,7 +40,7 @@ from holdfast.questions import Inquiry
 from holdfast.reading import Reading
 from holdfast.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
 from holdfast.service import texts
-from holdfast.state import Blob, Blobs, Change
+from holdfast.state import Blob, Blobs, Change, State
 from holdfast.threads import in_thread
 from holdfast.timeline import Before
 from holdfast.traces import Trail
@@ -74,13 +74,7 @@ class Travel(Reading):
         if not given:
             raise TypeError("name what to change: edit(topic='squid'), or edit({'plan.title': 'Squid'})")
         while True:
-            row = await self._parked(session_id, "edited")
-            if based_on not in (None, row.seq):
-                raise VerbRefused(
-                    f"session {row.session_id!r} has moved since its state was read: its log was at record {based_on}"
-                    f" and is at {row.seq}; read the state again, then edit it",
-                    session_id=row.session_id, status=row.status.value,
-                )  # fmt: skip
+            row = await self._parked(session_id, "edited", based_on)
             try:
                 await self._edit(row, given, by, reason)
             except (HoldLost, AlreadyRunning):
@@ -88,25 +82,32 @@ class Travel(Reading):
             return (await self._row(session_id)).status
 
     async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
-        workflow, timeline = self._workflow_of(row), self._timeline(row)
+        timeline = self._timeline(row)
         line = await timeline.line()
-        if line.version != workflow.version:
-            raise VerbRefused(
-                f"session {row.session_id!r} was stored by version {line.version} of {row.workflow!r}, the code is"
-                f" version {workflow.version}: resume it, which migrates it, and pause it before the edit; or fork it",
-                session_id=row.session_id, status=row.status.value,
-            )  # fmt: skip
+        lending = self._editing(
+            row, line.version, line.state, "resume it, which migrates it, and pause it before the edit; or fork it"
+        )
         blobs: Blobs = []
-        lending = Lending(workflow, line.state, self.store, self.limits)
         changes = await changed(lending, given, blobs)
         body = EditBody(changes, by, reason, row.ended or "", await timeline.last_step() if line.step is None else None)
         line.state.provide(dict(blobs))
         line.edit(body)
-        facts = await self._ask_guards_again(row, workflow, lending, line)
+        facts = await self._ask_guards_again(row, lending, line)
         summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
         await self._revise(
             row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row), **facts
         )
+
+    def _editing(self, row: SessionRow, version: int, state: State, instead: str) -> Lending:
+        """What validates edits of a state; ``instead`` says what to do if that is of another version than the code."""
+        workflow = self._workflow_of(row)
+        if version != workflow.version:
+            raise VerbRefused(
+                f"session {row.session_id!r} was stored by version {version} of {row.workflow!r}, the code is version"
+                f" {workflow.version}: {instead}",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        return Lending(workflow, state, self.store, self.limits)
 
     async def _asked_anew(self, row: SessionRow) -> tuple[QuestionChange, ...]:
         """What waits was asked before the edit: it is cancelled, and asked anew if the step still wants to know."""
@@ -115,18 +116,16 @@ class Travel(Reading):
             raise damage
         return tuple(QuestionChange(each.facts.id, QuestionStatus.CANCELLED) for each in waiting)
 
-    async def _ask_guards_again(
-        self, row: SessionRow, workflow: Workflow[Any], lending: Lending, line: Line
-    ) -> dict[str, Any]:
+    async def _ask_guards_again(self, row: SessionRow, lending: Lending, line: Line) -> dict[str, Any]:
         """Which pauses end because a guard that held the session back no longer does, or has another reason to."""
         pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind == "guard"]
         if not pauses or line.step is None:
             return {}
         try:
-            for check in workflow.guards.get(line.step, ()):
+            for check in lending.workflow.guards.get(line.step, ()):
                 if lending.far(check):
                     await lending.prefetch(check)
-            refused = refusal(workflow, line.step, lending.evaluate)
+            refused = refusal(lending.workflow, line.step, lending.evaluate)
             why = refused.refused if refused is not None else ""
         except Paused as paused:
             why = paused.reason
@@ -138,35 +137,48 @@ class Travel(Reading):
         return {"close_pauses": tuple(pause.id for pause in pauses), "open_pauses": opened}
 
     async def rewind(
-        self, session_id: str, to: int | str, *, keep: bool = False, by: str | None = None, reason: str = ""
-    ) -> Status:
+        self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+    ) -> Status:  # fmt: skip
         """Redo a visit of a parked session and what follows: ``"write"`` (the last one), ``"write#2"``, or a number.
 
         The old line stays in the log and readable. The visit begins with an empty journal; ``keep`` inherits the
         operations that it has finished. Spending is not taken back; children that have not ended are cancelled.
+        With edits, given as for `edit`, the state that the visit begins with is changed in the same transaction.
         """
         self._check_open()
         texts(by=by, reason=reason)
+        given = together(edits, named)
         while True:
-            row = await self._parked(session_id, "rewound")
+            row = await self._parked(session_id, "rewound", based_on)
             try:
-                await self._rewind(row, to, keep, by, reason)
+                await self._rewind(row, to, keep, given, by, reason)
             except (HoldLost, AlreadyRunning):
                 continue  # it moved since it was looked at
             await self._cancel_children(row, by)
             return (await self._row(session_id)).status
 
-    async def _rewind(self, row: SessionRow, to: int | str, keep: bool, by: str | None, reason: str) -> None:
+    async def _rewind(
+        self, row: SessionRow, to: int | str, keep: bool, given: dict[str, Any], by: str | None, reason: str
+    ) -> None:
         line, base, visit = await self._back(row, to, keep)
         blobs = line.state.seal()
+        edit = EditBody(await self._edits_there(row, line, given, blobs), by, reason) if given else None
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
         body = RewindBody(visit, keep, by, reason, row.ended or "")
         summary = f"rewound{f' by {by}' if by else ''} to before {visit}"
         await self._revise(
-            row, line, "rewind", body, summary, parent=base, blobs=blobs,
-            close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
+            row, line, "rewind", body, f"{summary}, edited: {', '.join(given)}" if given else summary,
+            parent=base, edit=edit, blobs=blobs, close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
+
+    async def _edits_there(
+        self, row: SessionRow, line: Line, given: dict[str, Any], blobs: Blobs
+    ) -> tuple[Change, ...]:  # fmt: skip
+        """What is edited of the state that a rewind leads to. The line itself stays as it was: it is the key frame."""
+        instead = "fork it at that place with the edits, which migrates the fork; or rewind it without them"
+        return await changed(self._editing(row, line.version, line.state.copy(), instead), given, blobs)
 
     async def _back(self, row: SessionRow, to: int | str, keep: bool) -> Before:
         found = await self._timeline(row).before(to, keep)
@@ -179,12 +191,20 @@ class Travel(Reading):
         line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
         return found
 
-    async def plan_rewind(self, session_id: str, to: int | str, *, keep: bool = False) -> Plan:
-        """What a resume would do after such a rewind. Nothing is changed; a session that is driven has its plan too."""
+    async def plan_rewind(
+        self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, **named: Any,
+    ) -> Plan:  # fmt: skip
+        """What a resume would do after such a rewind; the edits are validated. A session that is driven has one too."""
         self._check_open()
         row = await self._row(session_id)
-        workflow = self._workflow_of(row)
+        workflow, given = self._workflow_of(row), together(edits, named)
         line = (await self._back(row, to, keep)).line
+        if given:
+            blobs: Blobs = []
+            body = EditBody(await self._edits_there(row, line, given, blobs))
+            line.fold(seal(row.digest, row.seq + 3, row.seq + 2, "edit", "", 0, row.updated_at, to_payload(body)), body)
+            line.state.provide(dict(blobs))
         pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind in STAYS]
         return await self._planned(workflow, _standing(row, line, len(pauses)), line, pauses)
 
@@ -201,7 +221,7 @@ class Travel(Reading):
         row = msgspec.structs.replace(row, seq=1, live=False, pause_requested=False)
         return await self._planned(workflow, _standing(row, line), line, [])
 
-    async def _parked(self, session_id: str, what: str) -> SessionRow:
+    async def _parked(self, session_id: str, what: str, based_on: int | None = None) -> SessionRow:
         row = await self._row(session_id)
         if row.live:
             raise VerbRefused(
@@ -209,20 +229,32 @@ class Travel(Reading):
                 f" and can only be {what} while nobody drives it; pause it first and wait for its outcome()",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
+        if based_on not in (None, row.seq):
+            raise VerbRefused(
+                f"session {row.session_id!r} has moved since its state was read: its log was at record {based_on}"
+                f" and is at {row.seq}; read the state again, then have it {what}",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
         return row
 
     async def _revise(
         self, row: SessionRow, line: Line, kind: RecordKind, body: EditBody | RewindBody, summary: str,
-        *, parent: int | None = None, blobs: Blobs, **facts: Any,
+        *, parent: int | None = None, edit: EditBody | None = None, blobs: Blobs, **facts: Any,
     ) -> None:  # fmt: skip
-        """Commit a record to a session that nobody drives. One with another parent has a key frame behind it."""
+        """Commit a record to a session that nobody drives. One with another parent has a key frame behind it.
+
+        ``edit``: what is edited of that key frame, as a record of its own.
+        """
         now, step, visit = self.clock.now(), line.step or "", line.visit
         records = [seal(row.digest, row.seq + 1, parent or row.seq, kind, step, visit, now, to_payload(body))]
         if parent is not None:
             records.append(_after(records[0], "key", to_payload(line.key_body())))
+        frame = row.key_frame if parent is None else records[-1].seq
+        if edit is not None:
+            records.append(_after(records[-1], "edit", to_payload(edit)))
         commit = Commit(
             row.key, row.fence, row.seq, tuple(records), max(now, row.updated_at),
-            row.key_frame if parent is None else records[-1].seq, line.step, visit, line.leaving,
+            frame, line.step, visit, line.leaving,
             release=True, version=line.version, blobs=tuple(blobs), **facts,
         )  # fmt: skip
         await self.store.revise(commit)

@@ -100,8 +100,18 @@ def _record(
     return DefinitionBody(
         workflow.version, workflow.outline, "session.migrated" if migrated else "definition.changed",
         "; ".join(texts) or _listed(added, removed), by, msgspec.Raw(encode(data, "the change of definition")),
-        passed.renamed, carried.fields, carried.moved, carried.dropped,
+        passed.renamed, carried.fields, carried.moved, carried.dropped, _shown(workflow, line),
     )  # fmt: skip
+
+
+def _shown(workflow: Workflow[Any], line: Line) -> dict[str, str]:
+    """The fields that artifacts carry by another name now (new to old): who has read them is known by the old one."""
+    found: dict[str, str] = {}
+    for work in line.trail.works.values() if line.trail is not None else ():
+        step = workflow.renamed.get(work.step, work.step)
+        places = {each.path: each.place.path for each in workflow.step(step).leaves} if step in workflow.outline else {}
+        found |= {places[file.pattern]: file.field for file in work.files if places.get(file.pattern) not in (None, file.field)}
+    return found
 
 
 def _listed(added: Sequence[str], removed: Sequence[str]) -> str:
