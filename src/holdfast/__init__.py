@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.files import File
     from holdfast.ids import SessionId
     from holdfast.model import Event, Status
-    from holdfast.outcome import Outcome
+    from holdfast.outcome import Outcome, SessionInfo
     from holdfast.questions import Question
     from holdfast.rebuilding import Detection, VersionFolders, detect
     from holdfast.retry import Retry
@@ -55,6 +55,7 @@ _HOMES = {
     "Scope": "steps",
     "Session": "session",
     "SessionId": "ids",
+    "SessionInfo": "outcome",
     "Start": "cli.host",
     "Status": "model",
     "Tool": "collecting",
@@ -97,6 +98,7 @@ __all__ = [
     "Scope",
     "Session",
     "SessionId",
+    "SessionInfo",
     "Start",
     "Status",
     "Tool",

@@ -20,7 +20,7 @@ from functools import wraps
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -29,6 +29,12 @@ from holdfast.errors import CallRefused, StoreClosed
 from holdfast.files import Files
 from holdfast.html import facts
 from holdfast.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
+    from holdfast.outcome import Listing, SessionInfo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -349,7 +355,19 @@ class BlockingEngine:
 
     start = on_engine(Control.start)
     session = on_engine(Control.session)
-    resume = on_engine(Control.resume)
+    if TYPE_CHECKING:  # a decorator does not keep overloads apart
+
+        @overload
+        def resume(
+            self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
+            budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
+            edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
+        ) -> BlockingSession[Any]: ...  # fmt: skip
+        @overload
+        def resume(self, *, everything: Literal[True], by: str | None = None) -> Listing[SessionInfo]: ...
+        def resume(self, *args: Any, **given: Any) -> Any: ...
+    else:
+        resume = on_engine(Control.resume)
     same_input = on_engine(Control.same_input)
     pause = on_engine(Control.pause)
     cancel = on_engine(Control.cancel)
@@ -361,6 +379,7 @@ class BlockingEngine:
     outline = on_engine(Control.outline)
     outcome = on_engine(Control.outcome)
     pauses = on_engine(Control.pauses)
+    standing_pause = on_engine(Control.standing_pause)
     artifacts = on_engine(Control.artifacts)
     adopt = on_engine(Control.adopt)
     restore = on_engine(Control.restore)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, overload
 from uuid import uuid4
 
 import msgspec
@@ -112,8 +112,9 @@ class Control(Curation, Retention, Transfer, Answering):
                 row = await self.store.create(new)
             if row is None:
                 return None
-            Watch(row.session_id, row.workflow).started(row.step, paused=not new.claim)
-            run = self._begin(workflow, row, new.records) if new.claim else None
+            is_held = row.holder is not None  # not if everything stands still
+            Watch(row.session_id, row.workflow).started(row.step, paused=not is_held)
+            run = self._begin(workflow, row, new.records) if is_held else None
             return Session(self, SessionId(row.session_id), run)
 
     def _new_session(
@@ -186,6 +187,8 @@ class Control(Curation, Retention, Transfer, Answering):
         check_owner(row, new.owner)
         if new.pause is not None:  # asked to stand still, not to go on
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
+            return Session(self, SessionId(row.session_id))
+        if await self._is_part_of_all(row):
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
         return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
@@ -261,7 +264,8 @@ class Control(Curation, Retention, Transfer, Answering):
             except FolderRefused as error:
                 tell(f"{error}; starting from scratch")
             else:
-                return await session.resume(by=by, edits=edits)
+                stands = await self._is_part_of_all(await self._row(session.id))
+                return session if stands else await session.resume(by=by, edits=edits)
         folder = await in_thread(folders.make)
         tell(f"Starting in {folder}")
         return await self.start(workflow, folder=folder, by=by, **fields)
@@ -279,13 +283,26 @@ class Control(Curation, Retention, Transfer, Answering):
         for child in await self.store.find(Filter(parent=row.key, unended=True)):
             await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
 
+    async def _is_part_of_all(self, row: SessionRow) -> bool:
+        """Whether a pause of everything keeps it where it is: only a resume lets it go on, no verb that starts."""
+        return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
+
     # resuming
 
+    @overload
     async def resume(
         self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
         budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
         edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
-    ) -> Session[Any]:  # fmt: skip
+    ) -> Session[Any]: ...  # fmt: skip
+    @overload
+    async def resume(self, *, everything: Literal[True], by: str | None = None) -> Listing[SessionInfo]: ...
+    async def resume(
+        self, session_id: str | None = None, *, everything: bool = False, by: str | None = None,
+        owner: str | None = None, steal: bool = False, budget: float | Decimal | None = None, wake: bool = False,
+        accept: bool = False, until: str | None = None, edits: Literal["accept", "discard"] | None = None,
+        rerun: str | Sequence[str] = (),
+    ) -> Session[Any] | Listing[SessionInfo]:  # fmt: skip
         """Close the operator's pauses, test the others again, and go on from exactly there, in this process.
 
         A session that waits or sleeps goes on waiting or sleeping; ``wake`` ends its timers now.
@@ -293,9 +310,16 @@ class Control(Curation, Retention, Transfer, Answering):
         has ended, if it does while this engine drives the session. ``edits``: artifacts that somebody changed are taken
         in, or put back as they were; without it, `UndecidedEdits` if that would make finished steps stale. ``rerun``:
         finished steps that are to run again, with all that reads what they wrote.
+
+        ``everything=True``, alone: lift the pause of everything. What it stopped goes on, here or in another process
+        that is open and knows the workflow; what somebody paused by itself stays paused.
         """
         self._check_open()
         texts(by=by, owner=owner)
+        if everything or session_id is None:
+            if not everything or session_id is not None:
+                raise ValueError("name a session, or everything=True alone")
+            return await self._lift(by)
         row = await self._row(session_id)
         check_owner(row, owner)
         row = await self._settle_artifacts(row, edits, as_names(rerun), by)
@@ -330,6 +354,13 @@ class Control(Curation, Retention, Transfer, Answering):
             if not self._woke_here(session):
                 raise
         return session
+
+    async def _lift(self, by: str | None) -> Listing[SessionInfo]:
+        found = await self.store.lift(by, self.clock.now())
+        self.driver.on_change()
+        for row in found:
+            await self._picked_up(row)
+        return Listing([self._info(await self._row(row.session_id)) for row in found], found.damaged)
 
     def _woke_here(self, session: Session[Any]) -> bool:
         """Whether this engine has picked the session up by itself, which is as good as having been asked to."""
@@ -434,8 +465,9 @@ class Control(Curation, Retention, Transfer, Answering):
         """Ask sessions to stand still: one with all its children, those that match, or everything.
 
         Ended ones say so by their status. With ``freeze`` what they sleep is as much longer as the pause takes;
-        otherwise time goes on. Sessions whose facts cannot be read are asked as well and are in ``damaged`` of the
-        list; if the one that was named is among them, its `DamagedRecord` is raised once that is done.
+        otherwise time goes on. A pause of ``everything`` stands until `resume(everything=True)`: what any process
+        starts meanwhile is stored paused. Sessions whose facts cannot be read are asked as well and are in ``damaged``
+        of the list; if the one that was named is among them, its `DamagedRecord` is raised once that is done.
         """
         self._check_open()
         texts(reason=reason, by=by)
@@ -451,7 +483,8 @@ class Control(Curation, Retention, Transfer, Answering):
             session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
             tree=session_id is not None,
         )  # fmt: skip
-        found = await self.store.pause(query, self._operator_pause(reason, by, mode, freeze))
+        pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
+        found = await self.store.pause(query, pause)
         pause_asked(found, by, reason)
         found.sort(key=lambda row: row.session_id != session_id)  # who was named comes first, then its children
         self.driver.on_change()

@@ -33,9 +33,10 @@ from holdfast.relogging import by_judgement, by_record
 from holdfast.replay import CheckpointBody, EditBody, Line, RewindBody, body_of, fold
 from holdfast.service import texts
 from holdfast.shelf import Shelf, digest_of
-from holdfast.state import Blobs, Change
+from holdfast.state import Blobs, Change, stored
 from holdfast.threads import in_thread
-from holdfast.traces import Adopted, Kept, Left, Trail, Work, overlap
+from holdfast.timeline import Before
+from holdfast.traces import Adopted, FileLeft, Kept, Left, Trail, Work, overlap
 from holdfast.travel import STAYS, Travel
 from holdfast.workflow import Workflow
 
@@ -180,6 +181,8 @@ class Curation(Travel):
                 return row
             found = await self._examined(workflow, row, line, _finished(workflow, line.trail, rerun))
             self._check_decided(row, line, found, edits)
+            if line.version != workflow.version and (found.taken or found.undecided or found.redo):
+                raise _not_yet_migrated(row, line, workflow, found)
             try:
                 return await self._settle(row, workflow, line, found, edits, rerun, by)
             except (HoldLost, AlreadyRunning):
@@ -200,7 +203,7 @@ class Curation(Travel):
         line = await self._timeline(row).line()
         found = await self._examined(workflow, row, line, rerun)
         if found.redo or (line.trail is not None and line.trail.pending):
-            await self._redo(row, line, found, by)
+            await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
         elif row.status in UNDRIVEN and line.trail is not None:  # a crash may have left something undone in its folder
             await Desk(_Looked(self, workflow, row, line), line.trail).take_up()
@@ -264,48 +267,81 @@ class Curation(Travel):
             await in_thread(shelf.publish, each.file.path, each.file.sha256, known)
         return [each.file.path for each in chosen]
 
-    async def _redo(self, row: SessionRow, now: Line, found: Examination, by: str | None) -> None:
+    async def _redo(
+        self, row: SessionRow, workflow: Workflow[Any], now: Line, found: Examination, by: str | None
+    ) -> None:  # fmt: skip
         """Go back to before the first step that has to run again; what is not stale behind it is kept."""
         assert now.trail is not None
-        works = sorted(now.trail.works.values(), key=lambda work: work.seq)
+        works = _in_order(now.trail)
         behind = _behind(now.trail)
         first = next(work for work in works if work.step in found.redo or work.step in behind)
         line, base, visit = await self._back(row, first.seq, False)
+        blobs = await self._adopted(workflow, line, row) if line.version != now.version else []
         trail = line.trail
         assert trail is not None
         later = [work for work in works if work.seq >= first.seq and work.step not in found.redo]
-        trail.kept = {work.step: await self._kept(row, work) for work in later}
-        await self._carry_edits(row, line, base, works)
-        trail.redo, trail.known, trail.pending = dict(found.redo), now.trail.known, ()
+        trail.kept = now.trail.kept | {work.step: await self._kept(row, now, work, blobs) for work in later}
+        await self._carry_state(row, line, base, works)
+        trail.redo, trail.known, trail.pending = now.trail.redo | found.redo, now.trail.known, ()
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
-        reason = (
-            "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000] or "an edit takes its place"
-        )
-        body = RewindBody(visit, False, by, reason, row.ended or "")
+        reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
+        body = RewindBody(visit, False, by, reason or "an edit takes its place", row.ended or "")
         await self._revise(
             row, line, "rewind", body, f"to run again: {', '.join(found.redo) or 'nothing'}", parent=base,
-            blobs=line.state.seal(), close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
+            blobs=[*blobs, *line.state.seal()], close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
         await self._cancel_children(row, by)
 
-    async def _carry_edits(self, row: SessionRow, line: Line, base: int, works: Sequence[Work]) -> None:
-        """What was edited since stays so: it takes its place behind the kept checkpoint that it came after, if any."""
+    async def _back(self, row: SessionRow, to: int | str, keep: bool) -> Before:
+        """Artifacts of earlier steps that were edited stay so: what is redone is redone with the edits."""
+        found = await super()._back(row, to, keep)
+        trail = found.line.trail
+        if trail is None:
+            return found
+        trail.kept, trail.redo = {}, {}
+        now = (await self._timeline(row).line()).trail
+        assert now is not None
+        workflow = self.workflows.get(row.workflow)
+        old = {new: was for was, new in workflow.renamed.items()} if workflow is not None else {}
+        for work in _in_order(now):
+            step = work.step if work.step in trail.works else old.get(work.step, work.step)
+            if step in trail.works and trail.works[step].seq == work.seq:
+                await self._carry_edits(row, found, step, work)
+        return found
+
+    async def _carry_edits(self, row: SessionRow, found: Before, step: str, work: Work) -> None:
+        """Edits of what a step left, on a line that ends before them."""
+        line, trail = found.line, found.line.trail
+        assert trail is not None
+        before = trail.works[step]
+        for seq in work.edits:
+            if seq <= found.base or seq in before.edits:
+                continue
+            (record,) = await self.store.records(row.key, seq, seq)
+            body: EditBody = body_of(record)
+            for each in body.adopted:
+                if each.step == work.step:
+                    field = _field_of(trail.works[step], each.file.path)
+                    line.state.apply(msgspec.structs.replace(each.change, path=field))
+                    trail.versions[field] = seq
+            before = trail.works[step] = msgspec.structs.replace(
+                trail.works[step], edits=(*before.edits, seq), by=work.by,
+                writes={**before.writes, **{key: at for key, at in work.writes.items() if at == seq}},
+                files=tuple(_edited(file, body, seq) for file in before.files),
+            )  # fmt: skip
+
+    async def _carry_state(self, row: SessionRow, line: Line, base: int, works: Sequence[Work]) -> None:
+        """What was edited in the state takes its place behind the kept checkpoint that it came after, if any."""
         trail = line.trail
         assert trail is not None
-        for work in works:
-            if work.step in trail.works and trail.works[work.step].seq == work.seq:
-                trail.works[work.step] = work
         for record in await self._edits(row, base):
             body: EditBody = body_of(record)
             before = [work.step for work in works if base < work.seq < record.seq and work.step in trail.kept]
             if before and body.changes:
                 trail.kept[before[-1]] = _also(trail.kept[before[-1]], body.changes, record.seq)
-            carried = [] if before else list(body.changes)
-            for each in body.adopted:
-                if each.step in trail.works and record.seq in trail.works[each.step].edits:
-                    carried.append(each.change)
-            for change in carried:
+                continue
+            for change in body.changes:
                 line.state.apply(change)
                 trail.versions[change.path] = record.seq
 
@@ -315,16 +351,25 @@ class Curation(Travel):
         edits = [record for record in records if record.kind == "edit" and not record.redacted]
         return [record for record in edits if not any(first <= record.seq <= last for first, last in left)]
 
-    async def _kept(self, row: SessionRow, work: Work) -> Kept:
+    async def _kept(self, row: SessionRow, now: Line, work: Work, blobs: Blobs) -> Kept:
         """A checkpoint as it will be written once more, with what was edited of it since."""
+        left = Left(work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took)
+        if work.version != now.version:
+            return Kept(await self._as_now(now, work, blobs), left, work.skipped, work.edits, work.by)
         (record,) = await self.store.records(row.key, work.seq, work.seq)
         body: CheckpointBody = body_of(record)
         changes = list(body.changes)
         for seq in work.edits:
             (edit,) = await self.store.records(row.key, seq, seq)
             changes += [each.change for each in body_of(edit).adopted if each.step == work.step]
-        left = Left(work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took)
         return Kept(tuple(changes), left, work.skipped, work.edits, work.by)
+
+    async def _as_now(self, now: Line, work: Work, blobs: Blobs) -> tuple[Change, ...]:
+        """What a step of an older version wrote, as migrations have carried it up since."""
+        if needed := now.state.needs(work.writes):
+            now.state.provide(await self.store.blobs(needed))
+        values = {path: now.state.read(path) for path in work.writes}
+        return tuple(Change(path, "set", stored(data, blobs)) for path, data in values.items() if data is not None)
 
     # planning
 
@@ -341,7 +386,8 @@ class Curation(Travel):
             and work.code != code_of(workflow.step(work.step).fn)
         }  # fmt: skip
         found = await self._examined(workflow, row, line)
-        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed)
+        writes = {step.name: tuple(step.places) for step in workflow.steps}
+        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes)
 
     async def _check_folder(self, session_id: str, folder: str | Path | None) -> None:
         """A session that is there already has its folder."""
@@ -363,6 +409,22 @@ class _Looked:
     def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
         self.store, self.workflow, self.limits = control.store, workflow, control.limits
+
+
+def _in_order(trail: Trail) -> list[Work]:
+    return sorted(trail.works.values(), key=lambda work: work.seq)
+
+
+def _field_of(work: Work, path: str) -> str:
+    return next(file.field for file in work.files if file.path == path)
+
+
+def _edited(file: FileLeft, body: EditBody, seq: int) -> FileLeft:
+    """A file as an edit has left it, if it is one of those."""
+    found = next((each.file for each in body.adopted if each.file.path == file.path), None)
+    if found is None:
+        return file
+    return msgspec.structs.replace(file, sha256=found.sha256, size=found.size, at=seq)
 
 
 def _behind(trail: Trail) -> set[str]:
@@ -405,6 +467,16 @@ def stale_of(line: Line, found: Examination) -> list[Stale]:
     """The finished steps that run again, and what they took when they last ran."""
     works = line.trail.works if line.trail is not None else {}
     return [Stale(step, redo.why, works[step].took / 1e6, works[step].usd / 1e6) for step, redo in found.redo.items()]
+
+
+def _not_yet_migrated(row: SessionRow, line: Line, workflow: Workflow[Any], found: Examination) -> VerbRefused:
+    paths = [each.file.path for each in found.findings if each.state != "valid"]
+    return VerbRefused(
+        f"session {row.session_id!r} was stored by version {line.version} of {row.workflow!r}, the code is version"
+        f" {workflow.version}, and artifacts have changed: {', '.join(paths) or 'to run again'}; put them back with"
+        " restore(), resume the session, which migrates it, pause it, and change them then",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip
 
 
 def _finished(workflow: Workflow[Any], trail: Trail, rerun: Sequence[str]) -> tuple[str, ...]:

@@ -219,8 +219,8 @@ class Desk:
         for file in work.files:
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, step)
-            elif await in_thread(self._is_older, file):
-                await self._restore(file, step)
+            elif await in_thread(self._is_older, file) or (work.made and await in_thread(self._found, file) is None):
+                await self._restore(file, step)  # of a checkpoint that is kept, and whose file has gone meanwhile
         await self._note(work)
 
     async def _publish(self, file: FileLeft, step: str) -> None:
@@ -258,9 +258,10 @@ class Desk:
 
     def spared(self, step: str, pattern: str) -> dict[str, str]:
         """Of the files that a step left when it last ran: the entries that are still good, as they are in the file."""
-        redo, found = self.trail.redo.get(step), dict[str, str]()
-        artifact = artifact_of(self.held.workflow.step(step), pattern)
-        for path, digest in redo.spared.items() if redo else ():
+        bound, redo, found = self.held.workflow.step(step), self.trail.redo.get(step), dict[str, str]()
+        artifact = artifact_of(bound, pattern)
+        good = redo is not None and redo.reads == self.trail.read_by(reads_of(bound))
+        for path, digest in redo.spared.items() if redo is not None and good else ():
             key, data = artifact.matches(path), self.shelf.read(path)
             if key is not None and data is not None and digest_of(data) == digest:
                 found[key] = data.decode()

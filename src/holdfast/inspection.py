@@ -154,7 +154,10 @@ def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], se
     undecided = (*(each for each in edited if each not in taken), *invalid)
     trial: Trail = msgspec.json.decode(msgspec.json.encode(trail), type=Trail)
     trial.adopts(seq, None, [Adopted(each.file, each.work.step, _NOTHING) for each in edited])
-    redo = {step: Redo(why, _spared(findings, step, why)) for step, why in stale(trial, seeds).items()}
+    redo = {
+        step: Redo(why, _spared(findings, step, why), trial.works[step].reads)
+        for step, why in stale(trial, seeds).items()
+    }
     return Examination(findings, redo, taken, undecided)
 
 

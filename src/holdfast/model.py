@@ -129,7 +129,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Why a session stands still."""
+    """Why a session stands still. ``standing``: it is part of a pause of everything, and is closed with that."""
 
     id: str
     kind: PauseKind
@@ -141,6 +141,7 @@ class Pause(msgspec.Struct, frozen=True):
     freeze: bool = False
     closed_at: int | None = None
     closed_by: str | None = None
+    standing: bool = False
 
 
 class QuestionStatus(StrEnum):
@@ -277,6 +278,13 @@ def derive_status(row: SessionRow) -> Status:
     if row.wakes_at is not None:
         return Status.SLEEPING
     return Status.CREATED if row.seq <= 1 else Status.READY
+
+
+def would_go_on(row: SessionRow) -> bool:
+    """Whether a parked session that is no longer paused needs somebody to drive it: it waits for nothing, or for a time
+    that has to be reckoned anew."""
+    status = row.status
+    return status in (Status.CREATED, Status.READY) or (row.frozen > 0 and status in (Status.WAITING, Status.SLEEPING))
 
 
 def kept_for(row: SessionRow, ended_for: int | None) -> int | None:

@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """What is known about a session without reading its state. ``seq`` is the number of the last record of its log."""
+    """What is known about a session without reading its state. ``seq`` is the number of the last record of its log.
+
+    ``leaving``: it stands *behind* its step, which has ended: a guard holds it there, or its way out is to be found yet.
+    """
 
     session_id: SessionId
     workflow: str
@@ -44,13 +47,14 @@ class SessionInfo(msgspec.Struct, frozen=True):
     wakes_at: datetime | None = None
     parent_id: str | None = None
     seq: int = 0
+    leaving: bool = False
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
         known = {
             "status": self.status.value,
             "workflow": f"{self.workflow}, version {self.version}",
-            "step": self.step and f"{self.step}#{self.visit}",
+            "step": self.step and f"{'behind ' if self.leaving else ''}{self.step}#{self.visit}",
             "progress": progress and f"{progress[0]}/{progress[1]}",
             "owner": self.owner,
             "tags": ", ".join(self.tags),

@@ -6,7 +6,7 @@ the next route, whose choice nobody knows before the step in front of it has end
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +18,7 @@ from holdfast.inspection import ArtifactState, Examination
 from holdfast.model import Pause, SessionRow, Status
 from holdfast.outcome import Stale
 from holdfast.replay import Line
-from holdfast.traces import Trail
+from holdfast.traces import Trail, overlap
 from holdfast.workflow import Workflow
 
 Verdict = Literal["done", "next", "will run", "may run", "left out"]
@@ -90,34 +90,47 @@ def make_plan(
 
 
 def with_artifacts(
-    plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Mapping[str, str]
+    plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Mapping[str, str],
+    writes: Mapping[str, tuple[str, ...]],
 ) -> Plan:  # fmt: skip
-    """The plan with what follows from the artifacts in the session's folder. Steps run as they stand in the list."""
-    steps: list[PlannedStep] = []
+    """The plan with what follows from the artifacts in the session's folder.
+
+    ``changed``: steps whose code is another than it was. ``writes``: what each step writes.
+    """
     redo = {**trail.redo, **found.redo}
     first = next((each.step for each in plan.steps if each.step in found.redo), None)
-    behind = False
+    steps: list[PlannedStep] = []
+    behind, made = False, list[str]()
     for each in plan.steps:
         behind = behind or each.step == first
+        kept = trail.kept.get(each.step)
+        reads = None if kept is None else kept.left.reads
         if each.step in redo:
             verdict: Verdict = "next" if each.step == first or each.verdict == "next" else "will run"
             each = msgspec.structs.replace(each, verdict=verdict, why=redo[each.step].why)
-        elif each.step in trail.kept or (behind and each.step in trail.works):
+        elif (reads is not None and not _touched(reads, made)) or (behind and each.step in trail.works):
             each = msgspec.structs.replace(each, verdict="done", why="kept: what it read is as it was")
         elif behind and each.verdict == "next":
             each = msgspec.structs.replace(each, verdict="will run")
         if each.verdict == "done" and each.step in changed:
             each = msgspec.structs.replace(each, why=f"{each.why}; {changed[each.step]}")
+        if each.verdict in ("next", "will run"):
+            made += writes[each.step]
         steps.append(each)
-    obstacles = (*plan.obstacles, *found.problems())
     return msgspec.structs.replace(
-        plan, steps=tuple(steps), obstacles=obstacles, artifacts=tuple(found.states()), stale=tuple(stale),
-        undecided=tuple(each.file.path for each in found.undecided),
+        plan, steps=tuple(steps), obstacles=(*plan.obstacles, *found.problems()), artifacts=tuple(found.states()),
+        stale=tuple(stale), undecided=tuple(each.file.path for each in found.undecided),
     )  # fmt: skip
 
 
+def _touched(reads: Iterable[str], made: Sequence[str]) -> bool:
+    """Whether something of what a step has read will be made again before it."""
+    return any(overlap(path, other) for path in reads for other in made)
+
+
 def _obstacle(pause: Pause) -> str:
-    return f"{pause.kind}: {pause.reason}" + (f" (at {pause.step})" if pause.step else "")
+    where = "behind" if pause.kind == "guard" else "at"
+    return f"{pause.kind}: {pause.reason}" + (f" ({where} {pause.step})" if pause.step else "")
 
 
 def _planned(line: Line, step: str, ahead: dict[str, tuple[Verdict, str]]) -> PlannedStep:

@@ -243,6 +243,11 @@ class Reading(Service):
         self._check_open()
         return await self.store.pauses((await self._row(session_id)).key)
 
+    async def standing_pause(self) -> Pause | None:
+        """The pause of everything, while it stands: who asked, why, since when. None: sessions may run."""
+        self._check_open()
+        return await self.store.standing_pause()
+
     async def plan(self, session_id: str) -> Plan:
         """What a resume would do with each step, and why. Nothing runs and nothing is changed."""
         self._check_open()

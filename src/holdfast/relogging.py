@@ -196,7 +196,9 @@ def _spared(log: Relog, shelf: Shelf, step: BoundStep, known: Mapping[str, Any])
                     spared[file.path] = file.sha256
                     log.trail.knows(file)
     if spared:
-        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", spared)
+        read = reads_of(step)
+        reads = {key: at for (key, _), at in log.versions.items() if any(overlap(key, path) for path in read)}
+        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", spared, reads)
 
 
 def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:

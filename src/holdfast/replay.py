@@ -194,8 +194,8 @@ class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The session goes on with another definition than before: its version, its steps, or both.
 
     ``outline`` lists the steps that it has now, ``renamed`` what they were called before. What becomes of the state:
-    ``moved`` fields keep their value under a new name, ``dropped`` ones go, ``fields`` are written. ``shown``: the fields
-    that artifacts carry now, and by which names they did before.
+    ``moved`` fields keep their value under a new name, ``dropped`` ones go, ``fields`` are written. ``shown``: fields
+    that artifacts carry by another name now (new to old).
     """
 
     version: int

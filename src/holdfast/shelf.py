@@ -86,15 +86,6 @@ class Shelf:
                 if name not in known:
                     os.unlink(name, dir_fd=folder)
 
-    def set_aside(self, path: str) -> str:
-        """Move a file to the bin; its name there. Empty if there is none."""
-        around, name = self._around(path)
-        try:
-            with self._at(path, around) as folder:
-                return self._to_bin(folder, name)
-        except FileNotFoundError:
-            return ""
-
     def _to_bin(self, folder: int, name: str) -> str:
         binned = f"{uuid4().hex[:12]}-{name}"
         with self._own("bin").opened(create=True) as bin_:

@@ -91,7 +91,9 @@ class Store(Protocol):
     async def create(self, new: NewSession) -> SessionRow | None:
         """Store a session with its first records; hold it if ``new.claim``.
 
-        None, and nothing stored, if the id is taken. Raises `DamagedRecord` if one of ``new.names`` is not there.
+        While everything stands still, one without a parent does too, and is not held; one with a parent copies the
+        operator's pause of that. None, and nothing stored, if the id is taken. Raises
+        `DamagedRecord` if one of ``new.names`` is not there.
         """
 
     async def get(self, session_id: str) -> SessionRow | None:
@@ -153,9 +155,9 @@ class Store(Protocol):
         """Claim a session that nobody drives, commit, and release it, in one transaction; whatever its status.
 
         ``commit`` has ``release``, and the fence that the session was read with. Raises `AlreadyRunning` if a live
-        engine holds the session, `HoldLost` if fence or ``seq`` no longer fit. The session is no longer ended; one
-        that was cancelled is no longer asked to be. With ``cancel_children`` all that descends from it and has not
-        ended is asked to end, as by `cancel`.
+        engine holds the session, `HoldLost` if fence or ``seq`` no longer fit. The session is no longer ended, and
+        stands still if everything does, as if it were created now; one that was cancelled is no longer asked to be.
+        With ``cancel_children`` all that descends from it and has not ended is asked to end, as by `cancel`.
         """
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
@@ -190,9 +192,21 @@ class Store(Protocol):
         """Request a pause of all unended sessions that match, in one transaction.
 
         Sessions already asked to pause stay as they are, except that ``abort`` overrides
-        ``finish``. Each request is a signal with its author. The matching rows come back as they are
-        afterwards, ended ones unchanged among them. Damaged ones are asked too, as far as that can be written:
+        ``finish``, and that a pause of its own comes beside a standing one. Each request is a signal with its author.
+        With ``pause.standing`` it stands from now on, in the same transaction: `create`, `revise` and `restore` see
+        it, until `lift`. If one stands already, it stays who asked and since when. The matching rows come back as they
+        are afterwards, ended ones unchanged among them. Damaged ones are asked too, as far as that can be written:
         nothing may keep a session from being stopped.
+        """
+
+    async def standing_pause(self) -> Pause | None:
+        """The pause of everything, while it stands."""
+
+    async def lift(self, by: str | None, at: int) -> Found:
+        """End the pause of everything, and what it asked of sessions; twice is no error.
+
+        The sessions that were part of it come back as they are afterwards. One that is paused by itself as well stays
+        so; what nothing else holds back is due (`holdfast.model.would_go_on`). Damaged ones are left as they are.
         """
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
@@ -340,6 +354,9 @@ class Store(Protocol):
 
     async def restore(self, sessions: Sequence[Whole]) -> bool:
         """Store sessions as they were elsewhere, in one transaction; nobody holds them then.
+
+        A standing pause that they were part of there is one of their own here. While everything stands still here,
+        they do too.
 
         ``key``, ``holder``, ``fence`` and ``parent`` of their rows do not count: a parent is found among them, by
         ``parent_id``. False, and nothing stored, if one of the ids is taken.

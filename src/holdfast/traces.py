@@ -89,10 +89,14 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Redo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step that runs again, and why; ``spared`` are entries of it that are still good: path → hash."""
+    """A step that runs again, and why; ``spared`` are entries of it that are still good: path → hash.
+
+    That is, as long as what it reads are these versions.
+    """
 
     why: str
     spared: dict[str, str] = {}
+    reads: dict[str, int] = {}
 
 
 class Trail(msgspec.Struct, omit_defaults=True):

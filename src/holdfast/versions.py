@@ -110,7 +110,8 @@ def _shown(workflow: Workflow[Any], line: Line) -> dict[str, str]:
     for work in line.trail.works.values() if line.trail is not None else ():
         step = workflow.renamed.get(work.step, work.step)
         places = {each.path: each.place.path for each in workflow.step(step).leaves} if step in workflow.outline else {}
-        found |= {places[file.pattern]: file.field for file in work.files if places.get(file.pattern) not in (None, file.field)}
+        left = [(places[file.pattern], file.field) for file in work.files if file.pattern in places]
+        found |= {now: before for now, before in left if now != before}
     return found
 
 

@@ -139,6 +139,15 @@ def test_single_files_are_taken_in_or_put_back(project: Project) -> None:
     assert project.calls() == ["header", "finalize"]
 
 
+def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
+    project.file("1-research.json").write_text('["Fern grows moss"]')
+    done = project("artifacts", "adopt", "fern")
+    assert done.stdout.startswith("Taken in: 1-research.json\n")
+    assert "stale: finalize (" in done.stdout
+    assert "Redo what is stale:  holdfast resume fern" in done.stderr
+    assert "Taken in: nothing" in project("artifacts", "adopt", "fern").stdout
+
+
 def test_a_workflow_that_leaves_artifacts_is_not_run_without_a_folder(project: Project) -> None:
     done = project("run", "memo", "--company", "Moss")
     assert done.code == 5

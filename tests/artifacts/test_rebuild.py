@@ -531,3 +531,47 @@ async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by
         outcome = await (await engine.resume("s1", edits="accept")).outcome()
     assert calls.taken() == ["tell", "finalize", "rate"]
     assert "grows moss" in outcome.state.memo
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("session.json", "{", "is damaged"),
+        ("done/draft.json", "{}", "delete it, and its step runs again"),
+        ("session.json", None, "was written by a newer Holdfast"),
+    ],
+)
+def test_a_note_that_is_damaged_or_newer_is_refused_by_its_name(
+    desk: Desk, name: str, text: str | None, why: str
+) -> None:
+    note = desk.folder / OWN / name
+    note.write_text(text or note.read_text().replace('"format": 1', '"format": 99'))
+    with pytest.raises(FolderRefused, match=why):
+        detect(desk.folder, rated)
+
+
+@on_loop
+async def test_a_completion_record_that_is_damaged_is_written_anew_by_who_has_the_log(desk: Desk) -> None:
+    note = desk.folder / OWN / "done" / "draft.json"
+    whole = note.read_bytes()
+    note.write_text("{")
+    (desk.folder / OWN / "done" / "nobody.json").write_text("{}")
+    await desk.resume()
+    assert note.read_bytes() == whole
+    assert not (desk.folder / OWN / "done" / "nobody.json").exists()
+    assert ran() == []
+
+
+@on_loop
+async def test_a_large_value_that_no_file_carries_is_in_the_completion_record(tmp_path: Path) -> None:
+    @step(writes="memo")
+    async def fill() -> str:
+        return "large " * 10_000
+
+    large = Workflow("large", state=Memo, steps=[research, fill])
+    async with Engine(tmp_path / "a.db", workflows=[large], signals=False) as engine:
+        session = await engine.start(large, company="Fern", folder=tmp_path / "out")
+        outcome = await session.outcome()
+    async with Engine(tmp_path / "b.db", workflows=[large], signals=False) as engine:
+        rebuilt = await engine.rebuild(tmp_path / "out", large)
+        assert await rebuilt.state() == outcome.state

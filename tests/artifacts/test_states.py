@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.errors import FolderRefused, UndecidedEdits, VerbRefused
-from tests.artifacts.pipeline import FILES, Desk, calls, in_folder, rated
+from holdfast import Workflow, migrate
+from holdfast.errors import DefinitionError, FolderRefused, InputConflict, UndecidedEdits, VerbRefused
+from tests.artifacts.pipeline import FILES, Desk, Memo, calls, draft, finalize, header, in_folder, rated, research
 from tests.support.loop import on_loop
 
 SECTIONS = ["01-intro", "02-team", "03-risks"]
@@ -332,6 +335,46 @@ async def test_a_rewind_makes_the_files_behind_it_ours_still_and_stale(desk: Des
 
 
 @on_loop
+async def test_an_edit_stays_when_the_session_is_rewound_to_a_later_step(desk: Desk) -> None:
+    desk.edit_research()
+    await desk.resume(edits="accept")
+    edited = desk.file("1-research.json").read_bytes()
+    desk.file("header.md").write_text("# Fern, by Ada\n")
+    await desk.resume(edits="accept")
+    calls.taken()
+    async with desk.engine() as engine:
+        await engine.rewind("s1", "draft")
+        outcome = await (await engine.resume("s1")).outcome()
+    assert calls.taken() == ["draft", *SECTIONS, "header", "finalize"]
+    assert "grows moss" in outcome.state.memo
+    assert desk.file("1-research.json").read_bytes() == edited
+    assert desk.file("header.md").read_text() == outcome.state.header == "# Fern, call 1\n", "made anew"
+    async with desk.engine() as engine:
+        await engine.rewind("s1", "finalize")
+        assert (await engine.state("s1")).model_dump()["research"][0]["claim"].endswith("grows moss.")
+
+
+@on_loop
+async def test_what_is_kept_and_spared_stays_so_over_an_interruption_unless_something_changes_again(desk: Desk) -> None:
+    """The redoing is stopped half way, and another file is edited before it goes on."""
+    desk.file("2-sections/02-team.md").unlink()
+    async with desk.engine() as engine:
+        await (await engine.resume("s1", until="draft")).outcome()
+        assert calls.taken() == ["draft", "02-team"]
+        plan = await engine.plan("s1")
+        assert [each.verdict for each in plan] == ["done", "done", "done", "will run"]
+    desk.file("header.md").unlink()
+    desk.file("1-research.json").write_text(json.dumps([{"claim": "Moss, after all of this."}]))
+    async with desk.engine() as engine:
+        plan = await engine.plan("s1")
+        assert [each.verdict for each in plan] == ["done", "next", "done", "will run"]
+        outcome = await (await engine.resume("s1", edits="accept")).outcome()
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"], "header is still kept"
+    assert "Moss" in outcome.state.memo
+    assert set((await desk.states()).values()) == {"valid"}
+
+
+@on_loop
 async def test_adopt_and_restore_do_it_for_single_files_and_run_nothing(desk: Desk) -> None:
     whole = desk.file("header.md").read_bytes()
     desk.edit_research()
@@ -429,3 +472,69 @@ async def test_large_values_are_kept_and_redone_as_well(tmp_path: Path) -> None:
         await engine.gc(apply=True)
         assert (await engine.verify()).ok
     assert set((await desk.states()).values()) == {"valid"}
+
+
+@on_loop
+async def test_an_edit_that_was_taken_in_is_what_is_put_back(desk: Desk) -> None:
+    desk.edit_research()
+    desk.file("2-sections/02-team.md").write_text("## 02-team\n\nAda, alone.\n")
+    desk.file("header.md").write_text("# Fern, by Ada\n")
+    await desk.resume(edits="accept")  # draft runs again, and makes its section anew
+    taken_in = {path: desk.file(path).read_bytes() for path in ("1-research.json", "header.md")}
+    for path in taken_in:
+        desk.file(path).write_text("[]   # broken" if path.endswith(".json") else "# something else, by Bob\n")
+    await desk.resume(edits="discard")
+    assert {path: desk.file(path).read_bytes() for path in taken_in} == taken_in
+    shutil.rmtree(desk.folder / ".holdfast" / "edits")
+    desk.file("header.md").write_text("# something else, by Bob\n")
+    await desk.resume(edits="discard")
+    assert desk.file("header.md").read_bytes() == taken_in["header.md"], "the log has it too"
+    desk.file("1-research.json").write_text("[]   # broken")
+    with pytest.raises(FolderRefused, match=r"1-research\.json cannot be written as it was: .* resume\(rerun="):
+        await desk.resume(edits="discard")
+    calls.taken()
+    await desk.resume(rerun=["research"])
+    assert calls.taken() == ["research", "draft", *SECTIONS, "finalize"]
+
+
+@on_loop
+async def test_an_entry_that_was_taken_in_is_put_back_from_the_log(desk: Desk) -> None:
+    desk.file("2-sections/02-team.md").write_text("## 02-team\n\nAda, alone.\n")
+    await desk.resume(edits="accept")
+    shutil.rmtree(desk.folder / ".holdfast" / "edits")
+    desk.file("2-sections/02-team.md").write_text("## 02-team\n\nNobody.\n")
+    await desk.resume(edits="discard")
+    assert desk.file("2-sections/02-team.md").read_text() == "## 02-team\n\nAda, alone.\n"
+
+
+@on_loop
+async def test_verbs_that_cannot_be_right_are_refused(desk: Desk) -> None:
+    with pytest.raises(ValueError, match="edits is 'accept' or 'discard'"):
+        await desk.resume(edits="maybe")
+    with pytest.raises(DefinitionError, match="did you mean 'draft'"):
+        await desk.resume(rerun="darft")
+    async with desk.engine() as engine:
+        with pytest.raises(InputConflict, match="its folder is"):
+            await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.path / "other")
+        with pytest.raises(FolderRefused, match=r"has no artifact 'haeder\.md'; did you mean 'header\.md'"):
+            await engine.restore("s1", ["haeder.md"])
+        with pytest.raises(DefinitionError, match="does not leave it"):
+            await engine.restore("s1", ["../secret"])
+
+
+@on_loop
+async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk: Desk) -> None:
+    @migrate(from_version=1)
+    def same(state: dict[str, Any]) -> dict[str, Any]:
+        return state
+
+    newer = Workflow("memo", state=Memo, steps=[research, draft, header, finalize], version=2, migrations=[same])
+    desk.file("4-final.md").write_text("## by hand, and long enough\n")
+    desk.workflow = newer
+    async with desk.engine() as engine:
+        before = (await engine.info("s1")).seq
+        with pytest.raises(
+            VerbRefused, match=r"version 1 of 'memo', the code is version 2, and artifacts have changed"
+        ):
+            await engine.resume("s1")
+        assert (await engine.info("s1")).seq == before

@@ -93,7 +93,7 @@ def test_set_takes_texts_and_json_by_the_type_of_the_field_and_goes_on_when_told
     )  # fmt: skip
     assert done == (
         0,
-        "Changed topic, facts, plan.title, due.\none is ready at finish.\n",
+        "Changed topic, facts, plan.title, due.\none is ready behind finish.\n",
         "Go on:  holdfast resume one\n",
     )
     _, state, events = look(place)
@@ -391,6 +391,24 @@ def test_a_rewind_to_a_number_with_run_redoes_it_here(place: Path) -> None:
     info, _, events = look(place)
     assert info.status is Status.COMPLETED
     assert [event.data["keep"] for event in events if event.event_type == "session.rewound"] == [True]
+
+
+def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
+    before = look(place)
+    assert call("rewind", "one", "--to", "write#1", "--set", "plan.pages=0", "--dry-run").exit_code != 0
+    found = call("rewind", "one", "--to", "write#1", "--set", "topic=seals", "--dry-run", "--json")
+    assert json.loads(found.stdout)["left_behind"][0] == "write#1"
+    assert look(place) == before
+
+    done = run("rewind", "one", "--to", "write#1", "--set", "topic=seals", "--set", "wanted=1", cwd=place)
+    assert done.code == 0
+    assert done.stdout.endswith("are left behind.\nChanged topic, wanted.\none is ready at write.\n")
+    info, state, events = look(place)
+    assert (state.topic, state.wanted, info.leaving) == ("seals", 1, False)
+    told = [event for event in events if event.event_type in ("session.rewound", "session.edited")]
+    assert [event.data["by"] for event in told] == [getpass.getuser()] * 2
+    found = call("rewind", "one", "--to", "write#1", "--set", "topic=otters", "--json")
+    assert json.loads(found.stdout)["changed"] == ["topic"]
 
 
 def test_a_place_that_is_not_there_is_not_found(place: Path) -> None:

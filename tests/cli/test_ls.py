@@ -46,6 +46,7 @@ def test_ls_in_a_pipe_lists_whole_ids_the_last_that_moved_first(zoo: Zoo) -> Non
     said = {row[0]: " ".join(row) for row in listed}
     assert "bob: lunch" in said["student"]
     assert "for a child" in said[ids["call"]]
+    assert "behind review" in said[ids["guard"]]
     assert "guard: too dull" in said[ids["guard"]]
     assert r"ValueError: no tone for it \x1b[2J" in said[ids["fail"]], "it must not reach the terminal as it is"
     assert "(in 2 h 59 min)" in said[ids["sleep"]]

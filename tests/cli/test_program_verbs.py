@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import BlockingEngine, Context, Workflow, program, step
-from holdfast.errors import UnknownSession
+from holdfast.errors import DefinitionError, UnknownSession
 
 
 class Note(BaseModel):
@@ -54,8 +54,7 @@ def change_word(engine: BlockingEngine, session: str, word: str) -> Any:
         raise FileNotFoundError(2, "No such file or directory", "word.txt")
     if word == "model":
         Shown.model_validate({"word": 1})
-    engine.rewind(session, "say")
-    engine.edit(session, word=word)
+    engine.rewind(session, "say", word=word)
     click.echo(f"now {word}")
     return engine.session(session)
 
@@ -125,3 +124,43 @@ def test_verbs_are_in_the_help_with_their_whole_line_and_have_the_common_options
     assert "  tell    Say what was said.\n" in out
     _, out, _ = called(capsys, "tell", "--help")
     assert all(option in out for option in ("--store", "--json", "--loud"))
+
+
+def test_a_command_that_would_never_be_reached_is_refused_when_the_program_is_made() -> None:
+    made = program(note)
+
+    def show(engine: BlockingEngine) -> Any: ...
+
+    def tell_it(engine: BlockingEngine) -> Any: ...
+
+    with pytest.raises(DefinitionError, match=r"program note: its command 'show' \(show\) .* `holdfast show`"):
+        made.verb()(show)
+    with pytest.raises(DefinitionError, match=r"'pause' \(tell_it\) .* `holdfast pause`"):
+        made.command("pause")(tell_it)
+    made.verb("tell")(show)
+    with pytest.raises(DefinitionError, match=r"'tell' \(tell_it\) .* another command of it, show; give it another"):
+        made.verb("tell")(tell_it)
+    made.verb("demo")(tell_it)  # of the commands of holdfast, programs do not have this one
+    assert sorted(made.commands) == ["demo", "tell"]
+
+
+def test_what_takes_the_place_of_run_may_not_have_the_name_of_another_command() -> None:
+    def answer() -> int:
+        return 0
+
+    with pytest.raises(DefinitionError, match=r"'answer' .* `holdfast answer`"):
+        program(note, instead=answer)
+
+
+def test_a_program_without_a_command_of_holdfast_may_have_its_own_of_that_name() -> None:
+    made = program(note, without=["show"])
+
+    @made.verb()
+    def show(engine: BlockingEngine) -> Any:
+        """Show it in another way."""
+
+    found = made.get_command(click.Context(made), "show")
+    assert found is not None
+    assert (found.help, made.list_commands(click.Context(made)).count("show")) == ("Show it in another way.", 1)
+    with pytest.raises(DefinitionError, match="no command 'shwo' to be without.*did you mean 'show'"):
+        program(note, without=["shwo"])

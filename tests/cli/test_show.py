@@ -67,7 +67,7 @@ def test_show_on_a_terminal_cuts_what_is_long(zoo: Zoo) -> None:
     ("topic", "said", "way"),
     [
         ("wait", "It waits for a message.", "Answer:  holdfast send {} MESSAGE"),
-        ("guard", "It paused itself at review (guard): too dull", "Change the state:  holdfast edit {}"),
+        ("guard", "It paused itself behind review (guard): too dull", "Change the state:  holdfast edit {}"),
         ("sleep", "a worker wakes it then.", "Wake it now:        holdfast resume {} --wake"),
         ("student", "It was paused by bob: lunch", "Go on:  holdfast resume {}"),
         ("call", "It waits for a child.", "Look at the child:  holdfast show {}."),
@@ -195,7 +195,7 @@ def test_plan_tells_what_a_resume_would_do_and_runs_nothing(zoo: Zoo) -> None:
     found = document(folder, "plan", ids["fail"])
     assert [each["verdict"] for each in found["steps"]] == ["done", "next", "will run"]
     stuck = here(folder, "plan", ids["guard"]).stdout
-    assert "! guard: too dull (at review)" in stuck
+    assert "! guard: too dull (behind review)" in stuck
     assert f"holdfast edit {ids['guard']}" in stuck
 
 

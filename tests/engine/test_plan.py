@@ -134,7 +134,7 @@ async def test_what_stands_in_the_way_is_named() -> None:
         session = await engine.start(author.workflow)
         await session.outcome()
         plan = await session.plan()
-        assert plan.obstacles == ("guard: nobody has signed (at write)",)
+        assert plan.obstacles == ("guard: nobody has signed (behind write)",)
         assert (plan["write"].verdict, plan["write"].visits) == ("may run", 1)  # once more, if the route says so
         assert plan["check"].verdict == "will run"
 

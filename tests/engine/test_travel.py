@@ -1186,7 +1186,7 @@ def test_stored_values_that_json_lacks_are_shown_as_they_are_stored() -> None:
     assert [each.kind for each in compare("n", 1, True)] == ["changed"]
 
 
-@pytest.mark.parametrize("verb", ["edit", "rewind"])
+@pytest.mark.parametrize("verb", ["edit", "rewind", "both"])
 @on_loop
 async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -1196,6 +1196,10 @@ async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
         assert isinstance(engine.store, SqliteStore)
         before, fired = await engine.store.get("one"), list[Commit]()
 
+        async def act() -> Status:
+            edits = {} if verb == "rewind" else {"topic": "ink"}
+            return await (session.edit(edits) if verb == "edit" else session.rewind("write", edits))
+
         def breaks(connection: apsw.Connection, commit: Commit) -> None:
             fired.append(commit)  # the session is claimed by now, in the same transaction
             raise apsw.SQLError("broken in the middle")
@@ -1203,10 +1207,10 @@ async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
         with monkeypatch.context() as patch:
             patch.setattr(engine.store._writes, "move", breaks)
             with pytest.raises(StoreError):
-                await (session.edit(topic="ink") if verb == "edit" else session.rewind("write"))
+                await act()
         assert len(fired) == 1
         assert await engine.store.get("one") == before
-        assert await (session.edit(topic="ink") if verb == "edit" else session.rewind("write")) is Status.READY
+        assert await act() is Status.READY
 
 
 # any order of all of it

@@ -53,6 +53,7 @@ from holdfast.model import (
     intact,
     seal_signal,
     signal_intact,
+    would_go_on,
 )
 from holdfast.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
 from holdfast.store import Found, FoundQuestions
@@ -83,6 +84,7 @@ class Data:
     large: dict[bytes, bytes] = field(default_factory=dict)
     stones: list[Tombstone] = field(default_factory=list)
     engines: dict[int, Callable[[], None]] = field(default_factory=dict)
+    standing: Pause | None = None
     last_key: int = 0
     last_question: int = 0
     last_engine: int = 0
@@ -144,6 +146,9 @@ class DictStore:
             return None
         if missing := [name for name in new.names if name not in self.data.large]:
             raise DamagedRecord(f"the stored value {missing[0].hex()} is missing")
+        pause = new.pause or self._pause_above(new.parent, new.created_at)
+        if new.parent is None and pause is not None and pause.standing:
+            new = replace(new, claim=False)
         last = new.records[-1]
         frames = [record.seq for record in new.records if record.kind == "key"]
         self.data.last_key += 1
@@ -162,13 +167,18 @@ class DictStore:
         kept.names |= set(new.names)
         for file in new.files:
             self._signal(kept, file.kind, file.by, file.at, file.payload)
-        above = [] if new.parent is None else [each for each in self._by(new.parent).pauses if _is_open_request(each)]
-        if pause := new.pause or next(iter(above), None):
+        if pause is not None:
             self._ask(kept, pause)
         if new.parent is not None and self._by(new.parent).row.cancel_requested:
             self._cancel([kept], None, "its parent was cancelled", new.created_at)
         self._tell()
         return self._seen(kept)
+
+    def _pause_above(self, parent: int | None, at: int) -> Pause | None:
+        if parent is None:
+            return None if self.data.standing is None else replace(self.data.standing, at=at)
+        found = [each for each in self._by(parent).pauses if _is_open_request(each)]
+        return next((each for each in found if not each.standing), found[0] if found else None)
 
     async def get(self, session_id: str) -> SessionRow | None:
         self._check()
@@ -281,6 +291,8 @@ class DictStore:
             self._cancel(self._below(kept), commit.closed_by, commit.cancel_children, commit.updated_at)
         self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None)
         self._move(kept, commit)
+        if _over(row) and commit.ended is None and (pause := self._pause_above(row.parent, commit.updated_at)):
+            self._ask(kept, pause)
         self._tell()
 
     def _move(self, kept: Kept, commit: Commit) -> None:
@@ -404,6 +416,10 @@ class DictStore:
         self._check()
         if query.session_id is not None:
             self._named(query.session_id)
+        if pause.standing:
+            known = self.data.standing or replace(pause, id=str(uuid4()))
+            raised = "abort" if "abort" in (known.mode, pause.mode) else "finish"
+            self.data.standing = replace(known, mode=raised, freeze=known.freeze or pause.freeze)
         found = self._matching(query)
         for kept in found:
             if not _over(kept.row):
@@ -412,7 +428,7 @@ class DictStore:
         return Found(self._seen(kept) for kept in found)
 
     def _ask(self, kept: Kept, pause: Pause) -> None:
-        asked = any(map(_is_open_request, kept.pauses))
+        asked = any(_is_open_request(each) and each.standing <= pause.standing for each in kept.pauses)
         raised = pause.mode == "abort" and kept.row.pause_mode == "finish"
         freezes = pause.freeze and not any(_is_open_request(each) and each.freeze for each in kept.pauses)
         if asked and not raised and not freezes:
@@ -426,6 +442,33 @@ class DictStore:
         data |= {"freeze": True} if pause.freeze else {}
         self._signal(kept, "pause", pause.by, pause.at, msgspec.json.encode(data))
         self._set(kept, pause_requested=True, pause_mode="abort" if raised else kept.row.pause_mode)
+
+    async def standing_pause(self) -> Pause | None:
+        self._check()
+        return self.data.standing
+
+    async def lift(self, by: str | None, at: int) -> Found:
+        self._check()
+        self.data.standing = None
+        found = [kept for kept in self._known() if any(map(_is_part_of_all, kept.pauses))]
+        for kept in found:
+            self._lift(kept, by, at)
+        self._tell()
+        return Found(self._seen(kept) for kept in found)
+
+    def _lift(self, kept: Kept, by: str | None, at: int) -> None:
+        before = [each.at for each in kept.pauses if _is_open_request(each) and each.freeze]
+        kept.pauses = [
+            replace(each, closed_at=at, closed_by=by) if _is_part_of_all(each) else each for each in kept.pauses
+        ]
+        after = [each.at for each in kept.pauses if _is_open_request(each) and each.freeze]
+        frozen = max(min(after, default=at) - min(before), 0) if before else 0
+        self._set(kept, frozen=kept.row.frozen + frozen)
+        if not any(map(_is_open_request, kept.pauses)):
+            self._signal(kept, "resume", by, at, b"{}")
+            self._set(kept, pause_requested=False, pause_mode="finish")
+        if would_go_on(self._seen(kept)):
+            self._set(kept, wakes_at=0)
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
         self._check()
@@ -754,12 +797,15 @@ class DictStore:
             key = keys[each.row.session_id] = self.data.last_key
             parent = keys.get(each.row.parent_id)
             row = replace(each.row, key=key, parent=parent, holder=None, fence=1, mail=bool(each.mail))
-            kept = Kept(row, list(each.records), list(each.pauses), list(each.signals), list(each.mail))
+            pauses = [replace(pause, standing=False) for pause in each.pauses]
+            kept = Kept(row, list(each.records), pauses, list(each.signals), list(each.mail))
             self.data.sessions[key] = kept
             for facts in each.questions:
                 self.data.last_question += 1
                 kept.questions[self.data.last_question] = facts
             self._keep(kept, tuple(each.blobs.items()))
+            if (pause := self._pause_above(None, self.clock.now())) and not _over(row):
+                self._ask(kept, pause)
         self._tell()
         return True
 
@@ -818,6 +864,10 @@ def _sorted_by(row: SessionRow, sort: Sort) -> tuple[Any, ...]:
 
 def _over(row: SessionRow) -> bool:
     return row.ended in ("completed", "cancelled")
+
+
+def _is_part_of_all(pause: Pause) -> bool:
+    return _is_open_request(pause) and pause.standing
 
 
 def _is_open_request(pause: Pause) -> bool:

@@ -106,15 +106,14 @@ async def _info(cli: Cli, session_id: str) -> SessionInfo:
 
 
 def tell(cli: Cli, info: SessionInfo, told: str, document: Shape) -> None:
-    from holdfast.cli.words import place as stands
+    from holdfast.cli.words import at
 
     resume = cli.command("resume", info.session_id, info.workflow)
     if not cli.out.for_people:
         cli.out.document(document(info, resume))
         return
     cli.out.line(told)
-    at = f" at {stands(info)}" if info.step else ""
-    cli.out.line(f"{info.session_id} {cli.out.stands(info.status.value)}{at}.")
+    cli.out.line(f"{info.session_id} {cli.out.stands(info.status.value)}{at(info)}.")
     cli.out.note(f"Go on:  {resume}")
 
 
@@ -250,6 +249,7 @@ def _kept(why: str, path: Path, code: int) -> Refused:
 @click.argument("session", shell_complete=SESSIONS)
 @click.option("--to", "--from", "to", metavar="STEP[#N]|NUMBER", required=True, callback=place, shell_complete=STEPS,
               help="The visit that is redone.")  # fmt: skip
+@assignments
 @keep_option
 @dry_option
 @force_option
@@ -258,43 +258,62 @@ def _kept(why: str, path: Path, code: int) -> Refused:
 @signed
 @common(target=True)
 def rewind(
-    cli: Cli, session: str, to: int | str, keep: bool, dry_run: bool, force: bool, run: bool, until: str | None,
-    reason: str, by: str | None,
+    cli: Cli, session: str, to: int | str, assignments: tuple[str, ...], keep: bool, dry_run: bool, force: bool,
+    run: bool, until: str | None, reason: str, by: str | None,
 ) -> int:  # fmt: skip
-    """Redo a step of a parked session and what follows. Nothing is deleted.
+    """Redo a step of a parked session and what follows, with other values if you like. Nothing is deleted.
 
     A step means its last visit, STEP#2 the second one, a number the checkpoint of that number (`holdfast checkpoints`).
     """
+    back = Back(to, assignments, keep, reason)
     if dry_run:
-        return int(run_async(_plan_rewind(cli, session, to, keep)))
+        return int(run_async(_plan_rewind(cli, session, back)))
     onward = Onward(run, until, by)
-    session_id, workflow, left = run_async(_rewind(cli, session, to, keep, force, reason, onward))
-    told = "\n".join(filter(None, (f"Rewound to before {to}.", _redone(left))))
-    return onward.go(cli, workflow, session_id, told, lambda info, resume: shapes.rewound(info, left, resume))
+    session_id, workflow, left, changed = run_async(_rewind(cli, session, back, force, onward))
+    told = "\n".join(
+        filter(None, (f"Rewound to before {to}.", _redone(left), changed and f"Changed {', '.join(changed)}."))
+    )
+    return onward.go(cli, workflow, session_id, told, lambda info, resume: shapes.rewound(info, left, changed, resume))
 
 
-async def _plan_rewind(cli: Cli, session: str, to: int | str, keep: bool) -> int:
+class Back(NamedTuple):
+    """Where a rewind leads, and with what."""
+
+    to: int | str
+    assignments: tuple[str, ...]
+    keep: bool
+    reason: str
+
+    def edits(self, workflow: Workflow[Any]) -> dict[str, Any]:
+        from holdfast.cli.values import assigned, typed
+
+        return typed(workflow, assigned(workflow, self.assignments))
+
+
+async def _plan_rewind(cli: Cli, session: str, back: Back) -> int:
     async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
-        info, _ = await found(cli, engine, session)
-        plan = await engine.plan_rewind(info.session_id, to, keep=keep)
+        info, workflow = await found(cli, engine, session)
+        plan = await engine.plan_rewind(info.session_id, back.to, back.edits(workflow), keep=back.keep)
         left = left_behind(await engine.plan(info.session_id), plan)
-    draw(cli, plan, {"left_behind": left}, f"A rewind of {info.session_id} to before {to}.", _redone(left))
+    draw(cli, plan, {"left_behind": left}, f"A rewind of {info.session_id} to before {back.to}.", _redone(left))
     if info.holder is not None:
         cli.out.note(f"It is {info.status.value} now. Stop it first:  {cli.command('pause', info.session_id)} --wait")
     return DONE
 
 
 async def _rewind(
-    cli: Cli, session: str, to: int | str, keep: bool, force: bool, reason: str, onward: Onward
-) -> tuple[str, Workflow[Any], list[str]]:
+    cli: Cli, session: str, back: Back, force: bool, onward: Onward
+) -> tuple[str, Workflow[Any], list[str], list[str]]:
     async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
         info, workflow = await found(cli, engine, session)
         onward.check(workflow)
-        await engine.plan_rewind(info.session_id, to, keep=keep)  # for a place that is not there nobody is stopped
+        edits = back.edits(workflow)
+        # For a place that is not there, or values that do not fit, nobody is stopped.
+        await engine.plan_rewind(info.session_id, back.to, edits, keep=back.keep)
         info = await parked(cli, engine, info, "rewound", force, onward.by)
         before = await engine.plan(info.session_id)
-        await engine.rewind(info.session_id, to, keep=keep, reason=reason, by=onward.by)
-        return info.session_id, workflow, left_behind(before, await engine.plan(info.session_id))
+        await engine.rewind(info.session_id, back.to, edits, keep=back.keep, reason=back.reason, by=onward.by)
+        return info.session_id, workflow, left_behind(before, await engine.plan(info.session_id)), list(edits)
 
 
 def left_behind(before: Plan, after: Plan) -> list[str]:

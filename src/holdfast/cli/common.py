@@ -82,6 +82,9 @@ class Cli:
                 f" ({', '.join(self.host.brought)}): {self.command('show', info.session_id)} shows it",
                 USAGE,
             )
+        if self.host.drives:
+            onward = self.command("resume", info.session_id)
+            raise Refused(f"session {info.session_id} is gone on with by {onward}", USAGE)
         raise Refused(
             f"session {info.session_id} is one of workflow {info.workflow!r}, and nobody said where its code is:"
             f" add --target file.py:name, or name it in {self.project.root / 'pyproject.toml'} under"
@@ -91,7 +94,8 @@ class Cli:
 
     def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
         """The exact command for a session: with the store and, if a workflow is given, its target, where needed."""
-        own = bool(self.host.workflows) and (workflow is None or workflow in self.host.brought)
+        brought = bool(self.host.workflows) and (workflow is None or workflow in self.host.brought)
+        own = brought or self.host.drives
         words = [*(self.host if own else HOLDFAST).words, verb, session_id]
         if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
             known = self.known() if self.targets else {}

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from holdfast.cli.common import Cli, run_async
 from holdfast.cli.output import ago
-from holdfast.cli.words import one_line, place
+from holdfast.cli.words import at, one_line
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
@@ -57,8 +57,7 @@ def sessions(ctx: click.Context, incomplete: str) -> Items:
 
 
 def _said(info: SessionInfo) -> str:
-    at = f" at {place(info)}" if info.step else ""
-    return f"{info.workflow} {info.status.value}{at} {ago(info.updated_at)}"
+    return f"{info.workflow} {info.status.value}{at(info)} {ago(info.updated_at)}"
 
 
 def questions(ctx: click.Context, incomplete: str) -> Items:

@@ -26,7 +26,8 @@ class Host:
     """A program with commands.
 
     ``name`` stands before its refusals, ``words`` are how a person calls it, ``launch`` how it starts another process
-    of itself. ``workflows``: those that it brings along, its main one first; without any they are found by target.
+    of itself. ``workflows``: those that it brings along, its main one first; without any they are found by target, or
+    its own functions drive all its sessions (``drives``).
     """
 
     name: str = "holdfast"
@@ -35,6 +36,7 @@ class Host:
     store: str | None = None
     workflows: tuple[Workflow[Any], ...] = ()
     result: Callable[[Outcome[Any]], str] | None = None
+    drives: bool = False
 
     @property
     def brought(self) -> dict[str, Workflow[Any]]:

@@ -19,7 +19,7 @@ import click
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from holdfast.binding import resolve
-from holdfast.cli.app import App, app
+from holdfast.cli.app import COMMANDS, App, app
 from holdfast.cli.common import Cli, common
 from holdfast.cli.failing import DONE, USAGE, Refused, Unknown, guarded
 from holdfast.cli.host import Host, Start, started_by
@@ -27,7 +27,7 @@ from holdfast.cli.inputs import fields_of, gathered, options_for
 from holdfast.cli.project import check_exists
 from holdfast.cli.running import Loaded, Ride, RunCommand, run
 from holdfast.errors import DefinitionError, HoldfastError, did_you_mean
-from holdfast.outcome import Outcome
+from holdfast.outcome import Outcome, SessionInfo
 from holdfast.workflow import Workflow
 
 S = TypeVar("S", bound=BaseModel)
@@ -43,9 +43,10 @@ goes on; twice aborts it.
 
 
 def program(
-    workflow: Workflow[S], *others: Workflow[Any], begin: Callable[..., S | Mapping[str, Any]] | None = None,
-    result: Callable[[Outcome[S]], str] | None = None, instead: Callable[..., Ending] | None = None,
-    arguments: Sequence[str] = (), name: str | None = None, help: str = "", store: str | Path | None = None,
+    workflow: Workflow[S] | None = None, *others: Workflow[Any],
+    begin: Callable[..., S | Mapping[str, Any]] | None = None, result: Callable[[Outcome[S]], str] | None = None,
+    instead: Callable[..., Ending] | None = None, without: Sequence[str] = (), arguments: Sequence[str] = (),
+    name: str | None = None, help: str = "", store: str | Path | None = None,
 ) -> Program:  # fmt: skip
     """Make workflows a program: ``if __name__ == "__main__": program(brief)()``.
 
@@ -57,9 +58,10 @@ def program(
     returns a state, or a mapping of fields, and refuses with a `ValueError` that says what is wrong. ``result`` makes
     the text that is printed when a session has completed. ``instead`` takes the place of ``run``: a function of its own
     drives sessions, a chat say. Its parameters become options as those of ``begin`` do; it returns the exit code, or
-    that and the document that ``--json`` prints. ``arguments`` are options that are given by their place
-    instead. What Python keeps for itself has an underscore behind it: ``from_`` is ``--from``. ``store`` is used unless
-    ``--store`` or ``HOLDFAST_STORE`` names another; without it, the project's.
+    that and the document that ``--json`` prints. With a ``name`` it needs no workflow, if it makes its own. ``without``
+    are commands of ``holdfast`` that the program does not have, or brings its own of. ``arguments`` are options that
+    are given by their place instead. What Python keeps for itself has an underscore behind it: ``from_`` is ``--from``.
+    ``store`` is used unless ``--store`` or ``HOLDFAST_STORE`` names another; without it, the project's.
 
     >>> from pydantic import BaseModel
     >>> from holdfast import Workflow, program, step
@@ -73,21 +75,32 @@ def program(
     >>> main.name
     'greeting'
     """
+    called = name or (workflow.name if workflow is not None else "")
     if instead is not None and (begin is not None or result is not None):
-        raise DefinitionError(f"program {workflow.name}: begin and result are for run; instead replaces it")
-    start = None if begin is None else _Begin(begin, workflow, arguments)
-    act = None if instead is None else _parameters(instead, workflow.name, "instead")[0]
-    fields = (workflow.model if start is None else start.model).model_fields if act is None else act.model_fields
+        raise DefinitionError(f"program {called}: begin and result are for run; instead replaces it")
+    start: _Begin | None = None
+    if instead is not None and called:
+        fields = _parameters(instead, called, "instead")[0].model_fields
+    elif workflow is not None:
+        start = None if begin is None else _Begin(begin, workflow, arguments)
+        fields = (workflow.model if start is None else start.model).model_fields
+    else:
+        raise DefinitionError("program(): give it a workflow to run; or a name, and what it does instead of that")
+    _check_arguments(arguments, fields, called)
+    brought = () if workflow is None else (workflow, *others)
+    made = Program(brought, start, result, tuple(arguments), called, help, store)
+    made.leave_out(without)
+    if instead is not None:
+        made.replace_run(_Instead(instead, called, made))
+    return made
+
+
+def _check_arguments(arguments: Sequence[str], fields: Mapping[str, Any], name: str) -> None:
     for number, each in enumerate(arguments):
         if each not in fields:
-            raise DefinitionError(f"program {workflow.name}: no option {each!r} to be an argument"
-                                  f"{did_you_mean(each, fields)}")  # fmt: skip
+            raise DefinitionError(f"program {name}: no option {each!r} to be an argument{did_you_mean(each, fields)}")
         if each in arguments[:number]:
-            raise DefinitionError(f"program {workflow.name}: the argument {each!r} is named twice")
-    made = Program((workflow, *others), start, result, tuple(arguments), name or workflow.name, help, store)
-    if instead is not None:
-        made.replace_run(_Instead(instead, workflow.name, made))
-    return made
+            raise DefinitionError(f"program {name}: the argument {each!r} is named twice")
 
 
 class Program(App):
@@ -108,6 +121,28 @@ class Program(App):
         self.store = None if store is None else str(store)
         self.first: str = "run"
 
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command of the program's own. One that would hide another, or never be reached, is refused."""
+        taken, here = name or cmd.name or "", getattr(cmd.callback, "__name__", "a group")
+        if taken in self.commands:
+            other = f"another command of it, {getattr(self.commands[taken].callback, '__name__', 'a group')}"
+            way = "give it another name"
+        elif taken in COMMANDS and taken not in self.left_out:
+            other = f"`holdfast {taken}` ({COMMANDS[taken][1].rstrip('.').lower()}), which this program has as well"
+            way = f"give it another name, or make the program without={[taken]!r}"
+        else:
+            super().add_command(cmd, name)
+            return
+        raise DefinitionError(f"program {self.name}: its command {taken!r} ({here}) has the name of {other}; {way}")
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Do without commands of ``holdfast``; those of the program's own may have their names."""
+        for each in names:
+            if each not in COMMANDS:
+                raise DefinitionError(f"program {self.name}: holdfast has no command {each!r} to be without"
+                                      f"{did_you_mean(each, COMMANDS)}")  # fmt: skip
+        self.left_out = self.left_out | set(names)
+
     def replace_run(self, command: click.Command) -> None:
         """Have a command of the program's own take the place of ``run``."""
         self.left_out = self.left_out | {"run"}
@@ -121,7 +156,8 @@ class Program(App):
         """Run as the process that this is, and end it with the exit code that fits."""
         words, launch = started_by()
         if "obj" not in extra:
-            extra["obj"] = Host(str(self.name), words, launch, self.store, self.workflows, self.result)
+            drives = not self.workflows
+            extra["obj"] = Host(str(self.name), words, launch, self.store, self.workflows, self.result, drives)
         called = prog_name or shlex.join(words)
 
         def call(standalone_mode: bool) -> Any:
@@ -164,9 +200,10 @@ class Program(App):
     def verb(self, name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
         """A command of the program's own about its sessions, with ``--store`` and ``--json`` like the others.
 
-        The function gets an open `BlockingEngine`, then what click's decorators on it bring. It returns a text for
-        people and a document for ``--json`` (a model, or what JSON can hold); or a session, which is then gone on with
-        and shown as ``resume`` does. It refuses with a `ValueError`.
+        The function gets an open `BlockingEngine` or a `Start`, as its first parameter is annotated, then what click's
+        decorators on it bring. It returns a text for people and a document for ``--json`` (a model, or what JSON can
+        hold); or a session, which is then gone on with and shown as ``resume`` does; or an exit code, if it has one
+        with a document, and has told people itself. It refuses with a `ValueError`.
         """
 
         def decorate(fn: Callable[..., Any]) -> click.Command:
@@ -212,31 +249,36 @@ class Program(App):
 
 def _told(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
     """Do what a verb does, say what came of it, and go on with the session that it returns."""
-    from holdfast.api import Engine
     from holdfast.blocking import BlockingSession
 
-    check_exists(cli.place, str(given.get("session", "it")))
-    with Engine(cli.place.url, workflows=list(cli.host.workflows), create=False) as engine:
-        engine._thread.call(engine._wrapped.waker.stop)  # what is due stays for who drives sessions
-        try:
-            found = fn(engine, **given)
-        except HoldfastError:
-            raise
-        except OSError as error:
-            raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
-        except ValidationError as error:
-            raise Refused(_said(error), USAGE) from error
-        except ValueError as error:
-            raise Refused(str(error), USAGE) from error
-        goes_on = engine.info(found.id) if isinstance(found, BlockingSession) else None
+    found, goes_on = _done(cli, fn, given)
     if goes_on is not None:
         ride = Ride(cli, cli.host.brought[goes_on.workflow], None)
         return ride.driven(lambda engine: ride.resume(engine, goes_on.session_id, None, {}))
-    text, document = found
-    cli.out.line(text)
-    if cli.out.as_json:
+    assert not isinstance(found, BlockingSession)
+    what, document = found if isinstance(found, tuple) else (found, None)
+    if not isinstance(what, int):
+        cli.out.line(what)
+    if cli.out.as_json and document is not None:
         cli.out.document(document.model_dump(mode="json") if isinstance(document, BaseModel) else document)
-    return DONE
+    return what if isinstance(what, int) else DONE
+
+
+def _done(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[Any, SessionInfo | None]:
+    """What a verb returns; if that is a session, what is known of it."""
+    from holdfast.api import Engine
+    from holdfast.blocking import BlockingSession
+
+    first = next(iter(signature(fn).parameters.values()), None)
+    if first is not None and first.annotation in (Start, "Start"):
+        with _refusing():
+            return fn(cli.start(), **given), None
+    check_exists(cli.place, str(given.get("session", "it")))
+    with Engine(cli.place.url, workflows=list(cli.host.workflows), create=False) as engine:
+        engine._thread.call(engine._wrapped.waker.stop)  # what is due stays for who drives sessions
+        with _refusing():
+            found = fn(engine, **given)
+        return found, engine.info(found.id) if isinstance(found, BlockingSession) else None
 
 
 class _Run(RunCommand):
@@ -293,10 +335,10 @@ def _refusing() -> Iterator[None]:
     """What a program's own function finds wrong is a refusal: one line, and a code that says so."""
     try:
         yield
+    except (HoldfastError, BrokenPipeError):
+        raise  # it says itself what is wrong; or nobody reads any more, which is no fault of what was given
     except ValidationError as error:
         raise Refused(_said(error), USAGE) from error
-    except BrokenPipeError:
-        raise  # nobody reads any more: that is no fault of what was given
     except OSError as error:
         raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
     except ValueError as error:

@@ -206,10 +206,9 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: 
 
 def _where(info: SessionInfo) -> str:
     """``failed at write, 5 min ago``."""
-    from holdfast.cli.words import place
+    from holdfast.cli.words import at
 
-    at = f" at {place(info)}" if info.step else ""
-    return f"{info.status.value}{at}, {ago(info.updated_at)}"
+    return f"{info.status.value}{at(info)}, {ago(info.updated_at)}"
 
 
 # resume

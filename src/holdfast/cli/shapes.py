@@ -28,6 +28,7 @@ def session(info: SessionInfo) -> dict[str, Any]:
         "status": info.status.value,
         "step": info.step,
         "visit": info.visit,
+        "leaving": info.leaving,
         "owner": info.owner,
         "tags": list(info.tags),
         "created_at": moment(info.created_at),
@@ -389,9 +390,11 @@ def edited(info: SessionInfo, changed: Sequence[str], resume: str) -> dict[str, 
     return session(info) | {"changed": list(changed), "resume": resume}
 
 
-def rewound(info: SessionInfo, left_behind: Sequence[str], resume: str) -> dict[str, Any]:
-    """What ``rewind`` took back."""
-    return session(info) | {"left_behind": list(left_behind), "resume": resume}
+def rewound(
+    info: SessionInfo, left_behind: Sequence[str], changed: Sequence[str], resume: str
+) -> dict[str, Any]:  # fmt: skip
+    """What ``rewind`` took back, and what it changed."""
+    return session(info) | {"left_behind": list(left_behind), "changed": list(changed), "resume": resume}
 
 
 def forked(info: SessionInfo, source: str, resume: str) -> dict[str, Any]:

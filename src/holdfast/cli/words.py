@@ -156,10 +156,16 @@ def clock(moment: datetime, now: datetime | None = None) -> str:
 
 
 def place(info: SessionInfo) -> str:
-    """Where a session stands: ``write#2``, or just the step on its first visit."""
+    """Where a session stands: ``write#2``, or just the step on its first visit; ``behind write`` if that has ended."""
     if info.step is None:
         return ""
-    return info.step if info.visit == 1 else f"{info.step}#{info.visit}"
+    name = info.step if info.visit == 1 else f"{info.step}#{info.visit}"
+    return f"behind {name}" if info.leaving else name
+
+
+def at(info: SessionInfo) -> str:
+    """The same as a part of a sentence, with the space before it: `` at write#2``."""
+    return f"{'' if info.leaving else ' at'} {place(info)}" if info.step else ""
 
 
 def note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequence[Question] = ()) -> str:
@@ -289,7 +295,8 @@ def _why(pause: Pause) -> str:
     who = f" by {pause.by}" if pause.by else ""
     if pause.kind == "operator":
         return one_line(f"It was paused{who}" + (f": {pause.reason}" if pause.reason else "."))
-    at = f" at {pause.step}" if pause.step else ""
+    where = "behind" if pause.kind == "guard" else "at"
+    at = f" {where} {pause.step}" if pause.step else ""
     return one_line(f"It paused itself{at} ({pause.kind}): {pause.reason}")
 
 

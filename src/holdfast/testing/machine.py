@@ -82,8 +82,8 @@ def before(
 ) -> CrashPoint:  # fmt: skip
     """Die before a write, which then never happens.
 
-    ``write`` counts from 1, the start of the session; ``kind`` is ``start``, ``operation``, ``checkpoint`` or
-    ``event``; ``name`` is a part of an operation's id or an event's type.
+    ``write`` counts from 1, the start of the session; ``kind`` is ``start``, ``operation``, ``checkpoint``, ``event``,
+    ``edit`` or ``rewind``; ``name`` is a part of an operation's id or an event's type.
 
     >>> print(before(kind="checkpoint", step="research"))
     before kind checkpoint, step research
@@ -139,6 +139,7 @@ class Machine:
         self.store = store_from(store, self.clock)
         self.writes: list[Write] = []
         self.doubled: list[Write] = []
+        self._remembered: set[tuple[Any, ...]] = set()
         self.begun = 0  # writes, whether or not they came to their end
         self._process: _Process | None = None
 
@@ -186,10 +187,13 @@ class Machine:
         return InlineEngine(*self.workflows, store=cast(Store, process), clock=self.clock)
 
     def note(self, write: Write) -> None:
-        """A write took effect. Nothing that is remembered may be done and remembered a second time."""
-        key = write[1:]
-        if write.kind in ("operation", "checkpoint") and any(known[1:] == key for known in self.writes):
-            self.doubled.append(write)
+        """A write took effect. Nothing that is remembered may be done and remembered a second time, unless rewound."""
+        if write.kind == "rewind":
+            self._remembered = {known for known in self._remembered if known[-1] != write.session}
+        elif write.kind in ("operation", "checkpoint"):
+            if write[1:] in self._remembered:
+                self.doubled.append(write)
+            self._remembered.add(write[1:])
         self.writes.append(write)
 
 
@@ -218,6 +222,13 @@ class _Process:
     async def commit(self, commit: Commit) -> Flags | None:
         record = commit.records[0]
         return await self._write(record, record.kind, lambda: self.inner.commit(commit), commit.key)
+
+    async def revise(self, commit: Commit) -> None:
+        async def act() -> bool:
+            await self.inner.revise(commit)
+            return True
+
+        await self._write(commit.records[0], commit.records[0].kind, act, commit.key)
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self.inner, name)

@@ -114,13 +114,10 @@ def _replace(engine: BlockingEngine, stored: WorkflowState, wanted: WorkflowStat
             f"current_step: session {stored.session_id!r} stands at {stored.current_step}; only running it leads to"
             f" {wanted.current_step}"
         )
+    given = {name: getattr(wanted, name) for name in AuraState.model_fields}
     if ahead < 0:
-        engine.rewind(stored.session_id, _step(wanted.current_step), by=SAVED_BY)
-    before = _document(engine, stored.session_id)
-    changed = {
-        name: value for name in AuraState.model_fields if (value := getattr(wanted, name)) != getattr(before, name)
-    }
-    if changed:
+        engine.rewind(stored.session_id, _step(wanted.current_step), given, by=SAVED_BY)
+    elif changed := {name: value for name, value in given.items() if value != getattr(stored, name)}:
         engine.edit(stored.session_id, changed, by=SAVED_BY)
 
 

@@ -59,8 +59,10 @@ def facts(text: str) -> list[Fact]:
     ['March 2029', '1,200', '$4.2 million', 'Ada Moss']
     """
     dates, rest = _dates(text)
-    found = [*dates, *_numbers(rest), *_names(rest)]
-    return list({(fact.kind, fact.value): fact for fact in found}.values())
+    known: dict[object, Fact] = {}
+    for fact in (*dates, *_numbers(rest), *_names(rest)):
+        known.setdefault((fact.kind, fact.value), fact)
+    return list(known.values())
 
 
 def _dates(text: str) -> tuple[list[Fact], str]:

@@ -226,14 +226,14 @@ class DraftSection(Part):
 class MemoDocument(Part):
     """The whole memo as one document: ``state.json``."""
 
-    company_name: str
-    investment_type: InvestmentType
-    memo_mode: MemoMode
-    company_data: CompanyData
+    company_name: str = ""
+    investment_type: InvestmentType = "direct"
+    memo_mode: MemoMode = "consider"
+    company_data: CompanyData | None = None
     deck_analysis: DeckAnalysis | None = None
-    research: Research
-    section_research: SectionResearch
-    draft_sections: dict[str, DraftSection]
+    research: Research = Research()
+    section_research: SectionResearch = SectionResearch()
+    draft_sections: dict[str, DraftSection] = {}
     validation_results: dict[str, Any] = {}
     citation_validation: dict[str, Any] = {}
     fact_check_results: dict[str, Any] = {}
@@ -261,7 +261,7 @@ class MemoState(BaseModel):
     header: str = ""
     memo: str = ""
     validation: Validation = Validation()
-    final: MemoDocument | None = None
+    final: MemoDocument = MemoDocument()
 
 
 def document(state: MemoState, review: Review | None = None) -> MemoDocument:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _SHORT = r"(?:Dr|Mr|Ms|Mrs|Prof|Inc|Ltd|Co|Corp|No|vs|approx|e\.g|i\.e|U\.S|St|Jr|Sr|Nr)"
-_END = re.compile(r"(?<=[.!?])[\"”’)]*\s+(?=[\"“‘(]?[A-Z0-9À-ÖØ-Þ])")
+_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”’)]))\s+(?=[\"“‘(\[*]*[A-Z0-9À-ÖØ-Þ])")
 _LINK = re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s\"[^\"]*\")?\)")
 KEY = re.compile(r"\s?\[@([A-Za-z0-9._-]+)\]")
 """How a sentence of a section names its passage: ``[@annual-report-4]``."""

@@ -34,6 +34,8 @@ PATIENCE = Retry(attempts=5, on=(ConnectionError, TimeoutError))
 SECTIONS = "2-sections/*.md"
 DRAFT = "4-final-draft.md"
 VALIDATION = "3-validation.json"
+SMALLEST = 40
+"""Bytes of a section that counts: a heading and a short sentence."""
 
 
 def _has_socials(sections: dict[str, str]) -> bool:
@@ -79,7 +81,7 @@ async def section_research(
     return await reading.assign(company_name, outline, research, ctx)
 
 
-@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", holds=_whole), retry=PATIENCE)
+@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_whole), retry=PATIENCE)
 async def draft(
     company_name: str, investment_type: InvestmentType, memo_mode: MemoMode, outline: list[Section],
     section_research: SectionResearch, ctx: Context,
@@ -107,7 +109,7 @@ async def enrich_trademark(
     return enriching.header(company_name, company_data, investment_type, memo_mode)
 
 
-@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", holds=_has_socials))
+@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_has_socials))
 async def enrich_socials(
     sections: dict[str, str], outline: list[Section], company_data: CompanyData, research: Research,
     section_research: SectionResearch,
@@ -116,7 +118,7 @@ async def enrich_socials(
     return enriching.socials(sections, outline, company_data, reading.every(research, section_research))
 
 
-@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", holds=_has_links))
+@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_has_links))
 async def enrich_links(
     sections: dict[str, str], company_data: CompanyData, research: Research, section_research: SectionResearch
 ) -> dict[str, str]:  # fmt: skip
@@ -124,7 +126,10 @@ async def enrich_links(
     return enriching.links(sections, company_data, reading.every(research, section_research))
 
 
-@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", holds=enriching.has_visualizations))
+@step(
+    writes="sections",
+    leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=enriching.has_visualizations),
+)
 async def enrich_visualizations(
     sections: dict[str, str], outline: list[Section], research: Research, section_research: SectionResearch
 ) -> dict[str, str]:  # fmt: skip

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from holdfast import BlockingEngine, Status
+from holdfast import BlockingEngine, SessionInfo, Status
 from holdfast.apps.input import BadInput, local_zone, refusal
 from holdfast.apps.planner import materials
 from holdfast.apps.planner.models import (
@@ -90,6 +90,7 @@ def check_upload(inputs: UserInputs, upload: Upload) -> str:
 
 def add_course(engine: BlockingEngine, session_id: str, course: Mapping[str, Any]) -> UserInputs:
     """One more course, or other facts about one that is there."""
+    seen = engine.info(session_id)
     inputs = state_of(engine, session_id).user_inputs
     before = next((each for each in inputs.courses if each.course_id == course["course_id"]), None)
     given = {
@@ -100,7 +101,7 @@ def add_course(engine: BlockingEngine, session_id: str, course: Mapping[str, Any
         raise BadInput(f"course {course['course_id']}: there is none yet; give its name")
     courses = [given if each is before else each.model_dump() for each in inputs.courses]
     changed = _valid(inputs, courses=courses if before else [*courses, given])
-    _change(engine, session_id, {"user_inputs": changed}, "review" if before else "ingest")
+    _change(engine, seen, {"user_inputs": changed}, "review" if before else "ingest")
     return changed
 
 
@@ -121,16 +122,15 @@ class Added(NamedTuple):
 
 def add_file(engine: BlockingEngine, session_id: str, upload: Upload) -> Added:
     """One more file. The same content again only adds the courses that it is for."""
-    state = state_of(engine, session_id)
+    seen, state = _parked(engine, session_id), state_of(engine, session_id)
     kind = check_upload(state.user_inputs, upload)
-    _check_parked(engine, session_id)
     file = engine.files(session_id).add(
         upload.path, upload.path.name, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
     )
     before = state.file_registry.get(file.file_id)
     entry = joined(before, FileEntry.model_validate(file.entry()), upload)
     if entry != before:
-        _change(engine, session_id, {"file_registry": state.file_registry | {file.file_id: entry}}, "ingest")
+        _change(engine, seen, {"file_registry": state.file_registry | {file.file_id: entry}}, "ingest")
     return Added(file.file_id, entry, file.reused)
 
 
@@ -139,6 +139,7 @@ def replan(
     max_minutes: int | None = None, rest_day: str | None = None, start: date | None = None,
 ) -> UserInputs:  # fmt: skip
     """Other dates or limits: the plan is reviewed against them, and made anew."""
+    seen = engine.info(session_id)
     inputs = state_of(engine, session_id).user_inputs
     known = [course.course_id for course in inputs.courses]
     for course_id in midterms or {}:
@@ -157,46 +158,42 @@ def replan(
         raise BadInput(
             f"session {session_id}: nothing is other than it was; its plan is made for these dates and limits"
         )
-    _change(engine, session_id, {"user_inputs": changed}, "review")
+    _change(engine, seen, {"user_inputs": changed}, "review")
     return changed
 
 
-def _change(engine: BlockingEngine, session_id: str, edits: dict[str, Any], at: str) -> None:
-    """Edit a session. One that is past ``at`` goes back there first: what it finished there is kept.
+def _change(engine: BlockingEngine, info: SessionInfo, edits: dict[str, Any], at: str) -> None:
+    """Edit a session that stands as ``info`` says. One that is past ``at`` goes back there in the same act.
 
-    Past the collecting its guard is not asked again, so it is asked here.
+    What it finished there is kept. Past the collecting its guard is not asked again, so it is asked here.
     """
-    state, stands = state_of(engine, session_id), _stands(engine, session_id)
+    session_id, state = info.session_id, state_of(engine, info.session_id)
+    stands = len(ORDER) if info.step is None else ORDER.index(info.step)
     if stands >= ORDER.index("begin_ingesting"):
         wrong = inputs_missing(
             edits.get("user_inputs", state.user_inputs), edits.get("file_registry", state.file_registry)
         )
         if wrong:
             raise BadInput(f"session {session_id}: {wrong}")
-    if stands > ORDER.index(at):
-        engine.rewind(session_id, at, keep=True, reason="its inputs have changed")
-        kept = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
-        if at == "ingest":
-            kept["planning_state"] = state.planning_state  # its version only rises
-        edits = kept | edits
-    engine.edit(session_id, edits, reason="its inputs have changed")
+    how: dict[str, Any] = {"reason": "its inputs have changed", "based_on": info.seq}
+    if (stands, info.leaving) <= (ORDER.index(at), False):
+        engine.edit(session_id, edits, **how)
+        return
+    kept: dict[str, Any] = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
+    if at == "ingest":
+        kept["planning_state"] = state.planning_state  # its version only rises
+    engine.rewind(session_id, at, kept | edits, keep=True, **how)
 
 
-def _stands(engine: BlockingEngine, session_id: str) -> float:
-    """Before which step a session stands; half a step further if a guard holds it behind one."""
-    step = engine.info(session_id).step
-    held = any(pause.kind == "guard" for pause in engine.pauses(session_id))
-    return len(ORDER) if step is None else ORDER.index(step) + held / 2
-
-
-def _check_parked(engine: BlockingEngine, session_id: str) -> None:
-    """Before anything is stored that could not be entered into the state then."""
+def _parked(engine: BlockingEngine, session_id: str) -> SessionInfo:
+    """How a session stands. One that is driven is refused, before anything is stored that its state could not name."""
     info = engine.info(session_id)
     if info.holder is not None:
         raise VerbRefused(
             f"session {session_id!r} is {info.status.value}, driven by {info.holder}; pause it first",
             session_id=session_id, status=info.status.value,
         )  # fmt: skip
+    return info
 
 
 def retry(engine: BlockingEngine, session_id: str) -> list[str]:
@@ -205,9 +202,8 @@ def retry(engine: BlockingEngine, session_id: str) -> list[str]:
     lacking = [file_id for file_id, each in state.ingestion_state.files.items() if each.status != "complete"]
     if not lacking:
         raise BadInput(f"session {session_id}: no file of it lacks a chunk")
-    engine.rewind(session_id, "ingest", keep=True, reason="its missing chunks are tried again")
-    if state.planning_state.plan_version:
-        engine.edit(session_id, {"planning_state": state.planning_state}, reason="its plans go on being counted")
+    counted = {"planning_state": state.planning_state} if state.planning_state.plan_version else {}
+    engine.rewind(session_id, "ingest", counted, keep=True, reason="its missing chunks are tried again")
     return lacking
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import apsw
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from holdfast.errors import UnknownSession
 from holdfast.model import Filter, Pause, SessionRow, Whole, first_digest
@@ -54,6 +54,11 @@ class Moving(Cleaning):
         for each in sessions:
             parent = keys.get(each.row.parent_id) if each.row.parent_id else None
             keys[each.row.session_id] = self._restore(connection, each, parent)
+        pause = self._pause_above(connection, None, self.now())
+        for key in keys.values():
+            row = reads.get_by_key(connection, key, self.present)
+            if pause is not None and row.ended not in ("completed", "cancelled"):
+                self._request_pause(connection, row, pause)
         return True
 
     def _restore(self, connection: apsw.Connection, session: Whole, parent: int | None) -> int:
@@ -101,6 +106,7 @@ def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
 
 
 def _pause(key: int, pause: Pause) -> tuple[object, ...]:
+    pause = replace(pause, standing=False)  # what stood still elsewhere, as a whole, is here paused by itself
     closed = None if pause.closed_at is None else sums.closed(pause.closed_at, pause.closed_by)
     return (key, *astuple(pause), sums.opened(key, pause), closed)
 

@@ -104,8 +104,8 @@ WHERE wakes_at > :now AND wakes_at IS NOT NULL AND wakes_at <> 0 AND pause_reque
 SELECT DISTINCT holder FROM sessions WHERE holder IS NOT NULL
 
 -- name: open_pause
-INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO pauses (session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: close_pause
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND id = ? AND closed_at IS NULL
@@ -144,8 +144,31 @@ UPDATE sessions SET cancel_requested = 0 WHERE key = ?
 -- name: operator_pauses
 SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
 
+-- name: own_pauses
+-- Those that somebody asked for by name, or by a filter: no pause of everything is behind them.
+SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0
+
 -- name: raise_pauses
 UPDATE pauses SET mode = 'abort' WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
+
+-- name: withdraw_standing
+UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND closed_at IS NULL AND standing = 1
+
+-- name: under_standing
+-- The sessions that a pause of everything keeps where they are.
+SELECT DISTINCT session FROM pauses WHERE standing = 1 AND closed_at IS NULL ORDER BY session
+
+-- name: standing_pause
+SELECT id, reason, "by", at, mode, freeze, sum FROM standing_pause
+
+-- name: let_stand
+INSERT OR REPLACE INTO standing_pause (n, id, reason, "by", at, mode, freeze, sum) VALUES (1, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: lift
+DELETE FROM standing_pause RETURNING n
+
+-- name: wake
+UPDATE sessions SET wakes_at = 0 WHERE key = ?
 
 -- name: withdraw_pauses
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ?
@@ -256,7 +279,7 @@ SELECT key, fence, pause_requested, pause_mode, cancel_requested, mail
 FROM sessions WHERE key = ?
 
 -- name: pauses
-SELECT id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum, closed_sum
+SELECT id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum, closed_sum
 FROM pauses WHERE session = ? AND (closed_at IS NULL OR NOT ?) ORDER BY n
 
 -- name: pause_flag
@@ -430,9 +453,9 @@ SELECT EXISTS (SELECT 1 FROM sessions WHERE session_id = ?)
 
 -- name: restore_pause
 INSERT INTO pauses (
-    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, opened_sum, closed_sum
+    session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum, closed_sum
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: log_weight
 -- What the records of some sessions take.

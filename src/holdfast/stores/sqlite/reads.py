@@ -73,7 +73,7 @@ class _Row(msgspec.Struct, array_like=True, gc=False):
 
 
 _Paused = tuple[
-    str, PauseKind, str, str | None, int, str, PauseMode, _Flag, _Time | None, str | None, int, int | None
+    str, PauseKind, str, str | None, int, str, PauseMode, _Flag, _Time | None, str | None, _Flag, int, int | None
 ]  # fmt: skip
 
 # All there are: a commit hands one out instead of making it.
@@ -340,12 +340,29 @@ def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause
 
 
 def _pause(key: int, stored: Sequence[Any]) -> Pause:
-    id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, opened_sum, closed_sum = _typed(stored, _Paused)
-    pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by)
+    (id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, standing,
+     opened_sum, closed_sum) = _typed(stored, _Paused)  # fmt: skip
+    pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by, bool(standing))
     # Taken back by hand in the database, a pause has an end without an author and without a sum.
     right = closed_by is None if closed_sum is None else closed_sum == sums.closed(closed_at, closed_by)
     if opened_sum != sums.opened(key, pause) or not right:
-        raise DamagedRecord(f"pause record {id!r} does not match its checksum; restore the database from a backup")
+        raise DamagedRecord(
+            f"pause record {pause.id!r} does not match its checksum; restore the database from a backup"
+        )
+    return pause
+
+
+def standing_pause(connection: apsw.Connection) -> Pause | None:
+    stored = one(connection, QUERIES["standing_pause"])
+    if stored is None:
+        return None
+    id, reason, by, at, mode, freeze, sum = _typed(stored, tuple[str, str, str | None, _Time, PauseMode, _Flag, int])
+    pause = Pause(id, "operator", reason, by, at, mode=mode, freeze=bool(freeze), standing=True)
+    if sum != sums.standing(pause):
+        raise DamagedRecord(
+            "the pause of everything does not match its checksum, so nothing new is started;"
+            " engine.resume(everything=True), or `holdfast resume --all`, lifts it"
+        )
     return pause
 
 

@@ -219,7 +219,7 @@ class SqliteStore:
 
     async def create(self, new: NewSession) -> SessionRow | None:
         row = await self._do(lambda connection: self._writes.create(connection, new))
-        if row is not None and new.claim:
+        if row is not None and row.holder is not None:
             self._held.add(row.key)
         return row
 
@@ -304,6 +304,13 @@ class SqliteStore:
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
         return await self._do(lambda connection: self._writes.pause(connection, query, pause), urgent=True)
+
+    async def standing_pause(self) -> Pause | None:
+        with self._reading() as connection:
+            return reads.standing_pause(connection)
+
+    async def lift(self, by: str | None, at: int) -> Found:
+        return await self._do(lambda connection: self._writes.lift(connection, by, at))
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
         return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))

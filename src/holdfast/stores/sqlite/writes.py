@@ -28,6 +28,7 @@ from holdfast.model import (
     SignalRecord,
     first_digest,
     seal_signal,
+    would_go_on,
 )
 from holdfast.questions import about
 from holdfast.store import Found
@@ -229,9 +230,16 @@ class Writes:
             self._seal_given(connection, row.key)
         self._take(connection, row, crashed=False)
         self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
+        if _over(row) and commit.ended is None:  # the end of a session took it out of any pause
+            pause = self._pause_above(connection, row.parent, commit.updated_at)
+            if pause is not None:
+                self._request_pause(connection, self._again(connection, row), pause)
 
     def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
         self._check_names(connection, new)
+        pause = new.pause or self._pause_above(connection, new.parent, new.created_at)
+        if new.parent is None and pause is not None and pause.standing:
+            new = replace(new, claim=False)  # it stands still, and nobody need drive it to that
         last = new.records[-1]
         key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
         head = connection.execute(QUERIES["log_end"]).get + len(new.records)
@@ -258,7 +266,6 @@ class Writes:
             n = self._signal(connection, key, file.kind, file.by, file.at, file.payload)
             self._note_file(connection, key, n, file_facts(file.payload))
         row = reads.get_by_key(connection, key, self.present)
-        pause = new.pause or self._pause_of(connection, new.parent)
         if pause is not None:
             row = self._request_pause(connection, row, pause)
         if new.parent is not None and reads.get_by_key(connection, new.parent, self.present).cancel_requested:
@@ -275,10 +282,13 @@ class Writes:
                     hash=name.hex(),
                 )
 
-    def _pause_of(self, connection: apsw.Connection, key: int | None) -> Pause | None:
-        """A new child of a session that is to stand still stands still too."""
-        pauses = [] if key is None else reads.pauses(connection, key, open_only=True)
-        return next((pause for pause in pauses if pause.kind == "operator"), None)
+    def _pause_above(self, connection: apsw.Connection, parent: int | None, at: int) -> Pause | None:
+        """What a session that comes, or comes back, finds: a child follows its parent, all others the whole store."""
+        if parent is None:
+            standing = reads.standing_pause(connection)
+            return None if standing is None else replace(standing, at=at)
+        pauses = [pause for pause in reads.pauses(connection, parent, open_only=True) if pause.kind == "operator"]
+        return min(pauses, key=lambda pause: pause.standing, default=None)
 
     # from outside
 
@@ -286,6 +296,8 @@ class Writes:
         looked = reads.look(connection, query, self.present)
         if not looked and query.session_id is not None:
             self._known(connection, query.session_id)
+        if pause.standing:
+            self._let_stand(connection, pause)
         rows, damaged = [], []
         for key, facts in looked:
             if isinstance(facts, DamagedRecord):
@@ -295,6 +307,53 @@ class Writes:
                 rows.append(facts if _over(facts) else self._request_pause(connection, facts, pause))
         return Found(rows, damaged)
 
+    def _let_stand(self, connection: apsw.Connection, pause: Pause) -> None:
+        """Everything stands still from now on. Who asked first stays who asked."""
+        try:
+            known = reads.standing_pause(connection)
+        except DamagedRecord:  # nothing may keep everything from being stopped
+            known = None
+        stands = replace(pause, id=str(uuid.uuid4())) if known is None else known
+        mode = "abort" if "abort" in (stands.mode, pause.mode) else "finish"
+        stands = replace(stands, mode=mode, freeze=stands.freeze or pause.freeze)
+        if stands != known:
+            told = stands.id, stands.reason, stands.by, stands.at, stands.mode, stands.freeze
+            connection.execute(QUERIES["let_stand"], (*told, sums.standing(stands)))
+
+    def lift(self, connection: apsw.Connection, by: str | None, at: int) -> Found:
+        """The pause of everything is over. What it alone kept from going on is due."""
+        connection.execute(QUERIES["lift"]).fetchall()
+        rows, damaged = [], []
+        for (key,) in reads.every(connection, QUERIES["under_standing"]):
+            try:
+                row = reads.get_by_key(connection, key, self.present)
+            except DamagedRecord as damage:
+                damaged.append(damage)
+            except UnknownSession:
+                pass  # it is being removed
+            else:
+                rows.append(self._withdraw_standing(connection, row, by, at))
+        return Found(rows, damaged)
+
+    def _withdraw_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> SessionRow:
+        if not connection.execute(QUERIES["own_pauses"], (row.key,)).get:
+            self._withdraw_pause(connection, row, by, at)
+            self._signal(connection, row.key, "resume", by, at, _json({}))
+        else:
+            self._close_standing(connection, row, by, at)
+        row = self._again(connection, row)
+        if would_go_on(row):
+            connection.execute(QUERIES["wake"], (row.key,))
+        return self._again(connection, row)
+
+    def _close_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
+        """Somebody has paused this session by itself: it stays so. Its timers are frozen as long as that pause says."""
+        since: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
+        connection.execute(QUERIES["withdraw_standing"], (at, by, sums.closed(at, by), row.key))
+        still: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
+        if since is not None:
+            connection.execute(QUERIES["freeze"], (max((at if still is None else still) - since, 0), row.key))
+
     def _stop(self, connection: apsw.Connection, key: int, pause: Pause) -> None:
         """Pause a session whose facts cannot be read. No signal: the end of their chain is one of those facts."""
         stopped = _try(connection, "stop", pause.mode, key)
@@ -302,7 +361,8 @@ class Writes:
             connection.execute(QUERIES["open_pause"], _opening(key, replace(pause, id=str(uuid.uuid4()))))
 
     def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
-        asked = bool(connection.execute(QUERIES["operator_pauses"], (row.key,)).get)
+        own = bool(connection.execute(QUERIES["own_pauses"], (row.key,)).get)
+        asked = row.pause_requested if pause.standing else own  # by itself: a pause of everything may end before it
         raised = pause.mode == "abort" and row.pause_mode == "finish"
         freezes = pause.freeze and connection.execute(QUERIES["frozen_since"], (row.key,)).get is None
         if asked and not raised and not freezes:

@@ -129,12 +129,27 @@ CREATE TABLE pauses (
     freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
     closed_at INTEGER,
     closed_by TEXT,
+    standing INTEGER NOT NULL DEFAULT 0 CHECK (standing IN (0, 1)),
     opened_sum INTEGER NOT NULL,
     closed_sum INTEGER
 ) STRICT;
 
 CREATE INDEX pauses_session ON pauses (session);
 CREATE INDEX pauses_open ON pauses (session) WHERE closed_at IS NULL;
+CREATE INDEX pauses_standing ON pauses (session) WHERE standing = 1 AND closed_at IS NULL;
+
+-- The pause of everything, while it stands: what is created meanwhile stands still too. `pauses.standing` marks what is
+-- part of it.
+CREATE TABLE standing_pause (
+    n INTEGER PRIMARY KEY CHECK (n = 1),
+    id TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    "by" TEXT,
+    at INTEGER NOT NULL,
+    mode TEXT NOT NULL CHECK (mode IN ('finish', 'abort')),
+    freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
+    sum INTEGER NOT NULL
+) STRICT;
 
 -- What has become of a question. What it asks is in the log, at `place`, which is record `seq`; `root` is the session at
 -- the top of the tree, which people talk to. `answer` is the number of the signal that it was answered with, `seen` a

@@ -1,0 +1,113 @@
+"""What the tests of the memo share: a folder with a store, runs of the pipeline in it, and a count of its calls."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine, Outcome
+from holdfast.apps.memo import AGENTS, MemoState, memo
+from holdfast.apps.memo.starting import starting
+from holdfast.stores.sqlite import SqliteStore
+from tests.apps.memo_watched import watched
+
+SECTIONS = [
+    "01-executive-summary", "02-business-overview", "03-market-context", "04-team", "05-technology-product",
+    "06-traction-milestones", "07-funding-terms", "08-risks-mitigations", "09-investment-thesis", "10-recommendation",
+]  # fmt: skip
+FILES = [
+    "0-deck-analysis.json", "1-research.json", "1-section-research.json",
+    *(f"2-sections/{name}.md" for name in SECTIONS), "3-validation.json", "4-final-draft.md", "header.md", "state.json",
+]  # fmt: skip
+
+
+class Calls(list[str]):
+    """Which agents were called, in order. A section that is written is an entry of its own."""
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> Calls:
+        for agent in AGENTS:
+            owner, function, stand_in = watched(agent, self.append)
+            monkeypatch.setattr(owner, function, stand_in)
+        return self
+
+    def taken(self) -> list[str]:
+        """The agents that ran since this was asked last, each once."""
+        found = list(dict.fromkeys(name.split()[0] for name in self))
+        self.clear()
+        return found
+
+    def sections(self) -> list[str]:
+        """The sections that were written since this was asked last."""
+        found = [name.removeprefix("draft ") for name in self if name.startswith("draft ")]
+        self.clear()
+        return found
+
+
+class Desk:
+    """A store and one memo's session in a folder."""
+
+    def __init__(self, path: Path, company: str = "Fernstone", **settings: Any) -> None:
+        self.path = path
+        self.folder = path / "output" / f"{company}-v0.0.1"
+        self.company = company
+        self.settings = settings
+
+    def state(self) -> MemoState:
+        return starting(self.company, **self.settings)
+
+    def engine(self, name: str = "memo.db") -> Engine:
+        return Engine(SqliteStore(self.path / name, synchronous="OFF"), workflows=[memo], signals=False)
+
+    async def run(self, until: str | None = None, state: MemoState | None = None) -> Outcome[MemoState]:
+        async with self.engine() as engine:
+            session = await engine.start(
+                memo, state or self.state(), session_id="s1", folder=self.folder, paused=until is not None
+            )
+            if until is not None:
+                await session.resume(until=until)
+            return await session.outcome()
+
+    async def resume(self, **options: Any) -> Outcome[MemoState]:
+        async with self.engine() as engine:
+            session = await engine.resume("s1", **options)
+            return await session.outcome()
+
+    def file(self, path: str) -> Path:
+        return self.folder / path
+
+    def read(self, path: str) -> str:
+        return self.file(path).read_text("utf-8")
+
+    def contents(self) -> dict[str, bytes]:
+        """What the agents left."""
+        found = [path for path in self.folder.rglob("*") if path.is_file() and ".holdfast" not in path.parts]
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in sorted(found)}
+
+    def forget(self) -> None:
+        """As if the files had been copied here by hand: without completion records and without a store."""
+        shutil.rmtree(self.folder / ".holdfast")
+
+    def keep(self, paths: Iterable[str]) -> None:
+        """Leave only these files, without any records."""
+        self.forget()
+        wanted = set(paths)
+        for path in [path for path in self.folder.rglob("*") if path.is_file()]:
+            if str(path.relative_to(self.folder)) not in wanted:
+                path.unlink()
+
+
+class Template:
+    """A finished memo that every test gets as it was, at the same place."""
+
+    def __init__(self, desk: Desk, backup: Path) -> None:
+        self.desk, self.backup = desk, backup
+        shutil.copytree(desk.path, backup, dirs_exist_ok=True)
+
+    def restored(self) -> Desk:
+        shutil.rmtree(self.desk.path)
+        shutil.copytree(self.backup, self.desk.path)
+        return self.desk

@@ -1,0 +1,358 @@
+"""The memo as a program, and its README: every command and message of the specification, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from holdfast import VersionFolders
+from holdfast.apps.memo import AGENTS
+from holdfast.apps.memo.__main__ import main
+from tests.apps.memo_kit import FILES, Calls
+from tests.apps.pdfs import make_pdf
+from tests.support.children import ROOT
+from tests.support.forkserver import ForkServer
+
+README = ROOT / "src" / "holdfast" / "apps" / "memo" / "README.md"
+PATIENCE = 50
+ONE = "output/Fernstone-v0.0.1"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, for commands that are called in this process."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls().watch(monkeypatch)
+
+
+class Program:
+    """The program, called in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *args: str | Path, code: int = 0) -> str:
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(arg) for arg in args])
+        self.out, self.err = self.capsys.readouterr()
+        assert end.value.code == code, self.out + self.err
+        return self.out
+
+    def ran(self) -> list[str]:
+        return re.findall(r"^Running agent: (\w+)$", self.out, re.MULTILINE)
+
+
+@pytest.fixture
+def program(capsys: pytest.CaptureFixture[str]) -> Program:
+    return Program(capsys)
+
+
+def company(folder: Path, name: str, **fields: Any) -> None:
+    """Data of a company, and one document about it."""
+    (folder / "data" / "papers").mkdir(parents=True, exist_ok=True)
+    (folder / "data" / "papers" / "note.md").write_text(f"# Note\n\n{name} raised $2 million in 2029.\n")
+    path = folder / "data" / f"{VersionFolders('data', name).name}.json"
+    path.write_text(json.dumps({"name": name, "documents": "papers"} | fields))
+
+
+# as a process
+
+
+def ran(cwd: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+    words = [sys.executable, "-m", "holdfast.apps.memo", *args]
+    return subprocess.run(
+        words, cwd=cwd, env=kept | env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+
+def test_without_arguments_or_terminal_it_writes_a_sample_out_of_the_wheel_from_any_folder(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("wheel")
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "site")
+    done = ran(tmp_path, PYTHONPATH=str(folder / "site"))
+    assert (done.returncode, done.stderr) == (0, "")
+    for number, agent in enumerate(AGENTS, 1):
+        assert f"Running agent: {agent}\nFinished agent: {agent} ({number} of 13) in " in done.stdout
+    assert f"✓ Memo complete: {ONE}/4-final-draft.md\n" in done.stdout
+    assert sorted(str(path.relative_to(tmp_path / ONE)) for path in (tmp_path / ONE).rglob("*")
+                  if path.is_file() and ".holdfast" not in path.parts) == FILES  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer("tests.apps.memo_watched") as found:
+        yield found
+
+
+@pytest.mark.covers("S4.5", "S4.60", "S4.61", "S4.63")
+def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: Path, server: ForkServer) -> None:
+    """The specification's example: an interruption during citation enrichment."""
+
+    def run(*args: str, interrupt: str = "") -> tuple[int, str]:
+        said = tmp_path / "said.txt"
+        environment = {"MEMO_CALLS": str(tmp_path / "calls.txt"), "MEMO_INTERRUPT": interrupt}
+        job = {"args": ["Fernstone", *args], "folder": str(tmp_path), "said": str(said), "environment": environment}
+        return server.start("tests.apps.memo_watched:job", **job).wait(PATIENCE), said.read_text()
+
+    code, said = run(interrupt="enrich_visualizations")
+    assert code == 130
+    (command,) = re.findall(r"^Resume: .* (Fernstone --resume --version v0\.0\.1)$", said, re.MULTILINE)
+    assert "Interrupted; what is done is kept." in said
+    code, said = run("--resume", interrupt="cite")
+    assert code == 130
+    code, said = run(*command.split()[1:])
+    assert code == 0
+    goes_on = said[said.index("✓ Resuming from checkpoint: ") :]
+    agent = goes_on.split()[4]
+    assert agent in ("cite", "validate_citations"), "an agent that has ended when the signal is seen is kept"
+    later = AGENTS[AGENTS.index(agent) :]
+    assert re.findall(r"^Running agent: (\w+)$", goes_on, re.MULTILINE) == [*later]
+
+
+# the messages
+
+
+@pytest.mark.covers("S4.53", "S4.58", "S4.59", "S4.80", "S4.105")
+def test_a_memo_goes_on_is_complete_and_says_so_in_the_words_of_the_specification(
+    here: Path, program: Program, calls: Calls
+) -> None:
+    said = program("Fernstone", "--until", "enrich_visualizations", code=3)
+    assert program.ran() == [*AGENTS[:8]]
+    assert "Paused: " in program.err
+    assert " Fernstone --resume --version v0.0.1" in program.err
+    said = program("Fernstone", "--resume")
+    assert said.startswith("✓ Resuming from checkpoint: cite\nAgents: ✓ deck_analyst ✓ research ")
+    assert "✓ enrich_visualizations · cite · validate_citations" in said
+    assert program.ran() == [*AGENTS[8:]]
+    assert f"✓ Memo complete: {ONE}/4-final-draft.md\nScore: 10.0\nSaved by resuming: " in said
+    assert "(8 agents skipped)" in said
+    calls.clear()
+    assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
+    assert calls == []
+
+
+@pytest.mark.covers("S4.55", "S4.59")
+def test_nothing_to_resume_is_told_apart_from_nothing_done_yet(here: Path, program: Program) -> None:
+    program("Fernstone", "--resume", code=4)
+    assert program.err == "No artifacts found for Fernstone in output\n"
+    (here / ONE).mkdir(parents=True)
+    said = program("Fernstone", "--resume")
+    assert said.startswith("⚠️  No checkpoints found, starting from scratch...\n")
+    assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
+    program("Fernstone", "--resume", "--version", "v0.0.7", code=4)
+    assert program.err == "No artifacts found for Fernstone v0.0.7 in output; there are: v0.0.1, v0.0.2\n"
+
+
+@pytest.mark.covers("S4.11", "S4.54", "S4.62", "S4.78", "S4.79", "S4.101", "S4.102", "S4.103", "S4.104")
+def test_a_normal_call_begins_in_a_new_version_and_resume_takes_the_latest_or_the_one_named(
+    here: Path, program: Program
+) -> None:
+    program("Fernstone", "--until", "research", code=3)
+    (here / ONE).rename(here / "output/Fernstone-v0.0.9")  # a session knows its folder by name, so this one is new:
+    before = sorted((here / "output/Fernstone-v0.0.9").rglob("*"))
+    program("Fernstone", "--until", "draft", code=3)
+    assert program.err.startswith("hint: output/Fernstone-v0.0.9 was not finished; to go on with it: ")
+    assert (here / "output/Fernstone-v0.0.10").is_dir()
+    assert sorted((here / "output/Fernstone-v0.0.9").rglob("*")) == before
+    said = program("Fernstone", "--resume", "--until", "cite", code=3)
+    assert said.startswith("✓ Resuming from checkpoint: enrich_trademark\n")
+    warning = "⚠️  Several versions are incomplete: Fernstone-v0.0.9, Fernstone-v0.0.10; this is Fernstone-v0.0.10"
+    assert warning in program.err
+    program("Fernstone", "--force-restart", "--resume", "--until", "research", code=3)
+    assert (here / "output/Fernstone-v0.0.11").is_dir()
+    assert program.ran() == ["deck_analyst", "research"]
+    said = program("Fernstone", "--resume", "--version", "v0.0.10")
+    assert program.ran() == [*AGENTS[9:]]
+    assert "✓ Memo complete: output/Fernstone-v0.0.10/4-final-draft.md" in said
+
+
+@pytest.mark.covers("S4.10")
+def test_the_folder_has_a_safe_name(here: Path, program: Program) -> None:
+    company(here, "Fern & Stone / Ltd.")
+    program("Fern & Stone / Ltd.", "--until", "research", code=3)
+    assert [path.name for path in (here / "output").iterdir()] == ["Fern-Stone-Ltd-v0.0.1"]
+
+
+@pytest.mark.covers("S4.83")
+def test_a_part_is_redone_with_from(here: Path, program: Program) -> None:
+    program("Fernstone")
+    said = program("Fernstone", "--from", "cite")
+    assert said.startswith("✓ Resuming from checkpoint: cite\n")
+    assert program.ran() == [*AGENTS[8:]]
+    assert "(8 agents skipped)" in said
+
+
+@pytest.mark.covers("S4.56")
+def test_type_and_mode_are_those_of_the_session_unless_given_anew(here: Path, program: Program) -> None:
+    program("Fernstone", "--type", "fund", "--mode", "justify", "--until", "enrich_trademark", code=3)
+    header = here / ONE / "header.md"
+    assert "fund commitment, in support of a decision" in header.read_text()
+    program("Fernstone", "--resume", "--until", "cite", code=3)
+    assert "fund commitment, in support of a decision" in (here / ONE / "4-final-draft.md").read_text()
+    program("Fernstone", "--resume", "--mode", "consider")
+    assert program.ran() == [*AGENTS[3:]], "the draft and the header say what the memo is for"
+    assert "fund commitment, for consideration" in header.read_text()
+    program("Fernstone", "--resume", "--type", "direct")
+    assert program.ran() == [*AGENTS[1:]]
+    names = {path.name for path in (here / ONE / "2-sections").iterdir()}
+    assert "05-technology-product.md" in names
+    assert json.loads((here / ONE / "state.json").read_text())["investment_type"] == "direct"
+
+
+# edits
+
+
+@pytest.mark.covers("S4.96", "S4.97")
+def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(here: Path, program: Program) -> None:
+    program("Fernstone")
+    path = here / ONE / "header.md"
+    path.write_text(path.read_text().replace("Investment", "Confidential"))
+    program("Fernstone", "--resume", code=6)
+    assert "header.md is edited: it was changed by another hand\n  cite (0." in program.err
+    assert "Decide with --accept-edits or --discard-edits" in program.err
+    program("Fernstone", "--resume", "--accept-edits", "--by", "ada")
+    assert program.ran() == [*AGENTS[8:]]
+    broken = here / ONE / "1-research.json"
+    broken.write_text(broken.read_text().replace('"sources"', '"sources', 1))
+    program("Fernstone", "--resume", code=6)
+    assert re.search(r"1-research\.json is invalid: line \d+, column \d+: ", program.err)
+    program("Fernstone", "--resume", "--discard-edits")
+    assert program.ran() == []
+
+
+# review
+
+
+@pytest.mark.covers("S4.67", "S4.69")
+def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command_that_is_printed(
+    here: Path, program: Program
+) -> None:
+    said = program("Quietwater", code=3)
+    assert "Human review: the memo about Quietwater has a score of " in said
+    said = program("Quietwater", "--resume", code=3)
+    assert said.startswith("✓ Resuming from checkpoint: finalize\n")
+    (answer,) = re.findall(r"^Answer: .* (answer \S+ approve)$", program.err, re.MULTILINE)
+    program(*answer.split(), code=0)
+    program("Quietwater", "--resume")
+    assert "✓ Memo complete: output/Quietwater-v0.0.1/4-final-draft.md" in program.out
+    text = (here / "output/Quietwater-v0.0.1/4-final-draft.md").read_text()
+    assert text.count("The sources at hand say nothing that belongs into this section.") == 7
+
+
+def test_json_is_one_document(tmp_path: Path) -> None:
+    done = ran(tmp_path, "Quietwater", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["status"], found["exit_code"], len(found["questions"])) == (3, "waiting", 3, 1)
+    assert (found["memo"], found["spent_usd"]) == ("output/Quietwater-v0.0.1/4-final-draft.md", 0.0)
+
+
+# folders of other hands
+
+
+@pytest.mark.covers("S4.41", "S4.76")
+def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Path, program: Program) -> None:
+    program("Fernstone")
+    for path in (here / ONE / ".holdfast").rglob("*"):
+        if path.is_file():
+            path.unlink()
+    (here / ONE / "1-section-research.json").unlink()
+    program("Fernstone", "--resume", code=2)
+    assert "does not add up: draft has left its artifacts, but section_research before it has not" in program.err
+    assert "--accept-gaps" in program.err
+    program("Fernstone", "--resume", "--accept-gaps")
+    assert program.ran() == [*AGENTS[2:]]
+
+
+@pytest.mark.covers("S4.93", "S4.94")
+def test_a_folder_of_newer_code_is_refused_and_one_that_cannot_be_carried_over_stays_and_a_new_one_begins(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program("Fernstone", "--until", "research", code=3)
+    note = here / ONE / ".holdfast" / "session.json"
+    known = json.loads(note.read_text())
+    note.write_text(json.dumps(known | {"version": 7}))
+    program("Fernstone", "--resume", code=5)
+    assert "was left by version 7" in program.err
+    del known["input"]["company_data"]
+    note.write_text(json.dumps(known | {"session_id": "elsewhere"}))
+    before = {path: path.read_bytes() for path in (here / ONE).rglob("*") if path.is_file()}
+    said = program("Fernstone", "--resume")
+    assert said.startswith("⚠️  ")
+    assert "it was not touched, start in a new folder" in said
+    assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
+    assert {path: path.read_bytes() for path in (here / ONE).rglob("*") if path.is_file()} == before
+
+
+# refusals
+
+BAD: list[tuple[list[str], str]] = [
+    (["Nowhere"], "COMPANY: nothing is known of 'Nowhere': there is no data/Nowhere.json."),
+    ([" "], "COMPANY: a name is needed"),
+    (["Fernstone", "--from", "sited"], "--from: there is no agent 'sited'; there are deck_analyst, research, "),
+    (["Fernstone", "--until", "end"], "--until: there is no agent 'end'"),
+    (["Fernstone", "--type", "loan"], "'loan' is none of them"),
+    (["Fernstone", "--mode", "maybe"], "'maybe' is none of them"),
+    (["Fernstone", "--deck", "nowhere.pdf"], "nowhere.pdf: No such file or directory"),
+    (["Fernstone", "--deck", "notes.md"], "notes.md: a deck is a PDF file"),
+    (["Fernstone", "--deck", "locked.pdf"], "locked.pdf: the PDF is encrypted"),
+    (["Fernstone", "--deck", "damaged.pdf"], "damaged.pdf: the PDF cannot be read"),
+    (["Fernstone", "--documents", "nowhere"], "nowhere: there is no such folder"),
+    (["Fernstone", "--documents", "empty"], "empty: no document is in it"),
+    (["Fernstone", "--outline", "nowhere.toml"], "nowhere.toml: No such file or directory"),
+    (["Fernstone", "--outline", "broken.toml"], "broken.toml: Expected "),
+    (["Fernstone", "--outline", "twice.toml"], "twice.toml: section 'a' is there twice"),
+    (["Fernstone", "--outline", "path.toml"], "path.toml: section.0.name: String should match pattern"),
+    (["Fernstone", "--data", "broken.json"], "broken.json: Invalid JSON: "),
+    (["Fernstone", "--data", "other.json"], "other.json: name: it is the data of 'Other', not of 'Fernstone'"),
+    (["Fernstone", "--data", "field.json"], "field.json: founded: Input should be a valid integer"),
+    (["Fernstone", "--data", "link.json"], "link.json: links: 'X' leads to 'x.example'; a link begins with https://"),
+    (["Fernstone", "--accept-edits", "--discard-edits"], "--accept-edits and --discard-edits: give one of them"),
+    (["Fernstone", "--force-restart", "--from", "cite"], "--force-restart begins anew; --from goes on"),
+]  # fmt: skip
+
+
+@pytest.mark.covers("S4.66")
+@pytest.mark.parametrize(("args", "said"), BAD)
+def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored(
+    here: Path, program: Program, args: list[str], said: str
+) -> None:
+    make_pdf(here / "locked.pdf", [["text"]], encrypted=True)
+    (here / "damaged.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    (here / "empty").mkdir()
+    texts = {
+        "notes.md": "# Notes", "broken.toml": "[[section]", "path.toml": '[[section]]\nname = "../a"\ntitle = "A"',
+        "twice.toml": '[[section]]\nname = "a"\ntitle = "A"\n' * 2, "broken.json": "{",
+        "other.json": '{"name": "Other"}',
+        "field.json": '{"name": "Fernstone", "founded": "long ago"}',
+        "link.json": '{"name": "Fernstone", "links": {"X": "x.example"}}',
+    }  # fmt: skip
+    for name, text in texts.items():
+        (here / name).write_text(text)
+    program(*args, code=2)
+    assert said in program.err
+    assert program.out == ""
+    assert not (here / ".holdfast").exists()
+    assert not (here / "output").exists()
