@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import from_json, to_json
 
@@ -364,6 +364,8 @@ def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wi
 
 class Decision(BaseModel):
     """The answer to `Context.confirm`: a plain yes or no, or with a reason."""
+
+    model_config = ConfigDict(defer_build=True)
 
     approved: bool
     reason: str = ""

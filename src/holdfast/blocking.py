@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from holdfast.outcome import Listing, SessionInfo
+    from holdfast.workflow import Workflow
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -354,9 +355,13 @@ class BlockingEngine:
         return BlockingSession(found, self._thread) if isinstance(found, Session) else found
 
     start = on_engine(Control.start)
-    session = on_engine(Control.session)
     if TYPE_CHECKING:  # a decorator does not keep overloads apart
 
+        @overload
+        def session(self, session_id: str) -> BlockingSession[Any]: ...
+        @overload
+        def session(self, session_id: str, workflow: Workflow[M]) -> BlockingSession[M]: ...
+        def session(self, *args: Any, **given: Any) -> Any: ...
         @overload
         def resume(
             self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
@@ -367,6 +372,7 @@ class BlockingEngine:
         def resume(self, *, everything: Literal[True], by: str | None = None) -> Listing[SessionInfo]: ...
         def resume(self, *args: Any, **given: Any) -> Any: ...
     else:
+        session = on_engine(Control.session)
         resume = on_engine(Control.resume)
     same_input = on_engine(Control.same_input)
     pause = on_engine(Control.pause)

@@ -95,7 +95,7 @@ def fold_part(tallies: dict[str, Tally], part: Part, total: int) -> None:
 class ChunkState(BaseModel):
     """How far the work on a file has come. ``chunking`` has its parameters and ``total_chunks``."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     chunking: dict[str, Any]
     processed_chunks: int

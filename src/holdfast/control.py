@@ -61,10 +61,23 @@ class Control(Curation, Retention, Transfer, Answering):
 
     drives = Drive  # the testing package drives otherwise
 
-    async def session(self, session_id: str) -> Session[Any]:
-        """A handle on a stored session."""
+    @overload
+    async def session(self, session_id: str) -> Session[Any]: ...
+    @overload
+    async def session(self, session_id: str, workflow: Workflow[S]) -> Session[S]: ...
+    async def session(self, session_id: str, workflow: Workflow[Any] | None = None) -> Session[Any]:
+        """A handle on a stored session. With a workflow its state has a type; a session of another one is refused."""
         self._check_open()
-        return Session(self, SessionId((await self._row(session_id)).session_id))
+        row = await self._row(session_id)
+        if workflow is not None:
+            self._know(workflow)
+            if row.workflow != workflow.name:
+                raise UnknownSession(
+                    f"no session {session_id!r} of workflow {workflow.name!r}: the one with this id is of"
+                    f" {row.workflow!r}; look at the id, or ask for it without the workflow",
+                    session_id=session_id,
+                )
+        return Session(self, SessionId(row.session_id))
 
     def files(self, session_id: str) -> Files:
         """The files of a session."""
@@ -331,6 +344,7 @@ class Control(Curation, Retention, Transfer, Answering):
             raise _ended_for_good(row)
         driven = row.live and not steal and not self.driver.strands(row)
         if driven and before is Status.RUNNING:
+            await self.driver.begun(row.session_id)  # this engine may be about to drive it by itself
             if self._woke_here(session):
                 return session
             raise self._driven(row)

@@ -375,7 +375,7 @@ class Curation(Travel):
 
     async def _planned(self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> Plan:
         plan = await super()._planned(workflow, row, line, pauses)
-        if line.trail is None or row.live:
+        if line.trail is None:
             return plan
         from holdfast.plan import with_artifacts
 
@@ -385,7 +385,8 @@ class Curation(Travel):
             if work.step in workflow.outline and work.code and not work.skipped
             and work.code != code_of(workflow.step(work.step).fn)
         }  # fmt: skip
-        found = await self._examined(workflow, row, line)
+        # While it runs its folder is in motion; the log knows what it keeps.
+        found = Examination((), {}) if row.live else await self._examined(workflow, row, line)
         writes = {step.name: tuple(step.places) for step in workflow.steps}
         return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes)
 

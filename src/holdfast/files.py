@@ -60,7 +60,7 @@ class File(BaseModel):
     ``storage_uri`` is where it lies, relative to the folder of the store.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     file_id: str
     filename: str
@@ -173,7 +173,7 @@ class Files:
     def outputs(self) -> Path:
         """A folder for what a program leaves: the session's own, and gone with it. It is made when it is asked for."""
         folder = Folder(self._folder().path.with_name("outputs"))
-        with self._on_disk(), folder.opened(create=True):
+        with self._on_disk("outputs", "try again"), folder.opened(create=True):
             return folder.path
 
     # taking in
@@ -369,14 +369,13 @@ class Files:
         return file
 
     @contextmanager
-    def _on_disk(self) -> Iterator[None]:
+    def _on_disk(self, name: str = "files", then: str = "add the file again") -> Iterator[None]:
         try:
             yield
         except OSError as exc:
             raise StoreUnavailable(
-                f"the files of session {self._session_id!r} in {self._folder().path} cannot be written"
-                f" ({exc.strerror or exc}); look at the space on the disk and the folder's permissions, then add the"
-                " file again"
+                f"the {name} of session {self._session_id!r} in {self._folder().path.with_name(name)} cannot be written"
+                f" ({exc.strerror or exc}); look at the space on the disk and the folder's permissions, then {then}"
             ) from exc
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 class SessionInfo(msgspec.Struct, frozen=True):
     """What is known about a session without reading its state. ``seq`` is the number of the last record of its log.
 
-    ``leaving``: it stands *behind* its step, which has ended: a guard holds it there, or its way out is to be found yet.
+    ``leaving``: it stands *behind* its step, which has ended: a guard holds it there, or its way out is still open.
     """
 
     session_id: SessionId

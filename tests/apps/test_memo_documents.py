@@ -10,7 +10,7 @@ from holdfast.apps.input import BadInput
 from holdfast.apps.memo import deck, documents
 from holdfast.apps.memo import outline as outlines
 from holdfast.apps.memo.facts import Known, facts
-from holdfast.apps.memo.models import Section, Source
+from holdfast.apps.memo.models import InvestmentType, Section, Source
 from holdfast.apps.memo.prose import bare, sentences
 from holdfast.apps.memo.starting import SAMPLE
 from tests.apps.pdfs import make_pdf
@@ -173,7 +173,7 @@ def test_sentences_end_where_they_end() -> None:
 
 @pytest.mark.covers("S4.15")
 @pytest.mark.parametrize("kind", ["direct", "fund"])
-def test_an_outline_has_ten_sections_and_the_fourth_is_the_team(kind: outlines.InvestmentType) -> None:
+def test_an_outline_has_ten_sections_and_the_fourth_is_the_team(kind: InvestmentType) -> None:
     found = outlines.read(outlines.default(kind))
     assert len(found) == 10
     assert (found[3].name, outlines.team(found)) == ("04-team", "04-team")

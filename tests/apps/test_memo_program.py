@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,10 +18,13 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from holdfast import VersionFolders
-from holdfast.apps.memo import AGENTS
+from holdfast.apps.memo import AGENTS, checking, memo, search
 from holdfast.apps.memo.__main__ import main
+from holdfast.apps.memo.documents import ENDINGS
+from holdfast.apps.memo.models import CompanyData
 from tests.apps.memo_kit import FILES, Calls
 from tests.apps.pdfs import make_pdf
+from tests.docs.pages import rows, section
 from tests.support.children import ROOT
 from tests.support.forkserver import ForkServer
 
@@ -286,6 +291,22 @@ def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Pat
     assert program.ran() == [*AGENTS[2:]]
 
 
+def test_a_folder_without_records_goes_on_where_its_files_end_and_a_lost_deck_analysis_is_made_again(
+    here: Path, program: Program
+) -> None:
+    program("Fernstone", "--until", "cite", code=3)
+    shutil.rmtree(here / ONE / ".holdfast")
+    shutil.rmtree(here / ".holdfast")
+    said = program("Fernstone", "--resume")
+    assert said.startswith("✓ Resuming from checkpoint: validate_citations\n")
+    assert program.ran() == [*AGENTS[9:]]
+    shutil.rmtree(here / ONE / ".holdfast")
+    (here / ONE / "0-deck-analysis.json").unlink()
+    said = program("Fernstone", "--resume")
+    assert said.startswith("✓ Resuming from checkpoint: deck_analyst\n")
+    assert program.ran() == ["deck_analyst", "finalize"]
+
+
 @pytest.mark.covers("S4.93", "S4.94")
 def test_a_folder_of_newer_code_is_refused_and_one_that_cannot_be_carried_over_stays_and_a_new_one_begins(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
@@ -356,3 +377,35 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
     assert program.out == ""
     assert not (here / ".holdfast").exists()
     assert not (here / "output").exists()
+
+
+# the README
+
+
+def test_every_agent_of_the_readme_leaves_what_it_says() -> None:
+    told = {row[0].strip("`"): row[1].strip("`") for row in rows(section(README, "The agents"))}
+    assert told == {step.name: step.leaves[0].path for step in memo.steps}
+
+
+@pytest.mark.covers("S4.112")
+def test_fields_formats_settings_and_weights_of_the_readme_are_those_of_the_code() -> None:
+    fields = [name for row in rows(section(README, "What it is given")) for name in re.findall(r"`(\w+)`", row[0])]
+    assert fields == [*CompanyData.model_fields]
+    formats = next(row[1] for row in rows(section(README, "What it is given")) if row[0] == "`documents`")
+    assert tuple(re.findall(r"`(\.\w+)`", formats)) == ENDINGS
+    weights = {row[0]: float(row[1]) for row in rows(section(README, "The score"))}
+    assert weights == checking.WEIGHTS
+    assert f"With {checking.ENOUGH} or more" in section(README, "The score")
+    variables = [row[0].strip("`") for row in rows(section(README, "Where the words come from"))]
+    assert variables == re.findall(r"HOLDFAST_SEARCH_\w+", search.__doc__ or "")
+
+
+@pytest.mark.covers("S4.109", "S4.113")
+def test_the_commands_of_the_readme_do_what_it_says(here: Path, program: Program) -> None:
+    commands = re.findall(r"^\$ python -m holdfast\.apps\.memo(.*?)(?: +#.*)?$", README.read_text(), re.MULTILINE)
+    assert len(commands) == 9
+    ends = [program(*words, code=code).splitlines()[-1] for words, code in zip(
+        map(shlex.split, commands[:7]), (0, 3, 0, 0, 0, 3, 0), strict=True)]  # fmt: skip
+    assert ends[0] == "Score: 10.0"
+    assert ends[1].startswith("Human review: ")
+    assert ends[2] == ends[3] == f"✓ Memo already complete: {ONE}/4-final-draft.md"

@@ -410,6 +410,11 @@ def test_a_run_without_a_deck_starts_at_research(tmp_path: Path, calls: Calls) -
     assert detect_resume_point(desk.folder, desk.state()) == "section_research"
 
 
+def test_a_deck_that_was_not_read_is_not_passed_over(desk: Desk) -> None:
+    desk.keep([path for path in FILES if path != "0-deck-analysis.json"])
+    assert detect_resume_point(desk.folder, desk.state()) == "deck_analyst"
+
+
 # the state, made anew
 
 

@@ -1,4 +1,4 @@
-"""How the memo is written and checked: chosen sentences, enrichments, citations, validators, the score, a model, a search."""
+"""How the memo is written and checked: sentences, enrichments, citations, validators, the score, a model, a search."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from holdfast import Status
+from holdfast import Retry, Status
 from holdfast.apps.memo import checking, citing, documents, enriching, research, search, writing
 from holdfast.apps.memo.models import (
     CompanyData,
@@ -27,10 +28,12 @@ from holdfast.apps.memo.models import (
     Validation,
 )
 from holdfast.apps.memo.starting import starting
+from holdfast.apps.memo.workflow import PATIENCE, memo
 from tests.apps.memo_kit import Calls, Desk
 from tests.support.loop import on_loop
 from tests.support.modelserver import Refuses, Says, model_server
 
+SOON = Retry(attempts=2, first=0, on=PATIENCE.on)
 DATA = CompanyData(name="Acme")
 PEOPLE = Section(name="01-team", title="Team", about=["chief", "founder"], team=True)
 MONEY = Section(name="02-money", title="Money", about=["revenue", "raised"])
@@ -195,7 +198,8 @@ def test_a_key_that_leads_nowhere_is_left_out_and_its_claim_is_reported() -> Non
 @pytest.mark.covers("S4.21")
 def test_every_claim_is_compared_with_the_passage_that_it_cites() -> None:
     memo = cited(
-        "Acme raised $3 million from Harbour Capital [@report-2].", "Acme raised $5 million from Harbour Capital [@report-2].",
+        "Acme raised $3 million from Harbour Capital [@report-2].",
+        "Acme raised $5 million from Harbour Capital [@report-2].",
         "Revenue rose in 2028 [@report-1].", "Bo Reed is the founder of Acme [@report-3].",
     )  # fmt: skip
     found = checking.check_citations(memo, [REPORT])
@@ -300,7 +304,8 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
         assert outcome.spent_usd == pytest.approx(0.24)
         outcome = await desk.resume()
     assert desk.read("2-sections/1-money.md").startswith(
-        "## Money\n\nRevenue was $4.2 million in 2029 [@annual-report-2]. It will be $50 million in 2035 [@annual-report-2]."
+        "## Money\n\nRevenue was $4.2 million in 2029 [@annual-report-2]."
+        " It will be $50 million in 2035 [@annual-report-2]."
     )
     found = outcome.state.validation.fact_check_results
     assert found is not None
@@ -392,6 +397,16 @@ PAGE = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def _impatient() -> Iterator[None]:
+    """Retries without waiting."""
+    step = memo.step("research")
+    msgspec.structs.force_setattr(step, "retry", SOON)
+    yield
+    msgspec.structs.force_setattr(step, "retry", PATIENCE)
+
+
+@pytest.mark.usefixtures("_impatient")
 @pytest.mark.covers("S4.13", "S4.14", "S4.84", "S4.106")
 @on_loop
 async def test_with_a_key_the_web_is_searched_cited_paid_for_and_not_searched_again(
@@ -432,6 +447,7 @@ async def test_a_key_that_is_refused_fails_the_agent_at_once_and_says_what_to_lo
     assert "HOLDFAST_SEARCH_KEY" in outcome.failure.message
 
 
+@pytest.mark.usefixtures("_impatient")
 @pytest.mark.covers("S4.1", "S4.3")
 @on_loop
 async def test_a_service_that_is_gone_costs_no_finished_agent(
@@ -439,7 +455,6 @@ async def test_a_service_that_is_gone_costs_no_finished_agent(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_SEARCH_KEY", "secret")
     monkeypatch.setenv("HOLDFAST_SEARCH_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("holdfast.retry.Retry.delay", lambda *args: 0.0, raising=False)
     desk = Desk(tmp_path)
     outcome = await desk.run()
     assert (outcome.status, outcome.failure and outcome.failure.type) == (Status.FAILED, "SearchUnavailable")

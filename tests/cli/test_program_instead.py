@@ -85,6 +85,31 @@ def test_what_it_refuses_is_one_line(
     assert getattr(caught.value, "exit_code", None) == 2
 
 
+def test_options_can_be_given_by_their_place_and_have_names_that_python_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told: list[object] = []
+
+    def copy(title: str, from_: int = 0, type_: str = "plain") -> int:
+        """Copy it."""
+        told.append((title, from_, type_))
+        return 0
+
+    main = program(NOTE, instead=copy, arguments=["title"])
+    assert main(["A note", "--from", "3", "--type", "odd"], standalone_mode=False) == 0
+    assert told == [("A note", 3, "odd")]
+    with pytest.raises(Exception, match="missing: TITLE"):
+        main([], standalone_mode=False)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "TITLE" in shown
+    assert "--from INTEGER" in shown
+    with pytest.raises(DefinitionError, match="no option 'titel' to be an argument; did you mean 'title'"):
+        program(NOTE, instead=copy, arguments=["titel"])
+
+
 def test_what_is_for_run_does_not_go_with_it() -> None:
     with pytest.raises(DefinitionError, match="program note: begin and result are for run; instead"):
         program(NOTE, instead=echo, result=lambda outcome: "")

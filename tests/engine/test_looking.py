@@ -140,3 +140,17 @@ async def test_a_listing_is_limited_whatever_is_asked_for(tmp_path: Path) -> Non
         assert [each.session_id for each in await engine.sessions(status="paused")] == ["d0"]
         assert [each.session_id for each in await engine.sessions(status="cancelled")] == ["d3"]
         assert await engine.sessions(limit=0) == []
+
+
+@on_loop
+async def test_a_handle_that_is_asked_for_with_its_workflow_is_of_that_one_or_refused(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db") as engine:
+        await engine.start(diary, session_id="d1", paused=True)
+    async with Engine(tmp_path / "s.db") as engine:
+        with pytest.raises(
+            UnknownSession, match="no session 'd1' of workflow 'shelf': the one with this id is of 'diary'"
+        ):
+            await engine.session("d1", shelf)
+        assert (await (await engine.session("d1", diary)).state()).title == ""  # its code is known by that
+        with pytest.raises(UnknownSession, match="no session 'd2' in this store"):
+            await engine.session("d2", diary)

@@ -54,16 +54,15 @@ OVER = {S.COMPLETED, S.CANCELLED}
 PARKED = {S.PAUSED, S.FAILED, S.WAITING, S.SLEEPING, *OVER}
 STANDING = (S.CREATED, S.READY, S.FAILED, S.WAITING, S.SLEEPING)
 GOES_ON = {S.RUNNING, *PARKED}
-REOPENED = {status: {S.READY} for status in (*STANDING, *OVER)}
+REOPENED = {status: {S.READY} for status in STANDING} | {status: {S.READY, S.PAUSED} for status in OVER}
 
 LEGAL: dict[str, dict[Status, set[Status]]] = {
     "pause finish": {status: {S.PAUSED} for status in STANDING} | {S.RUNNING: {S.PAUSING}},
     "pause abort": {status: {S.PAUSED} for status in STANDING}
     | {S.RUNNING: {S.PAUSED, S.CANCELLED}, S.PAUSING: {S.PAUSED, S.CANCELLED}},
-    "resume": {
-        S.CREATED: GOES_ON, S.READY: GOES_ON, S.FAILED: GOES_ON, S.PAUSED: GOES_ON, S.PAUSING: {S.RUNNING},
-        S.WAITING: GOES_ON,
-    },
+    "lift": {S.PAUSED: {S.PAUSED, *GOES_ON}, S.PAUSING: {S.PAUSING, S.RUNNING}},
+    "resume": {S.PAUSING: {S.RUNNING}}
+    | dict.fromkeys((S.CREATED, S.READY, S.FAILED, S.PAUSED, S.WAITING), GOES_ON),
     # Who takes over sees at once what was asked meanwhile, and whether there is money left.
     "steal": {S.RUNNING: {S.RUNNING, S.PAUSED, S.CANCELLED}, S.PAUSING: {S.RUNNING, S.PAUSED, S.CANCELLED}},
     "cancel": {status: {S.CANCELLED} for status in (*STANDING, S.PAUSED)},
@@ -232,7 +231,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.sent[session_id], self.inherited[session_id] = [], set()
         for troubles in [key for key in self.world.troubles if key[0] == session_id]:
             del self.world.troubles[troubles]
-        assert not paused or self.run(self.statuses())[session_id] is S.PAUSED
+        stands = paused or self.run(self.engine(0).standing_pause()) is not None
+        assert not stands or self.run(self.statuses())[session_id] is S.PAUSED
         return True
 
     @precondition(lambda self: self.begun)

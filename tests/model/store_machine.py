@@ -82,7 +82,7 @@ class StoreMachine(StoreModel):
             return
         assert row is not None
         self.created(new, row.key, self.store(engine)._writes.number, above if parent is not None else None)
-        if new.claim:
+        if row.holder is not None:
             self.believe(self.number_of(engine), row)
 
     @precondition(lambda self: self.rows)
@@ -262,17 +262,32 @@ class StoreMachine(StoreModel):
 
     # from outside
 
-    @rule(engine=engines, query=filters, mode=modes, by=people, freeze=st.booleans(), tree=st.booleans())
-    def pause(self, engine: int, query: dict[str, Any], mode: Any, by: str | None, freeze: bool, tree: bool) -> None:
+    @rule(
+        engine=engines, query=filters, mode=modes, by=people, freeze=st.booleans(), tree=st.booleans(),
+        standing=st.booleans(),
+    )  # fmt: skip
+    def pause(
+        self, engine: int, query: dict[str, Any], mode: Any, by: str | None, freeze: bool, tree: bool, standing: bool
+    ) -> None:
         if query.get("session_id", next(iter(self.rows), "")) not in self.rows:
             return
-        pause = Pause("", "operator", "lunch", by, self.clock.now(), mode=mode, freeze=freeze)
+        stands = standing and not query
+        pause = Pause("", "operator", "lunch", by, self.clock.now(), mode=mode, freeze=freeze, standing=stands)
+        if stands:
+            self.stands(pause)
         rows = self.run(self.store(engine).pause(Filter(**query, tree=tree and "session_id" in query), pause))
         found = self.matching(query, tree)
         assert {row.session_id for row in rows} == set(found)
         for session_id in found:
             if not over(self.rows[session_id]):
                 self.asked_to_pause(session_id, pause)
+
+    @rule(engine=engines, by=people)
+    def lift(self, engine: int, by: str | None) -> None:
+        now = self.clock.now()
+        rows = self.run(self.store(engine).lift(by, now))
+        found = self.lifted(by, now)
+        assert {row.session_id: row for row in rows} == {each: self.row(each) for each in found}
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, by=people, budget=st.sampled_from((None, None, 9)))

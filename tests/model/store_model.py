@@ -53,6 +53,7 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
     "pause": {(status, S.PAUSED) for status in STANDING}
     | {(S.RUNNING, S.PAUSING), (S.PAUSING, S.PAUSING), (S.PAUSED, S.PAUSED)}
     | {(status, status) for status in OVER},
+    "lift": {(S.PAUSED, status) for status in (*STANDING, S.PAUSED)} | {(S.PAUSING, status) for status in HELD},
     "unpause": {(S.PAUSED, status) for status in STANDING} | {(S.PAUSING, S.RUNNING)} | SAME,
     "cancel": SAME,
     "send": {(S.WAITING, S.READY)} | SAME,
@@ -130,6 +131,7 @@ class StoreModel(RuleBasedStateMachine):
         self.blobs: dict[bytes, bytes] = {}
         self.removing: dict[int, Tombstone] = {}
         self.stones: list[Tombstone] = []
+        self.still: Pause | None = None
         self.beliefs: dict[tuple[int, str], Belief] = {}
         self.stores: dict[int, MortalStore] = {}
         self.fates: dict[int, Mortality] = {}
@@ -210,6 +212,9 @@ class StoreModel(RuleBasedStateMachine):
 
     def created(self, new: NewSession, key: int, number: int, above: str | None) -> None:
         (first,), session_id = new.records, new.session_id
+        pause = new.pause or self.pause_above(above, new.created_at)
+        if above is None and pause is not None and pause.standing:
+            new = replace(new, claim=False)
         self.rows[session_id] = SessionRow(
             key, session_id, new.workflow, 1, new.owner, new.tags, b"d" * 32, new.created_at, new.created_at, 1, 1,
             first.digest, "first", 1, False, None, None, False, "finish", False, number if new.claim else None,
@@ -217,12 +222,18 @@ class StoreModel(RuleBasedStateMachine):
             parent=new.parent, keep_for=new.keep_for, parent_id=above,
         )  # fmt: skip
         self.known[session_id] = Known([first], names=set(new.names))
-        inherited = [] if above is None else [each for each in self.known[above].pauses if is_request(each)]
-        if (pause := new.pause or next(iter(inherited), None)) is not None:
+        if pause is not None:
             self.asked_to_pause(session_id, pause)
         if above is not None and self.rows[above].cancel_requested:
             self.signal(session_id, "cancel", None, new.created_at, {"reason": "its parent was cancelled"})
             self.expect(session_id, "cancel", cancel_requested=True)
+
+    def pause_above(self, above: str | None, at: int) -> Pause | None:
+        """What a new session finds: a child its parent's pause, one of its own first; the others that of everything."""
+        if above is None:
+            return None if self.still is None else replace(self.still, at=at)
+        inherited = [each for each in self.known[above].pauses if is_request(each)]
+        return next(iter(sorted(inherited, key=lambda pause: pause.standing)), None)
 
     def believe(self, engine: int, row: SessionRow) -> None:
         self.beliefs[engine, row.session_id] = Belief(row.key, row.fence, row.seq, row.digest)
@@ -362,16 +373,45 @@ class StoreModel(RuleBasedStateMachine):
         row, known = self.rows[session_id], self.known[session_id]
         raised = pause.mode == "abort" and row.pause_mode == "finish"
         freezes = pause.freeze and not any(is_request(each) and each.freeze for each in known.pauses)
-        if row.pause_requested and not raised and not freezes:
+        asked = any(is_request(each) and (pause.standing or not each.standing) for each in known.pauses)
+        if asked and not raised and not freezes:
             self.expect(session_id, "pause")
             return
         if raised:
             known.pauses[:] = [replace(each, mode="abort") if is_request(each) else each for each in known.pauses]
-        if freezes or not row.pause_requested:
+        if freezes or not asked:
             known.pauses.append(replace(pause, id="", kind="operator", step=row.step or ""))
         data = {"reason": pause.reason, "mode": pause.mode} | ({"freeze": True} if pause.freeze else {})
         self.signal(session_id, "pause", pause.by, pause.at, data)
         self.expect(session_id, "pause", pause_requested=True, pause_mode="abort" if raised else row.pause_mode)
+
+    def stands(self, pause: Pause) -> None:
+        """Everything is to stand still, from now on; who asked first stays who asked."""
+        first = self.still or pause
+        mode = pause.mode if pause.mode == "abort" else first.mode
+        self.still = replace(first, mode=mode, freeze=first.freeze or pause.freeze)
+
+    def lifted(self, by: str | None, now: int) -> list[str]:
+        self.still = None
+        found = [one for one, known in self.known.items() if any(is_request(p) and p.standing for p in known.pauses)]
+        for session_id in found:
+            row, known = self.rows[session_id], self.known[session_id]
+            before = [pause.at for pause in known.pauses if is_request(pause) and pause.freeze]
+            known.pauses[:] = [
+                replace(each, closed_at=now, closed_by=by) if is_request(each) and each.standing else each
+                for each in known.pauses
+            ]
+            own = [pause for pause in known.pauses if is_request(pause)]
+            after = min([pause.at for pause in own if pause.freeze], default=now)
+            changes: dict[str, Any] = {"frozen": row.frozen + (max(after - min(before), 0) if before else 0)}
+            if not own:
+                self.signal(session_id, "resume", by, now, {})
+                changes |= {"pause_requested": False, "pause_mode": "finish"}
+            self.expect(session_id, "lift", **changes)
+            row, status = self.rows[session_id], self.status(session_id)
+            if status in (S.CREATED, S.READY) or (row.frozen and status in (S.WAITING, S.SLEEPING)):
+                self.rows[session_id] = replace(row, wakes_at=0)
+        return found
 
     def unpaused(self, session_id: str, by: str | None, now: int, budget: int | None) -> None:
         row, known = self.rows[session_id], self.known[session_id]
@@ -414,6 +454,8 @@ class StoreModel(RuleBasedStateMachine):
         stones = [(removal.key, removal.tombstone) for removal in await store.removing()]
         assert stones == sorted(self.removing.items(), reverse=True)
         assert await store.tombstones() == self.stones
+        standing = await store.standing_pause()
+        assert (standing and replace(standing, id="")) == self.still
 
     async def check_statuses(self, store: MortalStore, listed: list[SessionRow]) -> None:
         assert await store.tally(Filter()) == Counter((row.workflow, row.status) for row in listed)

@@ -173,6 +173,21 @@ class TravellingMachine(EngineMachine):
                 await engine.info(each)
         assert [event.event_type async for event in engine.events(session_id)] == ["session.removed"]
 
+    @precondition(lambda self: self.begun)
+    @rule(number=engines)
+    def lift(self, number: int) -> None:
+        """What a pause of everything stopped goes on; what somebody paused by itself does not."""
+        engine = self.engine(number)
+        own = {each for each in self.begun if self.run(self.paused_by_itself(each))}
+        before = self.run(self.statuses())
+        if self.does("lift", [each for each in self.begun if each not in own], lambda: engine.resume(everything=True)):
+            assert self.run(engine.standing_pause()) is None
+            assert all(self.run(self.statuses())[each] is before[each] for each in own)
+
+    async def paused_by_itself(self, session_id: str) -> bool:
+        pauses = await self.engine(0).pauses(session_id)
+        return any(pause.kind == "operator" and not pause.standing for pause in pauses)
+
     # looking
 
     @precondition(lambda self: self.begun)

@@ -122,6 +122,9 @@ class WholeStoreMachine(QuestionMachine):
             self.cancelled(row.session_id, commit.closed_by, commit.updated_at, commit.cancel_children, below=True)
         self.rows[row.session_id] = replace(row, fence=row.fence + 1, cancel_requested=asked)
         self.apply(engine, row.session_id, commit, "revise")
+        pause = self.pause_above(row.parent_id, commit.updated_at) if over(row) and commit.ended is None else None
+        if pause is not None:
+            self.asked_to_pause(row.session_id, pause)
         self.beliefs = beliefs
 
     @precondition(lambda self: self.rows)
@@ -235,15 +238,16 @@ class WholeStoreMachine(QuestionMachine):
     def mortal_verbs(self, data: st.DataObject, engine: int) -> dict[str, Callable[[], Verb]]:
         session_id, store, now = self.draw_session(data), self.store(engine), self.clock.now()
         row, tree = self.row(session_id), [self.row(each) for each in self.tree(session_id)]
-        pause = Pause("", "operator", "lunch", "eve", now, freeze=True)
+        pause = Pause("", "operator", "lunch", "eve", now, freeze=True, standing=True)
 
         def pausing() -> Verb:
             def happens() -> None:
-                for each in self.tree(session_id):
+                self.stands(pause)
+                for each in self.rows:
                     if not over(self.rows[each]):
                         self.asked_to_pause(each, pause)
 
-            return store.pause(Filter(session_id=session_id, tree=True), pause), happens
+            return store.pause(Filter(unended=True), pause), happens
 
         def claiming() -> Verb:
             return store.claim(session_id, True), lambda: self.taken(session_id, store._writes.number)
@@ -259,6 +263,8 @@ class WholeStoreMachine(QuestionMachine):
             return store.revise(commit), lambda: self.has_revised(engine, row, commit)
 
         verbs: dict[str, Callable[[], Verb]] = {"pause": pausing}
+        if self.still is not None:
+            verbs["lift"] = lambda: (store.lift("eve", now), lambda: self.lifted("eve", now))
         if not over(row):
             verbs |= {"send": lambda: self.sending(store, session_id, "eve"), "claim": claiming}
         for facts in list(self.known[session_id].questions.values())[:1]:
@@ -301,7 +307,9 @@ class WholeStoreMachine(QuestionMachine):
             ENDS["not at all"] += 1
 
     def snapshot(self) -> dict[str, Any]:
-        return deepcopy({part: getattr(self, part) for part in ("rows", "known", "blobs", "removing", "beliefs")})
+        return deepcopy(
+            {part: getattr(self, part) for part in ("rows", "known", "blobs", "removing", "beliefs", "still")}
+        )
 
 
 def sha(blob: bytes) -> bytes:
@@ -341,8 +349,13 @@ def go_on(session_id: str = "ant", **given: Any) -> Act:
     return drive("go_on", session_id, **{"size": 1, "spend": 0, "only": False, "big": False, "framed": False, **given})
 
 
-def pause(tree: bool = False, **query: Any) -> Act:
-    return "pause", {"engine": 0, "query": query, "mode": "finish", "by": None, "freeze": True, "tree": tree}
+def pause(tree: bool = False, standing: bool = False, **query: Any) -> Act:
+    how = {"mode": "finish", "by": None, "freeze": True, "standing": standing}
+    return "pause", {"engine": 0, "query": query, "tree": tree, **how}
+
+
+def lift() -> Act:
+    return "lift", {"engine": 0, "by": None}
 
 
 def park() -> Act:
@@ -414,6 +427,21 @@ BROKEN: dict[str, Fault] = {
     ),
     "frozen time passes": nothing(
         lambda: [create(), pause(), ("jump", {"seconds": 1}), ask("unpause", by=None, budget=None)], "freeze"
+    ),
+    "what is created stands still for nobody": Fault(
+        "standing_pause", "FROM standing_pause", "FROM standing_pause WHERE 0",
+        lambda: [create(), pause(standing=True), create("bee")],
+    ),
+    "a pause of one's own is lifted with that of all": Fault(
+        "own_pauses", "AND standing = 0", "AND 0", lambda: [create(), pause(session_id="ant"), pause(standing=True),
+                                                          pause(session_id="ant"), lift()],
+    ),
+    "what was lifted waits for nobody": nothing(
+        lambda: [create(), park(), pause(standing=True), lift()], "wake"
+    ),
+    "what was frozen by a pause that is lifted passes": Fault(
+        "withdraw_standing", "AND standing = 1", "",
+        lambda: [create(), pause(standing=True), ("jump", {"seconds": 1}), pause(session_id="ant"), lift()],
     ),
     "who was cancelled stays so": nothing(
         lambda: [create(), ask("cancel", by=None), drive("park", ended="cancelled"),

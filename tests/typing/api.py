@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Literal, assert_type
+from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
 
@@ -90,6 +90,8 @@ async def use() -> None:
         assert_type(session, Session[Brief])
         assert_type(await engine.start(brief, Brief(topic="squid")), Session[Brief])
         assert_type(await session.state(), Brief)
+        assert_type(await engine.session("one", brief), Session[Brief])
+        assert_type(await engine.session("one"), Session[Any])
         assert_type(await session.status(), Status)
         assert_type(await session.resume(), Session[Brief])
         assert_type(await session.questions(), Listing[Question])
@@ -114,6 +116,7 @@ def use_blocking() -> None:
         assert_type(session, BlockingSession[Brief])
         assert_type(engine.start(brief, Brief(topic="squid")), BlockingSession[Brief])
         assert_type(engine.session("one").id, SessionId)
+        assert_type(engine.session("one", brief).state(), Brief)
         assert_type(session.state(), Brief)
         assert_type(session.status(), Status)
         assert_type(session.pause("lunch", by="ann"), Status)

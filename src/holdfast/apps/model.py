@@ -240,7 +240,7 @@ async def _post(asked: Settings, body: dict[str, Any]) -> httpx.Response:
     headers = {"authorization": f"Bearer {asked.key}"} if asked.key else {}
     try:
         # The limit is for the whole: a service that sends a byte now and then would pass one for each read.
-        async with asyncio.timeout(asked.timeout), httpx.AsyncClient(verify=_tls(), timeout=None) as client:
+        async with asyncio.timeout(asked.timeout), httpx.AsyncClient(verify=tls(), timeout=None) as client:
             return await client.post(f"{asked.url}/chat/completions", json=body, headers=headers)
     except TimeoutError as error:
         raise _unavailable(asked, f"no answer within {asked.timeout:g} s (HOLDFAST_MODEL_TIMEOUT)") from error
@@ -251,7 +251,7 @@ async def _post(asked: Settings, body: dict[str, Any]) -> httpx.Response:
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
     """Read once: it takes longer than a request to a service nearby."""
     import httpx
 

@@ -54,6 +54,7 @@ class Drive:
     folder: Path | None = None
     told: list[str] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
 
     @property
     def command(self) -> str:
@@ -120,7 +121,7 @@ class Drive:
                 click.echo(f"⚠️  {error}")
                 session = None
             if session is not None:
-                return await self._resumed(session)
+                return await self._resumed(session, [AGENTS[0]] if found.resume_at == AGENTS[0] else [])
         return await self.begin()  # what cannot be carried over stays as it is
 
     def _warn(self) -> None:
@@ -129,8 +130,8 @@ class Drive:
             names = ", ".join(path.name for path in unfinished)
             click.echo(f"⚠️  Several versions are incomplete: {names}; this is {self.folder.name}", err=True)
 
-    async def _resumed(self, session: Session[MemoState]) -> Stand:
-        again = await self._changed(session)
+    async def _resumed(self, session: Session[MemoState], again: list[str]) -> Stand:
+        again = [*again, *await self._changed(session)]
         if self.redo is not None:
             await session.rewind(self.redo, by=self.by, reason="--from")
         plan = await session.plan()
@@ -139,11 +140,11 @@ class Drive:
         cursor = await _now(session)
         ahead = [each.step for each in plan if each.verdict in ("next", "will run")]
         first = min([*ahead, *again], key=AGENTS.index, default=None)
-        if first is not None and first != AGENTS[0]:
+        if first is not None and (first != AGENTS[0] or again):
             click.echo(f"✓ Resuming from checkpoint: {first}")
         await session.resume(edits=self.edits, rerun=again, until=self.until, by=self.by)
-        done = {each.step for each in await session.plan() if each.verdict in ("done", "left out")}
-        click.echo("Agents: " + " ".join(f"{'✓' if name in done else '·'} {name}" for name in AGENTS))
+        self.kept = {each.step for each in await session.plan() if each.verdict in ("done", "left out")}
+        click.echo("Agents: " + " ".join(f"{'✓' if name in self.kept else '·'} {name}" for name in AGENTS))
         return await self._followed(session, cursor)
 
     async def _changed(self, session: Session[MemoState]) -> list[str]:
@@ -191,13 +192,17 @@ class Drive:
                     cursor = event.cursor
                     self._tell(event)
                 info = await session.info()
-                if info.status is Status.RUNNING and info.step is not None and self.until not in self.finished:
+                if info.status is Status.RUNNING and info.step is not None and self._goes_on_to(info.step):
                     self._runs(info.step)
                 if over:
                     return Stand(self.folder, until.result())
                 await asyncio.wait([until], timeout=EVERY)
         finally:
             until.cancel()
+
+    def _goes_on_to(self, agent: str) -> bool:
+        """Whether the agent that is next really runs: not if it is kept, nor if the session is to pause before it."""
+        return agent not in self.kept and self.until not in self.finished
 
     def _runs(self, agent: str) -> None:
         if self.told[-1:] != [agent]:

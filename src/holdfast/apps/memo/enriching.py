@@ -17,7 +17,7 @@ from holdfast.apps.memo.prose import stem, stems
 from holdfast.apps.words import one_line
 
 LINKEDIN = "linkedin.com/in/"
-NO_SOCIALS = "<!-- socials: no LinkedIn page is in the sources -->"
+NO_SOCIALS = "<!-- socials: no LinkedIn page to link to -->"
 NO_LINKS = "<!-- links: no address is in the sources -->"
 NO_VIZ = "<!-- viz: no table is in the sources -->"
 VIZ = "<!-- viz:"
@@ -49,7 +49,8 @@ def socials(
     """The team section with the LinkedIn page of everybody who has one in the data or in a source."""
     name = team(outline)
     if name is None:
-        return sections
+        first = next(iter(sections))
+        return sections | {first: _noted(_without(sections[first], NO_SOCIALS), NO_SOCIALS)}
     text = _without(sections[name], NO_SOCIALS)
     pages = profiles(data, sources)
     for person, url in pages.items():

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from holdfast import Detection, Engine, Session, VersionFolders, detect
 from holdfast.apps.input import BadInput
 from holdfast.apps.memo import outline as outlines
 from holdfast.apps.memo.models import InvestmentType, MemoDocument, MemoMode, MemoState, document
-from holdfast.apps.memo.workflow import AGENTS, DRAFT, memo
+from holdfast.apps.memo.workflow import AGENTS, DECK, DRAFT, memo
 from holdfast.errors import FolderRefused
 
 INPUT = (
@@ -42,9 +44,15 @@ def given(state: MemoState) -> dict[str, Any]:
 
 
 def looked_at(folder: Path, inputs: Callable[[], MemoState]) -> Detection:
-    """What a folder tells. Without completion records the input is needed to judge it: how many sections there are."""
+    """What a folder tells. Without completion records the input is needed to judge it: how many sections there are,
+    and whether a deck had to be read."""
     found = detect(folder, memo)
-    return found if found.recorded else detect(folder, memo, **given(inputs()))
+    if found.recorded:
+        return found
+    state = inputs()
+    found = detect(folder, memo, **given(state))
+    unread = state.deck is not None and not (folder / DECK).exists()
+    return msgspec.structs.replace(found, resume_at=AGENTS[0]) if unread and found.resume_at != "start" else found
 
 
 def detect_resume_point(folder: Path, state: MemoState) -> str:

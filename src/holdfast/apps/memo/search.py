@@ -22,6 +22,7 @@ from holdfast import Context, HoldfastError
 from holdfast.apps.memo.documents import of_text
 from holdfast.apps.memo.models import Source
 from holdfast.apps.memo.prose import slug
+from holdfast.apps.model import tls
 
 DEFAULT_URL = "https://api.tavily.com"
 RESULTS = 5
@@ -116,7 +117,7 @@ async def _post(asked: Settings, query: str) -> _Answer:
     body = {"query": query, "max_results": RESULTS, "include_raw_content": True}
     headers = {"authorization": f"Bearer {asked.key}"}
     try:
-        async with httpx.AsyncClient(timeout=PATIENCE) as client:
+        async with httpx.AsyncClient(verify=tls(), timeout=PATIENCE) as client:
             response = await client.post(f"{asked.url}/search", json=body, headers=headers)
     except httpx.TransportError as error:
         raise SearchUnavailable(f"{asked.url}: {type(error).__name__}: {error}; try again later") from error

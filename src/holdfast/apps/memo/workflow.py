@@ -31,6 +31,7 @@ from holdfast.apps.memo.models import (
 from holdfast.apps.memo.writing import Job, write_section
 
 PATIENCE = Retry(attempts=5, on=(ConnectionError, TimeoutError))
+DECK = "0-deck-analysis.json"
 SECTIONS = "2-sections/*.md"
 DRAFT = "4-final-draft.md"
 VALIDATION = "3-validation.json"
@@ -58,7 +59,7 @@ def _whole(sections: dict[str, str]) -> str:
     return f"{cut[0]}.md is cut off" if cut else ""
 
 
-@step(writes="deck_analysis", leaves=Artifact("0-deck-analysis.json"))
+@step(writes="deck_analysis", leaves=Artifact(DECK))
 async def deck_analyst(deck: Path | None) -> DeckAnalysis | None:
     """Read the pitch deck, if there is one."""
     return None if deck is None else await asyncio.to_thread(decks.analyze, deck)

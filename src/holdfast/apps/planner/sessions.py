@@ -241,10 +241,7 @@ def _file_of(state: PlannerState, text: str) -> str:
 
 def state_of(engine: BlockingEngine, session_id: str, at: int | None = None) -> PlannerState:
     """The state of a session, now or at a checkpoint."""
-    state = engine.state(session_id, at=at)
-    if not isinstance(state, PlannerState):
-        raise BadInput(f"session {session_id} is none of {planner.name}")
-    return state
+    return engine.session(session_id, planner).state(at)
 
 
 def document(engine: BlockingEngine, session_id: str) -> SessionDocument:

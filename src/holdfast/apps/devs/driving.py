@@ -1,0 +1,308 @@
+"""Working on a run in this process: taking it up, showing it until it stands, and saying how to go on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import click
+
+from holdfast import Engine, Question, Start, Status
+from holdfast.apps import model
+from holdfast.apps.devs import showing, workspace
+from holdfast.apps.devs.commands import Commands
+from holdfast.apps.devs.models import Plan
+from holdfast.apps.devs.view import View
+from holdfast.apps.devs.working import Worker, log_of
+from holdfast.apps.input import BadInput
+from holdfast.apps.words import many, one_line
+from holdfast.errors import AlreadyRunning, DamagedSnapshot, QuestionError, UnknownSession
+from holdfast.orchestrator import FileStateStore, Orchestrator, OrchestratorState, Task
+
+DONE, FAILED, PERSON, CONFLICT, DECISION, INTERRUPTED, TERMINATED = 0, 1, 3, 5, 6, 130, 143
+LISTED = 20
+"""How many changed files are named."""
+
+Ending = tuple[int, dict[str, Any] | None]
+Act = Callable[[Orchestrator], Awaitable[None]]
+
+
+class Stop(Exception):
+    """The run is not taken up: with this exit code, and these lines for people."""
+
+    def __init__(self, code: int, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.code = code
+
+
+class Ride:
+    """One run that is worked on here until it stands or this program has to end.
+
+    ``named`` is how the person named the plan; ``accept``: a workspace that another hand has changed is taken as it is;
+    ``replan``: so are tasks that the plan's file says otherwise than the run has them.
+    """
+
+    def __init__(
+        self, start: Start, plan: Plan, named: str, by: str | None, *, budget: float | None = None,
+        accept: bool = False, replan: bool = False,
+    ) -> None:  # fmt: skip
+        self.start = start
+        self.plan = plan
+        self.named = named
+        self.by = by
+        self.budget = budget
+        self.accept = accept
+        self.replan = replan
+        self.view = View(plan.name)
+        self.known = False  # whether there is a run, as far as was seen
+
+    # the verbs
+
+    def begin(self) -> Ending:
+        """Start the run, or go on with it; one that is paused stays paused."""
+        return self._driven(self._begin)
+
+    def resume(self) -> Ending:
+        """Go on with the run; what failed is tried again."""
+        return self._driven(self._resume)
+
+    async def _begin(self, run: Orchestrator) -> None:
+        status = await self._status(run.engine)
+        if status is None:
+            tags = ["devs", f"plan:{self.plan.path.resolve()}"]
+            await run.start(self.plan.tasks, by=self.by, budget=self.budget, tags=tags)
+        elif status in (Status.PAUSED, Status.PAUSING):
+            await self.view.look(run.engine)
+            raise Stop(
+                PERSON, f"{self.plan.name} is {status.value}: {self.view.reason}", self._onward("Go on", "resume")
+            )
+        else:
+            await self._take_in_plan(run)
+            await run.start(by=self.by, budget=self.budget)
+
+    async def _resume(self, run: Orchestrator) -> None:
+        if await self._status(run.engine) is None:
+            raise UnknownSession(
+                f"{self.named} has not been run yet; {self.start.command('run', self.named)} does that",
+                session_id=self.plan.name,
+            )
+        await self._take_in_plan(run)
+        if (await run.report()).failed:
+            await run.retry(by=self.by, reason="resumed")
+        try:
+            await run.start(by=self.by, budget=self.budget)
+            if run.get_state() is OrchestratorState.PAUSED:
+                await run.resume(self.budget)
+        except DamagedSnapshot as error:
+            raise BadInput(f"{error}; or delete it: the store knows everything that it says") from None
+
+    async def _take_in_plan(self, run: Orchestrator) -> None:
+        """Notice that the plan's file says other tasks than the run has."""
+        stored: Any = await run.engine.state(self.plan.name)
+        found = differences(stored.tasks, self.plan.tasks)
+        if found and not self.replan:
+            raise Stop(
+                CONFLICT, f"{self.named} has changed since the run was started:", *(f"  {each}" for each in found),
+                self._onward("Take it in (what changed, and what needs it, is done anew)", "resume", "--replan"),
+            )  # fmt: skip
+        if found:
+            await run.replan(self.plan.tasks, by=self.by)
+
+    async def _status(self, engine: Any) -> Status | None:
+        try:
+            info = await engine.info(self.plan.name)
+        except UnknownSession:
+            return None
+        if "devs" not in info.tags:
+            raise BadInput(f"{self.plan.name!r} is a session of {info.workflow}, no run; give the plan another name")
+        self.known = True
+        return Status(info.status)
+
+    # driving
+
+    def _driven(self, act: Act) -> Ending:
+        try:
+            asyncio.run(self._drive(act))
+            while self.view.questions and sys.stdin.isatty() and sys.stdout.isatty():
+                value = _prompted(self.view.questions[0])
+                if value is None:
+                    break
+                asyncio.run(self._drive(self._answering(self.view.questions[0], value)))
+        except Stop as stop:
+            click.echo(str(stop), err=True)
+            return stop.code, asyncio.run(self._looked()) if self.known else None
+        except KeyboardInterrupt:
+            return self._left("Interrupted", INTERRUPTED)
+        except SystemExit as end:
+            if end.code != TERMINATED:
+                raise
+            return self._left("Terminated", TERMINATED)
+        return self._told()
+
+    def _answering(self, question: Question, approved: bool) -> Act:
+        async def act(run: Orchestrator) -> None:
+            try:
+                await run.engine.answer(question.id, {"approved": approved}, by=self.by, channel="devs")
+            except QuestionError as error:  # somebody else was first, say
+                click.echo(str(error), err=True)
+            await run.start(by=self.by)
+
+        return act
+
+    async def _drive(self, act: Act) -> None:
+        plan = self.plan
+        if any(todo.write is not None for todo in plan.todos) and model.settings() is None:
+            writes = ", ".join(todo.id for todo in plan.todos if todo.write is not None)
+            raise BadInput(f"{plan.path}: a model is needed for {writes}, and none is set up: set HOLDFAST_MODEL")
+        async with Engine(self.start.store) as engine:
+            await self._check_free(engine)
+            async with Commands(plan.state, plan.head.grace, plan.head.env) as commands:
+                if commands.waited:
+                    click.echo("What a killed process had left running was ended first", err=True)
+                self._check_workspace()
+                workspace.forget(plan)
+                try:
+                    await self._work(engine, Worker(plan, commands), act)
+                finally:
+                    workspace.keep(plan)
+
+    async def _work(self, engine: Engine, worker: Worker, act: Act) -> None:
+        plan = self.plan
+        run = Orchestrator(
+            engine, plan.name, worker.work, agents=plan.head.agents, snapshot_store=FileStateStore(plan.workspace),
+            safety=plan.head.safety.as_safety(), idle_timeout=None,
+        )  # fmt: skip
+        await act(run)
+        self.known = True
+        outcome = asyncio.ensure_future(run.outcome())
+        try:
+            await showing.follow(engine, self.view, outcome.done, outcome, showing.show())
+            outcome.result()
+        finally:
+            outcome.cancel()
+
+    async def _check_free(self, engine: Engine) -> None:
+        """Refuse a run that another process works on, and a workspace in which another run stands."""
+        if await self._status(engine) is not None:
+            holder = (await engine.info(self.plan.name)).holder
+            if holder is not None:
+                raise AlreadyRunning(
+                    f"{self.plan.name} is worked on by {holder}; follow it: {self.start.command('status', self.named)};"
+                    f" stop it: {self.start.command('pause', self.named)}",
+                    session_id=self.plan.name, holder=holder,
+                )  # fmt: skip
+        try:
+            snapshot = await FileStateStore(self.plan.workspace).load_snapshot()
+        except DamagedSnapshot:
+            return  # a resume says so
+        for other in {str(state.session_id) for state in snapshot.active_agents} if snapshot else ():
+            if other != self.plan.name and await _stands(engine, other):
+                raise BadInput(
+                    f"run {other} stands in {self.plan.workspace}; go on with it or cancel it first, or give this plan"
+                    " a workspace of its own"
+                )
+
+    def _check_workspace(self) -> None:
+        """Notice what another hand has changed since the run stopped; nothing is touched before somebody decides."""
+        found = workspace.changes(self.plan)
+        if not found:
+            return
+        what = f"{many(len(found), 'file')} of {self.plan.workspace} changed since the run stopped:"
+        lines = [what, *(f"  {each}" for each in found[:LISTED])]
+        lines += [f"  … and {len(found) - LISTED} more"] if len(found) > LISTED else []
+        if self.accept:
+            click.echo("\n".join([*lines, "It goes on with them as they are."]), err=True)
+        elif sys.stdin.isatty() and sys.stdout.isatty():
+            click.echo("\n".join(lines))
+            if not click.confirm("Go on with them as they are?", default=False):
+                raise Stop(DECISION, "Nothing was done.")
+        else:
+            accept = self._onward("Go on with them as they are", "resume", "--accept-edits")
+            again = self._onward("Or have a task done anew first", "rewind", "TASK")
+            raise Stop(DECISION, *lines, "Nothing was done; put them back, or decide:", accept, again)
+
+    # how it stands
+
+    def _onward(self, what: str, verb: str, *words: str) -> str:
+        return f"{what}:  {self.start.command(verb, self.named, *words)}"
+
+    def _document(self) -> dict[str, Any]:
+        return showing.document(self.view, self.plan, self.start.command, self.named)
+
+    async def _looked(self) -> dict[str, Any]:
+        async with Engine(self.start.store, create=False) as engine:
+            await engine.waker.stop()
+            Orchestrator(engine, self.plan.name, _nobody)
+            await self.view.look(engine)
+        return self._document()
+
+    def _told(self) -> Ending:
+        view = self.view
+        code = {"completed": DONE, "failed": FAILED, "cancelled": FAILED}.get(view.status, PERSON)
+        if sys.stdout.isatty():
+            showing.tell(view)
+        is_over = view.status in ("completed", "failed", "cancelled")
+        click.echo(f"{view.name} {'' if is_over else 'is '}{view.status}: {showing.counted(view)}")
+        if view.reason and not is_over:
+            click.echo(f"Why:  {one_line(view.reason)}")
+        for line in self._ways():
+            click.echo(line, err=True)
+        return code, self._document()
+
+    def _ways(self) -> list[str]:
+        """What somebody can do about it."""
+        view, found = self.view, list[str]()
+        for row in view.failed:
+            found.append(f"{row.task.id} failed: {one_line(row.note)}")
+            if (log := log_of(self.plan, row.task.id)).exists():
+                found.append(f"  its output: {log}")
+        for each in view.questions:
+            found += [one_line(each.next_question), f"  Approve:  {self.start.command('answer', each.id, '--approve')}"]
+        if view.failed:
+            found.append(self._onward("Skip one", "skip", view.failed[0].task.id))
+        if view.status not in ("completed", "cancelled"):
+            found.append(self._onward("Try again" if view.failed else "Go on", "resume"))
+        return found
+
+    def _left(self, why: str, code: int) -> Ending:
+        """This program has to end. What is done is kept; the last line is the command that goes on."""
+        if not self.known:
+            click.echo(f"{why} before anything was stored", err=True)
+            return code, None
+        document = asyncio.run(self._looked())
+        click.echo(f"{why}; what is done is kept: {showing.counted(self.view)}", err=True)
+        click.echo(self._onward("Go on", "resume"), err=True)
+        return code, document
+
+
+async def _nobody(agent: object) -> None:
+    """For an orchestrator that only looks."""
+    raise AssertionError("nobody works here")
+
+
+async def _stands(engine: Engine, session_id: str) -> bool:
+    try:
+        return (await engine.info(session_id)).status not in (Status.COMPLETED, Status.CANCELLED)
+    except UnknownSession:
+        return False
+
+
+def _prompted(question: Question) -> bool | None:
+    """Ask at the terminal; None: later."""
+    click.echo(one_line(question.next_question))
+    said = click.prompt("Approve", type=click.Choice(["yes", "no", "later"]), default="later")
+    return {"yes": True, "no": False}.get(said)
+
+
+def differences(before: Sequence[Task], now: Sequence[Task]) -> list[str]:
+    """What a plan says otherwise than before, task by task.
+
+    >>> differences([Task(id="a"), Task(id="b")], [Task(id="b", needs=["c"]), Task(id="c")])
+    ['gone: a', 'changed: b', 'new: c']
+    """
+    old, new = ({task.id: task for task in tasks} for tasks in (before, now))
+    found = [f"gone: {id}" for id in old if id not in new]
+    found += [f"changed: {id}" for id in old if id in new and old[id] != new[id]]
+    return found + [f"new: {id}" for id in new if id not in old]
