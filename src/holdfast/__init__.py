@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from holdfast.api import Engine, run
     from holdfast.artifacts import Artifact, Codec
     from holdfast.blocking import BlockingEngine, BlockingSession
-    from holdfast.chunks import Chunk, Chunked, ChunkState
+    from holdfast.chunks import Chunk, Chunked
     from holdfast.cli.host import Start
     from holdfast.cli.program import program
     from holdfast.collecting import Tool, collect
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError, MapFailed
     from holdfast.fanout import Batch
     from holdfast.fields import Append, At, Merge, Replace
-    from holdfast.files import File
+    from holdfast.forms import ChunkState, File
     from holdfast.ids import SessionId
     from holdfast.model import Event, Status
     from holdfast.outcome import Outcome, SessionInfo
@@ -37,14 +37,14 @@ _HOMES = {
     "BlockingEngine": "blocking",
     "BlockingSession": "blocking",
     "Chunk": "chunks",
-    "ChunkState": "chunks",
+    "ChunkState": "forms",
     "Chunked": "chunks",
     "Codec": "artifacts",
     "Context": "context",
     "Detection": "rebuilding",
     "Engine": "api",
     "Event": "model",
-    "File": "files",
+    "File": "forms",
     "HoldfastError": "errors",
     "MapFailed": "errors",
     "Merge": "fields",

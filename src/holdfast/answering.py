@@ -7,13 +7,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
-from pydantic import BaseModel
-from pydantic_core import from_json, to_json
 
 from holdfast.clock import to_datetime
-from holdfast.codec import decode, encode
+from holdfast.codec import as_json, as_plain, decode, encode
 from holdfast.errors import (
     AnswerConflict,
     AnswerRefused,
@@ -46,7 +43,8 @@ from holdfast.questions import (
 from holdfast.reading import Reading
 from holdfast.replay import Line
 from holdfast.service import texts
-from holdfast.state import Blob
+from holdfast.state import Blob, Inline
+from holdfast.tagged import is_model
 from holdfast.workflow import Workflow
 
 Statuses = QuestionStatus | str | Iterable[QuestionStatus | str] | None
@@ -114,9 +112,9 @@ class Answering(Reading):
         line = await self._timeline(asking).line(row.facts.seq)
         history = None if row.asked is None or not row.asked.history else values.get(row.asked.history)
         return {
-            "context_json": to_json(values).decode(),
-            "tool_call_state_json": to_json(await self._progress(row, line)).decode(),
-            "chat_history_json": None if history is None else to_json(history).decode(),
+            "context_json": as_json(values).decode(),
+            "tool_call_state_json": as_json(await self._progress(row, line)).decode(),
+            "chat_history_json": None if history is None else as_json(history).decode(),
         }
 
     async def _progress(self, row: QuestionRow, line: Line) -> dict[str, Any]:
@@ -130,9 +128,7 @@ class Answering(Reading):
                 {
                     "id": each.id,
                     "name": each.name,
-                    "value": _plain(
-                        large[bytes.fromhex(each.value.hash)] if isinstance(each.value, Blob) else each.value.data
-                    ),
+                    "value": as_plain(decode(_bytes_of(each.value, large))),
                 }
                 for each in done
             ],
@@ -157,8 +153,8 @@ class Answering(Reading):
             raise TypeError("name the question: by its id, or by session_id= (and key=)")
         encoded = self._encoded(value)
         given = Answer(
-            value=encoded, shown=_plain(encoded), at=self.clock.now(), by=by, channel=channel, question=question_id,
-            session_id=None if session_id is None else check_session_id(session_id),
+            value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
+            question=question_id, session_id=None if session_id is None else check_session_id(session_id),
             key=None if key is None else str(key), seen=None if seen is None else _digest(seen),
         )  # fmt: skip
         answered = await self._answered(given)
@@ -188,7 +184,7 @@ class Answering(Reading):
             await self._started_for(session_id, workflow, fields, by)
         row = await self._row(session_id)
         given = Answer(
-            value=encoded, shown=_plain(encoded), at=self.clock.now(), by=by, channel=channel,
+            value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
             session_id=row.session_id, message=True,
         )  # fmt: skip
         with suppress(AnswerRefused):  # who sends messages is told as in a chat: it is asked again, with the reason
@@ -205,7 +201,7 @@ class Answering(Reading):
         return answered
 
     def _encoded(self, value: Any) -> bytes:
-        plain = value.model_dump() if isinstance(value, BaseModel) else value
+        plain = value.model_dump() if is_model(type(value)) else value
         return encode(plain, "message", self.limits)
 
     async def _picked_up(self, row: SessionRow) -> None:
@@ -217,10 +213,6 @@ class Answering(Reading):
     ) -> None:  # fmt: skip
         """Start the session that a message is for, unless it is there."""
         raise NotImplementedError
-
-
-def _plain(data: bytes | msgspec.Raw) -> Any:
-    return from_json(to_json(decode(bytes(data)), bytes_mode="base64", inf_nan_mode="strings"))
 
 
 def _digest(seen: str) -> bytes:
@@ -331,3 +323,7 @@ def _several(given: Answer, several: tuple[QuestionRow, ...]) -> SeveralQuestion
         f"{len(several)} questions of session {given.session_id!r} wait: {listed}; answer one of them by its id",
         session_id=given.session_id or "", question_id="", candidates=[row.facts.id for row in several],
     )  # fmt: skip
+
+
+def _bytes_of(value: Inline | Blob, large: dict[bytes, bytes]) -> bytes:
+    return large[bytes.fromhex(value.hash)] if isinstance(value, Blob) else bytes(value.data)

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import BaseModel
-
 from holdfast.clock import Clock, SystemClock
 from holdfast.codec import DEFAULT_LIMITS, Limits
 from holdfast.control import Control
@@ -24,9 +22,11 @@ from holdfast.stores.sqlite import SqliteStore
 from holdfast.workflow import Workflow
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from holdfast.blocking import BlockingEngine
 
-S = TypeVar("S", bound=BaseModel)
+S = TypeVar("S", bound="BaseModel")
 
 DEFAULT_URL = "sqlite:///.holdfast/holdfast.db"
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args, get_origin
@@ -19,7 +20,7 @@ from holdfast.codec import Typed, typed
 from holdfast.errors import DefinitionError, HoldfastError, StepError
 from holdfast.fields import Place, Shape
 from holdfast.fits import NONE, members, show
-from holdfast.shelf import OWN
+from holdfast.shelf import LARGEST, LONGEST, OWN
 from holdfast.traces import overlap
 
 SMALLEST = 100
@@ -106,6 +107,11 @@ class BoundArtifact:
             if self.many and (_SAFE.fullmatch(key) is None or key.startswith(".")):
                 raise StepError(f"{pattern}: the entry {key!r:.60} cannot be the name of a file; give it a plain one")
             found[pattern.replace("*", key)] = key, self.encoded(entry)
+        for path, (_, data) in found.items():
+            if max(len(part.encode()) for part in path.split("/")) > LONGEST:
+                raise StepError(f"{path:.60}…: no name may have more than {LONGEST} bytes; choose a shorter one")
+            if len(data) > LARGEST:
+                raise StepError(f"{path}: {len(data)} bytes are too many for an artifact; it has {LARGEST} at most")
         return found
 
     def lacks(self, value: Any, state: Mapping[str, Any]) -> str:
@@ -161,12 +167,6 @@ class BoundArtifact:
         except HoldfastError as exc:
             raise Unfit(str(exc)) from exc
 
-    def matches(self, path: str) -> str | None:
-        """Which entry a path would be; None if it is no file of this artifact. A single file has the entry ``""``."""
-        pattern = re.escape(self.path).replace(r"\*", "([^/]+)")
-        found = re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", pattern), path)
-        return None if found is None else (found[1] if self.many else "")
-
 
 def bind(spec: Artifact, writes: tuple[Place, ...], state: Shape) -> BoundArtifact:
     """Fit an artifact to the step that leaves it. Raises `DefinitionError`."""
@@ -197,6 +197,32 @@ def named(path: str, values: Mapping[str, Any]) -> str:
     'Fern-Stone-Ltd/memo.md'
     """
     return _FIELD.sub(lambda found: safe_name(str(values[found[1]])), path)
+
+
+def entry_of(pattern: str, path: str) -> str:
+    """Which entry a file is, of those that a path with a * stands for. A single file has the entry ``""``.
+
+    >>> entry_of("Fern-Stone/*.md", "Fern-Stone/01-intro.md")
+    '01-intro'
+    """
+    head, star, tail = pattern.partition("*")
+    return path[len(head) : len(path) - len(tail)] if star else ""
+
+
+def clash(paths: Iterable[str]) -> tuple[str, str] | None:
+    """Two paths that cannot both be files: one is a folder of the other, or only letter case tells them apart.
+
+    >>> clash(["a.md", "b/A.md", "b/a.md"]), clash(["a", "a/b.md"]), clash(["a.md", "a/b.md"])
+    (('b/A.md', 'b/a.md'), ('a', 'a/b.md'), None)
+    """
+    seen: dict[tuple[str, ...], str] = {}
+    for path in sorted({*paths}, key=lambda path: (path.count("/"), path)):
+        parts = tuple(unicodedata.normalize("NFC", path).casefold().split("/"))
+        for length in range(1, len(parts) + 1):
+            if (other := seen.get(parts[:length])) is not None:
+                return other, path
+        seen[parts] = path
+    return None
 
 
 def safe_name(text: str) -> str:
@@ -285,10 +311,12 @@ def _unfit_path(path: object) -> str:
         return "its path is relative to the session's folder and does not leave it; write 'folder/name.md'"
     if any(_SAFE.fullmatch(part) is None for part in parts) or "//" in path or path.endswith("/"):
         return "its path is made of plain names with / between them"
-    if parts[0] == OWN:
+    if parts[0].casefold() == OWN:
         return f"the folder {OWN} is the engine's own; choose another"
-    if path.count("*") > 1 or any(mark in path for mark in "?[]"):
-        return "one * may stand for the names of the entries, nothing else"
+    if parts[0].startswith(".") and ("*" in parts[0] or "{" in parts[0]):
+        return f"a name that begins with a dot is written out: it might become {OWN}, which is the engine's own"
+    if path.count("*") > 1 or "*" in "/".join(parts[:-1]) or any(mark in path for mark in "?[]"):
+        return "one * may stand for the names of the entries, in the last name of the path, and nothing else"
     if "*" not in _FIELD.sub("", path) and "{" in _FIELD.sub("", path):
         return "a field is named as {company}"
     return ""

@@ -18,12 +18,9 @@ from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic.errors import PydanticInvalidForJsonSchema
-from pydantic_core import from_json, to_json
 
 from holdfast.clock import LATEST, to_datetime
-from holdfast.codec import Typed, decode, fingerprint, typed
+from holdfast.codec import Typed, as_json, as_plain, decode, fingerprint, typed
 from holdfast.errors import Declined, QuestionExpired, RoundsExhausted, StateRefused, ValueRefused, did_you_mean
 from holdfast.model import QuestionChange, QuestionFacts, QuestionStatus, SignalRecord
 from holdfast.questions import ROUNDS, Asked, Kind, OnExpiry, QuestionRow, digest, is_time_to_answer, reply_of
@@ -207,7 +204,7 @@ class _Asking:
             wish.result.encode(wish.default, "default", self.host.limits)  # rather now than when nobody has answered
         asked = Asked(
             str(uuid4()), wish.text, wish.kind, wish.round, wish.rounds, wish.schema(),
-            default=() if wish.default is ... else (plain(wish.default),), on_expiry=wish.on_expiry,
+            default=() if wish.default is ... else (as_plain(wish.default),), on_expiry=wish.on_expiry,
             lasts=None if lasts is None else lasts // timedelta(microseconds=1),
             reminds=None if wish.remind is None else wish.remind // timedelta(microseconds=1), tool=wish.tool,
             collected=wish.collected, history=wish.history,
@@ -298,9 +295,9 @@ class _Asking:
         words = {"text": f"{self.visit.step.name}: {text}", "question_id": asked.id, "reason": reason}
         words["question"] = asked.text
         if answer is not None and not answer.redacted:
-            words["answer"] = to_json(plain(decode(bytes(reply_of(answer.payload).value)))).decode()
+            words["answer"] = as_json(as_plain(decode(bytes(reply_of(answer.payload).value)))).decode()
         if asked.collected is not None:
-            words["collected"] = to_json(asked.collected).decode()
+            words["collected"] = as_json(asked.collected).decode()
         await conclude(self.visit, self.operation, _WORDS, words, self.frame, outcome=outcome, **facts)
         raise _error(outcome, words)
 
@@ -362,21 +359,6 @@ def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wi
     return Wish(text, "ask", typed(Any), read, lambda: {"enum": choices}, names, default=default, **options)
 
 
-class Decision(BaseModel):
-    """The answer to `Context.confirm`: a plain yes or no, or with a reason."""
-
-    model_config = ConfigDict(defer_build=True)
-
-    approved: bool
-    reason: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_one_word(cls, value: Any) -> Any:
-        return value if isinstance(value, dict | Decision) else {"approved": value}
-
-
-_DECISION = typed(Decision)
 _YES = typed(bool)
 
 
@@ -387,6 +369,9 @@ Judge = Callable[[str], Verdict | Awaitable[Verdict]]
 
 def confirmation(what: str, act: str = "", understand: Judge | None = None, **options: Unpack[Options]) -> Wish:
     """A question that is answered with yes or no; a no is a `Declined` instead of a value."""
+    from holdfast.forms import Decision  # who only looks at sessions does without Pydantic
+
+    wanted = typed(Decision)
 
     async def read(raw: bytes, asked: Asked) -> bool | Declined:
         said = decode(raw)
@@ -395,15 +380,15 @@ def confirmation(what: str, act: str = "", understand: Judge | None = None, **op
             said = await found if isawaitable(found) else found
             if said is None:
                 raise Again("that is neither a yes nor a no")
-            raw = to_json(said)
-        decision: Decision = taken(_DECISION, raw)
+            raw = as_json(said)
+        decision: Decision = taken(wanted, raw)
         if decision.approved:
             return True
         why = f": {decision.reason}" if decision.reason else ""
         return Declined(f"{what!r} was declined{why}", question_id=asked.id, reason=decision.reason)
 
     tool = (act, act) if act else None
-    return Wish(what, "confirm", _YES, read, lambda: schema_of(_DECISION), act, tool=tool, **options)
+    return Wish(what, "confirm", _YES, read, lambda: schema_of(wanted), act, tool=tool, **options)
 
 
 def taken(result: Typed, raw: bytes) -> Any:
@@ -414,7 +399,7 @@ def taken(result: Typed, raw: bytes) -> Any:
         text = decode(raw)
         if isinstance(text, str) and text.lstrip()[:1] in tuple('{["-0123456789tfn'):
             try:
-                return _read(result, to_json(msgspec.json.decode(text)))
+                return _read(result, as_json(msgspec.json.decode(text)))
             except (StateRefused, msgspec.MsgspecError):
                 pass
         raise Again(_reason(error)) from error
@@ -431,6 +416,8 @@ def _read(result: Typed, raw: bytes) -> Any:
 
 def _reason(error: StateRefused) -> str:
     """What is wrong, in the words of who wrote the type."""
+    from pydantic_core import ValidationError
+
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         complaints = cause.errors(include_url=False, include_context=False)
@@ -442,13 +429,10 @@ def schema_of(result: Typed) -> dict[str, Any] | None:
     """The JSON schema of an answer; None for any text."""
     if result.annotation is str:
         return None
+    from pydantic.errors import PydanticInvalidForJsonSchema
+
     try:
-        schema: dict[str, Any] = plain(result.adapter.json_schema())
+        schema: dict[str, Any] = as_plain(result.adapter.json_schema())
         return schema
     except PydanticInvalidForJsonSchema:
         return {}  # the step knows what fits, JSON schema cannot say it
-
-
-def plain(value: Any) -> Any:
-    """A value as a front end sees it: as JSON."""
-    return from_json(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))

@@ -22,8 +22,6 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
-from pydantic import BaseModel
-
 from holdfast.control import Control
 from holdfast.errors import CallRefused, StoreClosed
 from holdfast.files import Files
@@ -34,13 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
+    from pydantic import BaseModel
+
     from holdfast.outcome import Listing, SessionInfo
     from holdfast.workflow import Workflow
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound=BaseModel)
-M = TypeVar("M", bound=BaseModel)
+S = TypeVar("S", bound="BaseModel")
+M = TypeVar("M", bound="BaseModel")
 
 
 class Interrupts:

@@ -19,19 +19,19 @@ class Callee:
 
     __slots__ = ("context", "given", "is_async", "name", "result")
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], result: Any = None) -> None:
         plain, self.given = _plain(fn)
         hints = _hints(plain)
         self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
-        self.result: Typed = typed(hints.get("return", Any))
+        self.result: Typed = typed(hints.get("return", Any) if result is None else result)
         self.is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_called(plain))
         self.context: str | None = next(
             (name for name, hint in hints.items() if getattr(hint, "__holdfast_context__", None)), None
         )
 
 
-def callee(fn: Callable[..., Any]) -> Callee:
-    """Look at a function, once."""
+def callee(fn: Callable[..., Any], result: Any = None) -> Callee:
+    """Look at a function, once. ``result`` is the type of what it returns, where its annotation is not to be read."""
     if not callable(fn):
         raise StepError(
             f"a function is needed, not {type(fn).__name__}: pass it and its arguments apart, ctx.do(fn, argument)"
@@ -39,9 +39,9 @@ def callee(fn: Callable[..., Any]) -> Callee:
     try:
         found = _known.get(fn)
     except TypeError:  # neither hashable nor weakly referable: look again each time
-        return Callee(fn)
+        return Callee(fn, result)
     if found is None:
-        found = _known[fn] = Callee(fn)
+        found = _known[fn] = Callee(fn, result)
     return found
 
 

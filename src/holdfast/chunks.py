@@ -8,10 +8,12 @@ mistaken for it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from holdfast.forms import ChunkState
 
 R = TypeVar("R")
 
@@ -92,20 +94,10 @@ def fold_part(tallies: dict[str, Tally], part: Part, total: int) -> None:
         tally.fold(part)
 
 
-class ChunkState(BaseModel):
-    """How far the work on a file has come. ``chunking`` has its parameters and ``total_chunks``."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    chunking: dict[str, Any]
-    processed_chunks: int
-    failed_chunks: list[int]
-    status: ChunkStatus
-    last_error: str | None = None
-
-
 def state_of(tally: Tally | None) -> ChunkState:
     """A tally, for people and for the state of a workflow. None: nothing was begun."""
+    from holdfast.forms import ChunkState  # who only looks at sessions does without Pydantic
+
     if tally is None:
         return ChunkState(chunking={}, processed_chunks=0, failed_chunks=[], status="pending")
     params = msgspec.json.decode(tally.params)

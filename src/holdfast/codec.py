@@ -60,7 +60,7 @@ from holdfast.tagged import (
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["DEFAULT_LIMITS", "Limits", "Typed", "decode", "encode", "fingerprint", "typed"]
+__all__ = ["DEFAULT_LIMITS", "Limits", "Typed", "as_json", "as_plain", "decode", "encode", "fingerprint", "typed"]
 
 
 def encode(data: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
@@ -94,6 +94,20 @@ def fingerprint(*parts: object) -> bytes:
     False
     """
     return sha256(write(OpenWalk(DEFAULT_LIMITS), list(parts), "input", encode_sorted)).digest()
+
+
+def as_json(value: object) -> bytes:
+    """A value as JSON for others to read, without tags."""
+    from pydantic_core import to_json  # who only looks at sessions does without Pydantic
+
+    return to_json(value)
+
+
+def as_plain(value: object) -> Any:
+    """A value as a front end sees it: as what JSON can hold."""
+    from pydantic_core import from_json, to_json
+
+    return from_json(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))
 
 
 def typed(annotation: Any) -> Typed:

@@ -18,8 +18,8 @@ from typing import Any, Concatenate, Generic, Literal, TypeVar, Unpack, cast, ov
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from holdfast.asking import Again, Options, Wish, ask, plain
-from holdfast.codec import decode, typed
+from holdfast.asking import Again, Options, Wish, ask
+from holdfast.codec import as_plain, decode, typed
 from holdfast.context import BlockingContext, Context
 from holdfast.errors import Declined, RoundsExhausted, did_you_mean
 from holdfast.questions import Asked
@@ -118,7 +118,7 @@ class _Collection:
         self.at_last = at_last
         self.round = round
         self.options = options
-        self.fields = plain(tool.parameters.model_json_schema()).get("properties", {})
+        self.fields = as_plain(tool.parameters.model_json_schema()).get("properties", {})
         self.given, self.lacking = self._checked(given)
 
     async def run(self, ctx: Context) -> Collected[Any]:
@@ -156,13 +156,13 @@ class _Collection:
         text = self.phrase(names, _reasons(self.lacking))
         return Wish(
             text, "collect", _ANSWERED, self._read, lambda: self._schema(), tool.name,
-            tool=(tool.id or tool.name, tool.name), collected=plain(self.given),
+            tool=(tool.id or tool.name, tool.name), collected=as_plain(self.given),
             round=1 if self.round is None else self.round, **self.options,
         )  # fmt: skip
 
     def _schema(self) -> dict[str, Any]:
         """Of a partial answer: whatever is given is welcome, and nothing has to be."""
-        found: dict[str, Any] = plain(self.tool.parameters.model_json_schema())
+        found: dict[str, Any] = as_plain(self.tool.parameters.model_json_schema())
         return {name: value for name, value in found.items() if name != "required"}
 
     # answers
@@ -178,9 +178,10 @@ class _Collection:
         merged, missing = self._checked(understood)
         if missing and (self.round is None or asked.round >= asked.rounds):
             reason = _reasons(missing) or "something is still missing"
-            raise Again(reason, self.phrase(list(missing), _reasons(missing)), plain(merged))
+            raise Again(reason, self.phrase(list(missing), _reasons(missing)), as_plain(merged))
         # In one round what is wrong is kept as well: it is said with the reason, and asked for by the next one.
-        return {"parameters": plain(understood if missing else merged), "question": asked.text, "answer": plain(answer)}
+        parameters = as_plain(understood if missing else merged)
+        return {"parameters": parameters, "question": asked.text, "answer": as_plain(answer)}
 
     async def _understood(self, said: Any, names: list[str]) -> dict[str, Any]:
         """An answer as parameters. What is empty was not said."""

@@ -11,9 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from types import EllipsisType
-from typing import Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
 
 from holdfast import asking, waits
 from holdfast.asking import Judge, Options
@@ -29,9 +27,12 @@ from holdfast.visit import Frame, Operation, Visit, is_count
 from holdfast.waits import Duration
 from holdfast.workflow import Workflow
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 T = TypeVar("T")
 R = TypeVar("R")
-S = TypeVar("S", bound=BaseModel)
+S = TypeVar("S", bound="BaseModel")
 C = TypeVar("C", str, int, float, bool)
 
 

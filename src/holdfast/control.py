@@ -10,11 +10,10 @@ from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 from uuid import uuid4
 
 import msgspec
-from pydantic import BaseModel
 
 from holdfast.answering import Answering
 from holdfast.curation import Curation, trail_for
@@ -53,7 +52,10 @@ from holdfast.travel import together
 from holdfast.visit import to_micro_usd
 from holdfast.workflow import Workflow
 
-S = TypeVar("S", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+S = TypeVar("S", bound="BaseModel")
 
 
 class Control(Curation, Retention, Transfer, Answering):
@@ -153,13 +155,13 @@ class Control(Curation, Retention, Transfer, Answering):
         self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], at: str | None
     ) -> tuple[dict[str, bytes], bytes]:
         """The encoded fields that a session starts with, and a digest of what was given for them."""
-        if isinstance(given, BaseModel) and not isinstance(given, workflow.model):
+        if not isinstance(given, dict | workflow.model):
             raise StateRefused(
                 f"{workflow.name} takes a {workflow.model.__name__}, not a {type(given).__name__}",
                 field=type(given).__name__,
             )
         values = workflow.shape.start(given)
-        named = _named(given) if isinstance(given, BaseModel) else given.keys()
+        named = given.keys() if isinstance(given, dict) else _named(given)
         encoded: dict[str, bytes] = {}
         digest = sha256(f"{workflow.name}|{at}".encode())
         for name, place in workflow.shape.fields.items():

@@ -346,10 +346,18 @@ class Curation(Travel):
                 trail.versions[change.path] = record.seq
 
     async def _edits(self, row: SessionRow, base: int) -> list[Any]:
-        left = (await self._timeline(row).line()).left
+        """The edits behind a record that still stand: those on the line, and those that an earlier redo carried on."""
+        line = await self._timeline(row).line()
+        assert line.trail is not None
+        standing = line.trail.versions.items()
         records = await self.store.records(row.key, base + 1, row.seq)
         edits = [record for record in records if record.kind == "edit" and not record.redacted]
-        return [record for record in edits if not any(first <= record.seq <= last for first, last in left)]
+        return [
+            record
+            for record in edits
+            if not any(first <= record.seq <= last for first, last in line.left)
+            or any((change.path, record.seq) in standing for change in body_of(record).changes)
+        ]
 
     async def _kept(self, row: SessionRow, now: Line, work: Work, blobs: Blobs) -> Kept:
         """A checkpoint as it will be written once more, with what was edited of it since."""

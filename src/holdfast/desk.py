@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.artifacts import BoundArtifact
+from holdfast.artifacts import BoundArtifact, clash
 from holdfast.codec import Limits
 from holdfast.errors import FolderRefused, StateRefused, StepError
 from holdfast.ledger import Ledger
@@ -181,6 +182,7 @@ class Desk:
         files: tuple[FileLeft, ...] = ()
         if step.leaves:
             contents = await contents_of(self.held, step, changes, blobs)
+            self._check_apart(step.name, [file.path for file, _ in contents])
             files = tuple([await in_thread(self._stage, *each) for each in contents])
             for file in files:
                 if await in_thread(self._is_foreign, file):
@@ -191,6 +193,14 @@ class Desk:
         line, pending = self.held.line, self.ledger.pending.values()
         usd = line.usd - line.spent + sum(effect.usd for effect in pending)
         self._pend(step, Left(self.trail.read_by(reads_of(step)), files, code_of(step.fn), usd))
+
+    def _check_apart(self, step: str, paths: list[str]) -> None:
+        others = [path for path, (_, work) in self.trail.files().items() if work.step != step]
+        if pair := clash([*others, *paths]):
+            raise StepError(
+                f"{pair[0]!r} and {pair[1]!r} cannot both be files: one is a folder of the other, or the same name in"
+                " other letters, which many disks do not tell apart; give them different paths"
+            )
 
     def _stage(self, file: FileLeft, data: bytes) -> FileLeft:
         digest = self.shelf.stage(file.path, data)
@@ -260,11 +270,11 @@ class Desk:
         """Of the files that a step left when it last ran: the entries that are still good, as they are in the file."""
         bound, redo, found = self.held.workflow.step(step), self.trail.redo.get(step), dict[str, str]()
         artifact = artifact_of(bound, pattern)
-        good = redo is not None and redo.reads == self.trail.read_by(reads_of(bound))
-        for path, digest in redo.spared.items() if redo is not None and good else ():
-            key, data = artifact.matches(path), self.shelf.read(path)
-            if key is not None and data is not None and digest_of(data) == digest:
-                found[key] = data.decode()
+        if redo is None or redo.reads != self.trail.read_by(reads_of(bound)):
+            return found
+        for file in redo.spared:
+            if file.pattern == artifact.path and digest_of(data := self._found(file) or b"") == file.sha256:
+                found[file.key] = data.decode()
         return found
 
 
@@ -282,9 +292,9 @@ async def contents_of(
         state = await values_of(lending, artifact.fields)
         for path, (key, data) in artifact.files(state[artifact.place.path], state).items():
             found.append((FileLeft(path, artifact.path, artifact.place.path, "", 0, key), data))
-    twice = {file.path for file, _ in found if [each.path for each, _ in found].count(file.path) > 1}
+    twice = [path for path, count in Counter(file.path for file, _ in found).items() if count > 1]
     if twice:
-        raise StepError(f"{step.name} leaves {sorted(twice)[0]!r} twice; give its artifacts different paths")
+        raise StepError(f"{step.name} leaves {twice[0]!r} twice; give its artifacts different paths")
     return found
 
 

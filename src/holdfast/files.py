@@ -13,17 +13,15 @@ import stat
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
 
-from holdfast.chunks import ChunkState, state_of
+from holdfast.chunks import state_of
 from holdfast.clock import Clock, to_datetime
 from holdfast.codec import decode, encode
 from holdfast.errors import DamagedFile, FileRefused, StoreUnavailable, UnknownFile, UnknownSession, did_you_mean, said
@@ -33,6 +31,9 @@ from holdfast.replay import fold
 from holdfast.store import Store
 from holdfast.threads import in_thread
 from holdfast.uploads import FileFacts, cleaned, ending_of, file_facts, file_id, is_content_type
+
+if TYPE_CHECKING:
+    from holdfast.forms import ChunkState, File
 
 TELL_EVERY = 8 * 2**20
 """How many bytes come in between two words of progress."""
@@ -54,32 +55,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | As
 """Where the bytes of a file come from; a text is a path."""
 
 
-class File(BaseModel):
-    """One file of a session. ``metadata`` is what came with it; ``reused``: it was there before, under its first name.
-
-    ``storage_uri`` is where it lies, relative to the folder of the store.
-    """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    file_id: str
-    filename: str
-    content_type: str
-    size_bytes: int
-    storage_uri: str
-    sha256: str
-    upload_status: Literal["uploading", "uploaded"]
-    created_at: datetime
-    metadata: dict[str, Any] = {}
-    reused: bool = False
-
-    def entry(self) -> dict[str, Any]:
-        """The file as one entry of a registry: plain values, what came with it beside the rest."""
-        plain = self.model_dump(mode="json", exclude={"file_id", "metadata", "reused", "created_at"})
-        return plain | self.metadata
-
-
-OnProgress = Callable[[File], None]
+OnProgress = Callable[["File"], None]
 Known = list[tuple[SignalRecord, FileFacts]]
 
 
@@ -108,6 +84,8 @@ class Given:
             raise FileRefused(
                 f"{kind!r:.80} is no content type; give one such as 'application/pdf', or none", session_id=session_id
             )
+        from holdfast.forms import File
+
         own = sorted(metadata.keys() & File.model_fields.keys())
         if own:
             raise FileRefused(f"{own[0]!r} is a field of every file; name it otherwise", session_id=session_id)
@@ -336,6 +314,8 @@ class Files:
         )
 
     def _file(self, signal: SignalRecord, facts: FileFacts, reused: bool = False) -> File:
+        from holdfast.forms import File  # who only looks at sessions does without Pydantic
+
         return File(
             file_id=facts.id, filename=facts.filename, content_type=facts.content_type, size_bytes=facts.size,
             storage_uri=self._uri(facts.stored_name), sha256=facts.sha256, upload_status="uploaded",
@@ -343,6 +323,8 @@ class Files:
         )  # fmt: skip
 
     def _uploading(self, given: Given, size: int) -> File:
+        from holdfast.forms import File
+
         return File(
             file_id="", filename=given.filename, content_type=given.content_type, size_bytes=size, storage_uri="",
             sha256="", upload_status="uploading", created_at=to_datetime(self._clock.now()),

@@ -9,19 +9,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, overload
 
 import msgspec
 
 from holdfast.callee import callee
-from holdfast.chunks import GIVEN_UP, Chunk, Chunked, ChunkState, Failed, Part, Tally, state_of
+from holdfast.chunks import GIVEN_UP, Chunk, Chunked, Failed, Part, Tally, state_of
 from holdfast.clock import to_datetime
 from holdfast.codec import encode, fingerprint
 from holdfast.errors import ContextClosed, FileRefused, StepError, said
 from holdfast.fanout import DEFAULT_CONCURRENCY, FanOut, Runner
-from holdfast.files import File, Files, Given, Source
+from holdfast.files import Files, Given, Source
 from holdfast.retry import Retry, retry_after
 from holdfast.visit import Operation, Visit, Wait, is_count
+
+if TYPE_CHECKING:
+    from holdfast.forms import ChunkState, File
 
 R = TypeVar("R")
 
@@ -43,12 +46,15 @@ class StepFiles:
         self, source: Source, /, filename: str | None = None, content_type: str | None = None, **metadata: Any
     ) -> File:
         """Take in a file, once: see `Files.add`. After a crash the same call returns what it returned."""
+        from holdfast.forms import File
+
         visit = self._ctx._visit
         given = Given.of(visit.host.session_id, source, filename, content_type, metadata)
         print_ = fingerprint(given.filename, given.content_type, given.metadata, given.mark).hex()[:24]
         id = visit.nth(f"{self._ctx._frame.scope}/files.add~{print_}")
         operation = Operation(id, "files.add", print_, False)
-        file: File = await self._ctx._once(operation, callee(_added), _added, (visit, self._files, given, id), {})
+        arguments = (visit, self._files, given, id)
+        file: File = await self._ctx._once(operation, callee(_added, File), _added, arguments, {})
         return file
 
     async def get(self, file_id: str) -> File:
@@ -105,7 +111,7 @@ class StepFiles:
         return Chunked(fan.state(), dict(sorted(fan.done.items())), dict(sorted(fan.failed.items())))
 
     async def _uploaded(self, file: File | str) -> str:
-        if isinstance(file, File) and file.upload_status != "uploaded":
+        if not isinstance(file, str) and file.upload_status != "uploaded":
             raise FileRefused(
                 f"{file.filename!r} is not uploaded yet; work on what add() returned",
                 session_id=self._ctx._visit.host.session_id,

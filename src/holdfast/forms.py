@@ -1,7 +1,7 @@
 """The Pydantic models that Holdfast itself hands out and reads: made so that they can be parts of a user's state.
 
-They are imported when the first of them is needed. A program that only looks at sessions, such as ``holdfast ls``, needs
-none, and does without the time that Pydantic takes to load.
+They are imported when the first of them is needed. Who only looks at sessions, such as ``holdfast ls``, needs none, and
+does without the time that Pydantic takes to load.
 """
 
 from __future__ import annotations

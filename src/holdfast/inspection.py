@@ -161,9 +161,8 @@ def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], se
     return Examination(findings, redo, taken, undecided)
 
 
-def _spared(findings: Iterable[Finding], step: str, why: str) -> dict[str, str]:
+def _spared(findings: Iterable[Finding], step: str, why: str) -> tuple[FileLeft, ...]:
     """What a step need not make again: the files that are as they were, if only others of it are missing."""
     if not why.startswith("artifact missing"):
-        return {}
-    own = [each for each in findings if each.work.step == step and each.data is None and each.state == "valid"]
-    return {each.file.path: each.file.sha256 for each in own}
+        return ()
+    return tuple(each.file for each in findings if each.work.step == step and each.state == "valid")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
-from pydantic import BaseModel
 
 from holdfast.errors import DamagedRecord, StateRefused
 from holdfast.html import facts, table
@@ -15,7 +14,10 @@ from holdfast.ids import SessionId
 from holdfast.model import About, Failure, Holder, Pause, Status
 from holdfast.questions import Question
 
-S = TypeVar("S", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+S = TypeVar("S", bound="BaseModel")
 T = TypeVar("T")
 
 
@@ -220,8 +222,9 @@ class Misfit(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """How a store is: what it says of itself, who else has it open, and which sessions nobody looks after.
 
-    ``trouble`` is why nothing can be written at present. ``gone`` are engines that died and left sessions behind;
-    ``crashes`` says how often a session that has not ended took its process with it, without getting any further.
+    ``trouble`` is why nothing can be written at present, ``standing`` the pause of everything, while there is one.
+    ``gone`` are engines that died and left sessions behind; ``crashes`` says how often a session that has not ended
+    took its process with it, without getting any further.
     """
 
     store: About
@@ -231,6 +234,7 @@ class Health(msgspec.Struct, frozen=True):
     gone: tuple[Holder, ...]
     crashes: dict[SessionId, int]
     damaged: tuple[str, ...] = ()
+    standing: Pause | None = None
 
 
 class Outcome(msgspec.Struct, Generic[S], frozen=True):

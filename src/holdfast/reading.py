@@ -9,11 +9,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel
-from pydantic_core import from_json, to_json
-
 from holdfast import history
-from holdfast.codec import decode
+from holdfast.codec import as_plain, decode
 from holdfast.drivers.local import Run, waited_for
 from holdfast.errors import (
     AmbiguousSession,
@@ -38,6 +35,8 @@ from holdfast.versions import DoesNotFit, adoption, bring_up, fits
 from holdfast.workflow import Workflow
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from holdfast.plan import Plan
 
 LOOK_EVERY = 1.0
@@ -142,7 +141,7 @@ class Reading(Service):
         state = (await timeline.line(seq)).state
         if needed := state.needs(state.slots):
             state.provide(await self.store.blobs(needed))
-        values = {name: _plain(state.read(name) or b"null") for name in state.slots}
+        values = {name: as_plain(decode(state.read(name) or b"null")) for name in state.slots}
         return StoredState(SessionId(row.session_id), seq, values)
 
     async def outline(self, session_id: str) -> tuple[str, ...]:
@@ -165,7 +164,7 @@ class Reading(Service):
         lending = Lending(workflow, state, self.store, self.limits)
         lending.fill_new_fields()
         await lending.prefetch()
-        return cast(BaseModel, lending.build())
+        return cast("BaseModel", lending.build())
 
     async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
         """Wait until the session neither runs nor will go on by itself, then say how it stands."""
@@ -309,7 +308,7 @@ class Reading(Service):
         return Health(
             about, self.trouble, dict(Counter(row.status for row in found)),
             tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
-            crashes, tuple(str(damage) for damage in found.damaged),
+            crashes, tuple(str(damage) for damage in found.damaged), await self.store.standing_pause(),
         )  # fmt: skip
 
     async def checkpoints(
@@ -382,10 +381,6 @@ class Reading(Service):
         signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
         records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []
         return list(history.events(row.session_id, cursor, records, signals))
-
-
-def _plain(data: bytes) -> Any:
-    return from_json(to_json(decode(data), bytes_mode="base64", inf_nan_mode="strings"))
 
 
 def _statuses(given: Status | str | Iterable[Status | str] | None) -> tuple[Status, ...]:

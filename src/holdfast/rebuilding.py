@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.artifacts import BoundArtifact, Unfit, named, safe_name
+from holdfast.artifacts import BoundArtifact, Unfit, entry_of, named, safe_name
 from holdfast.desk import DoneNote, SessionNote, session_note
 from holdfast.errors import FolderRefused, HoldfastError
 from holdfast.inspection import ArtifactState, Examination, examine, look
@@ -245,7 +245,7 @@ def carried(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any], siz
         if sizes and len(data) < artifact.spec.min_bytes:
             raise Unfit(f"{path} has {len(data)} bytes; less than {artifact.spec.min_bytes} are taken for a remnant")
         try:
-            found[artifact.matches(path) or ""] = artifact.decoded(data)
+            found[entry_of(pattern, path)] = artifact.decoded(data)
         except Unfit as wrong:
             raise Unfit(f"{path}, {wrong}") from wrong
     if not found:

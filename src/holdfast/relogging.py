@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.artifacts import BoundArtifact, Unfit, named
+from holdfast.artifacts import BoundArtifact, Unfit, entry_of, named
 from holdfast.codec import Limits, encode
 from holdfast.desk import DoneNote, code_of, reads_of
 from holdfast.errors import FolderRefused
@@ -187,18 +187,18 @@ def _relogged(
 
 def _spared(log: Relog, shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> None:
     """Of the step that comes next, the entries that are there already need not be made again."""
-    spared: dict[str, str] = {}
+    spared: list[FileLeft] = []
     for artifact in step.leaves:
         for file in _files(shelf, artifact, known) if artifact.many else ():
             with suppress(Unfit):
                 artifact.decoded(shelf.read(file.path) or b"")
                 if file.size >= artifact.spec.min_bytes:
-                    spared[file.path] = file.sha256
+                    spared.append(file)
                     log.trail.knows(file)
     if spared:
         read = reads_of(step)
         reads = {key: at for (key, _), at in log.versions.items() if any(overlap(key, path) for path in read)}
-        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", spared, reads)
+        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", tuple(spared), reads)
 
 
 def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:
@@ -215,6 +215,6 @@ def _files(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any]) -> l
     for path in shelf.names(pattern) if artifact.many else [pattern]:
         data = shelf.read(path)
         if data is not None:
-            key = artifact.matches(path) or ""
+            key = entry_of(pattern, path)
             found.append(FileLeft(path, artifact.path, artifact.place.path, digest_of(data), len(data), key))
     return found

@@ -7,8 +7,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
-from pydantic import BaseModel
-
 from holdfast.answering import Statuses
 from holdfast.html import facts
 from holdfast.ids import SessionId
@@ -20,13 +18,15 @@ from holdfast.replay import Origin
 from holdfast.retention import DEFAULT, Redaction
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from holdfast.control import Control
     from holdfast.drivers.local import Run
     from holdfast.files import Files
     from holdfast.plan import Plan
     from holdfast.verify import Verification
 
-S = TypeVar("S", bound=BaseModel)
+S = TypeVar("S", bound="BaseModel")
 
 
 class Session(Generic[S]):

@@ -7,6 +7,7 @@ replaced and was not ours goes to ``.holdfast/bin``. No link inside the folder i
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,12 @@ from holdfast.folder import PIECE, Folder, Upload
 
 OWN = ".holdfast"
 """The folder inside a session's folder that is ours."""
+
+LARGEST = 2**28
+"""Bytes that a file may have. What is larger is no artifact, and is not read into memory to find that out."""
+
+LONGEST = 240
+"""Bytes that a name in a path may have, so that a file can have it in the bin too, behind a number."""
 
 READABLE = 0o644
 OPEN = 0o755
@@ -42,11 +49,16 @@ class Shelf:
         """Have the folder there, with a name in its own folder that is on disk."""
         if not self.path.is_dir():
             self.path.mkdir(mode=OPEN, parents=True, exist_ok=True)
-        with self._own("staged").opened(create=True), self._own("bin").opened(create=True):
+        with self._mine("staged", create=True), self._mine("bin", create=True):
             pass
 
     def _own(self, name: str) -> Folder:
         return Folder(self.path / OWN / name, 2)
+
+    @contextmanager
+    def _mine(self, name: str, create: bool = False) -> Iterator[int]:
+        with self._at(f"{OWN}/{name}", self._own(name), create) as folder:
+            yield folder
 
     def _around(self, path: str) -> tuple[Folder, str]:
         """The folder that a file is in, and the name that it has there."""
@@ -63,14 +75,14 @@ class Shelf:
 
     def staged(self) -> set[str]:
         """The marks of what is staged."""
-        with suppress(FileNotFoundError), self._own("staged").opened() as folder:
+        with suppress(FileNotFoundError), self._mine("staged") as folder:
             return set(os.listdir(folder))
         return set()
 
     def publish(self, path: str, digest: str, ours: Iterable[str]) -> str:
         """Give staged content its name. What is replaced goes to the bin, unless it is ``ours``: its name there."""
         around, name = self._around(path)
-        with self._own("staged").opened() as staged, self._at(path, around, create=True) as folder:
+        with self._mine("staged") as staged, self._at(path, around, create=True) as folder:
             moved = "" if self._is_ours(folder, name, path, {digest, *ours}) else self._to_bin(folder, name)
             with suppress(FileNotFoundError):  # somebody else who drives the session was quicker
                 os.rename(mark(path, digest), name, src_dir_fd=staged, dst_dir_fd=folder)
@@ -81,14 +93,14 @@ class Shelf:
     def clear(self, wanted: Iterable[str]) -> None:
         """Delete what was staged and never came to be recorded, and what a write that was cut off has left."""
         known = {*wanted}
-        with self._own("staged").opened(create=True) as folder:
+        with self._mine("staged", create=True) as folder:
             for name in os.listdir(folder):
                 if name not in known:
                     os.unlink(name, dir_fd=folder)
 
     def _to_bin(self, folder: int, name: str) -> str:
         binned = f"{uuid4().hex[:12]}-{name}"
-        with self._own("bin").opened(create=True) as bin_:
+        with self._mine("bin", create=True) as bin_:
             os.rename(name, binned, src_dir_fd=folder, dst_dir_fd=bin_)
             os.fsync(bin_)
         os.fsync(folder)
@@ -101,7 +113,10 @@ class Shelf:
             return True
         if not stat.S_ISREG(found.st_mode):
             return False  # a link, or a folder: whoever put it there gets it back from the bin
-        return digest_of(self.read(path) or b"") in ours
+        try:
+            return digest_of(self.read(path) or b"") in ours
+        except FolderRefused:
+            return False  # nobody may read it, or it is too large to be ours
 
     # looking
 
@@ -115,9 +130,12 @@ class Shelf:
             return None
         except OSError as exc:
             raise self._refused(path, exc) from exc
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
             os.close(descriptor)
-            raise FolderRefused(f"{self.path / path} is no plain file; move it away, then try again", path=path)
+            many = f"has {found.st_size} bytes, and an artifact has {LARGEST} at most"
+            wrong = many if stat.S_ISREG(found.st_mode) else "is no plain file"
+            raise FolderRefused(f"{self.path / path} {wrong}; move it away, then try again", path=path)
         with open(descriptor, "rb") as file:
             return b"".join(iter(lambda: file.read(PIECE), b""))
 
@@ -136,7 +154,9 @@ class Shelf:
                 found = os.listdir(folder)
         except FileNotFoundError:
             return []
-        inside = [name for name in found if name.startswith(head) and name.endswith(tail) and name[0] != "."]
+        least = len(head) + len(tail)
+        inside = [name for name in found
+                  if name.startswith(head) and name.endswith(tail) and len(name) > least and name[0] != "."]  # fmt: skip
         return sorted(str(PurePosixPath(pattern).parent / name) for name in inside)
 
     @contextmanager
@@ -153,11 +173,10 @@ class Shelf:
             os.close(folder)
 
     def _refused(self, path: str, error: OSError) -> FolderRefused:
-        return FolderRefused(
-            f"{self.path / path} cannot be reached without following a link ({error.strerror});"
-            " put a plain file or folder there",
-            path=path,
-        )
+        linked = error.errno in (errno.ELOOP, errno.ENOTDIR)
+        why = "cannot be reached without following a link" if linked else "cannot be used"
+        what = "put a plain file or folder there" if linked else "see to that, then try again"
+        return FolderRefused(f"{self.path / path} {why} ({error.strerror}); {what}", path=path)
 
     # our own notes
 
@@ -169,7 +188,7 @@ class Shelf:
         """All of them, by name."""
         found: dict[str, bytes] = {}
         for folder, prefix in ((Folder(self.path / OWN, 1), ""), (self._own("done"), "done/")):
-            with suppress(FileNotFoundError), folder.opened() as descriptor:
+            with suppress(FileNotFoundError), self._at(f"{OWN}/{prefix}", folder) as descriptor:
                 for name in os.listdir(descriptor):
                     if name.endswith(".json"):
                         found[prefix + name] = self.read(f"{OWN}/{prefix}{name}") or b""

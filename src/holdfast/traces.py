@@ -89,13 +89,13 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Redo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step that runs again, and why; ``spared`` are entries of it that are still good: path → hash.
+    """A step that runs again, and why; ``spared`` are files of it that are still good.
 
     That is, as long as what it reads are these versions.
     """
 
     why: str
-    spared: dict[str, str] = {}
+    spared: tuple[FileLeft, ...] = ()
     reads: dict[str, int] = {}
 
 
@@ -159,9 +159,7 @@ class Trail(msgspec.Struct, omit_defaults=True):
         changes: list[Change] = []
         for each in adopted:
             work, file = self.works[each.step], msgspec.structs.replace(each.file, at=seq)
-            stands = self._versions_of(work, file.field, grown=False)
-            over = {version for key, version in self.versions.items() if overlap(key, file.field)}
-            if over <= {seq, *stands}:
+            if self._stands(work, file.field):
                 changes.append(each.change)
                 self.versions[file.field] = seq
             elif each.step not in self.pending:
@@ -182,20 +180,31 @@ class Trail(msgspec.Struct, omit_defaults=True):
         stands = self._versions_of(work, field)
         return sorted(pair for pair in pairs if pair[1] in stands and pair not in self.replaced)
 
-    def _versions_of(self, work: Work, field: str, grown: bool = True) -> set[int]:
-        """The versions of a field that have in them what that visit left there; also where others have added to it."""
-        later = sorted((other for other in self.works.values() if other.seq > work.seq), key=lambda each: each.seq)
-        theirs = {at for other in later for key, at in other.writes.items() if overlap(key, field)}
+    def _stands(self, work: Work, field: str) -> bool:
+        """Whether no visit after this one has written to the field."""
+        now = {at for key, at in self.versions.items() if overlap(key, field)}
+        return now.isdisjoint(_written(self._later(work), field))
+
+    def _later(self, work: Work) -> list[Work]:
+        return sorted((other for other in self.works.values() if other.seq > work.seq), key=lambda each: each.seq)
+
+    def _versions_of(self, work: Work, field: str) -> set[int]:
+        """The versions of a field that have in them what that visit left there; also where others have added to it.
+
+        An edit of the state is one of them: it came in the place of what the visit had left.
+        """
+        later, found, until = self._later(work), set[int](), float("inf")
+        for other in later:
+            added = [at for key, at in other.writes.items() if overlap(key, field) and key in other.grown]
+            if not added and any(field == key or field.startswith(f"{key}.") for key in other.writes):
+                until = other.seq  # overwritten: from here on it is another's
+                break
+            found.update(added)
         read = {at for other in later for key, at in other.reads.items() if overlap(key, field)}
         now = {at for key, at in self.versions.items() if overlap(key, field)}
         own = {*work.edits, *work.writes.values()}
-        found = {at for at in read | now | own if (at <= work.seq or at in own) and at not in theirs}
-        for other in later if grown else ():
-            added = [at for key, at in other.writes.items() if overlap(key, field) and key in other.grown]
-            if not added and any(field == key or field.startswith(f"{key}.") for key in other.writes):
-                break  # overwritten: from here on it is another's
-            found.update(added)
-        return found
+        theirs = _written(later, field)
+        return found | {at for at in read | now | own if at not in theirs and (at < until or at in own)}
 
     def read_by(self, paths: Iterable[str]) -> dict[str, int]:
         """The present versions of what is read at some places of the state."""
@@ -235,6 +244,11 @@ class _Names(msgspec.Struct, frozen=True):
         )  # fmt: skip
         changes = tuple(msgspec.structs.replace(change, path=self.path(change.path)) for change in kept.changes)
         return msgspec.structs.replace(kept, changes=changes, left=left)
+
+
+def _written(works: Iterable[Work], field: str) -> set[int]:
+    """The versions of a field that some visits have written."""
+    return {at for work in works for key, at in work.writes.items() if overlap(key, field)}
 
 
 def overlap(one: str, other: str) -> bool:

@@ -86,6 +86,10 @@ class Inspector:
                     await self._session(facts)
         await self._values()
         await self._tombstones(None)
+        try:
+            await self.store.standing_pause()
+        except DamagedRecord as exc:
+            self._problem("store", str(exc))
         for line in await self.store.check():
             self._problem("store", line)
         self.tell(self.report)

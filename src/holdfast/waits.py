@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from math import isfinite
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from pydantic import BaseModel
 
 from holdfast.clock import LATEST, to_micros
 from holdfast.codec import Typed, fingerprint, typed
@@ -26,8 +25,11 @@ from holdfast.replay import WaitBody
 from holdfast.visit import Frame, Operation, Visit, Wait, key_text, mismatch
 from holdfast.workflow import Workflow
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 T = TypeVar("T")
-S = TypeVar("S", bound=BaseModel)
+S = TypeVar("S", bound="BaseModel")
 
 _NOTHING = typed(None)
 
@@ -203,7 +205,7 @@ def _identify(
     if not isinstance(workflow, Workflow):
         raise StepError(f"{visit.step.name}: ctx.call takes a Workflow, not {type(workflow).__name__}")
     name = f"call:{workflow.name}"
-    content = given.model_dump() if isinstance(given, BaseModel) else dict(given)
+    content = dict(given) if isinstance(given, Mapping) else given.model_dump()
     try:
         print_ = fingerprint(content).hex()[:24]
     except ValueRefused as error:

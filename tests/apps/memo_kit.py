@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +115,61 @@ class Template:
         shutil.rmtree(self.desk.path)
         shutil.copytree(self.backup, self.desk.path)
         return self.desk
+
+
+# a search service
+
+
+class Searches(ThreadingHTTPServer):
+    """Answers like a search service; ``script`` are the statuses of the next answers, then 200."""
+
+    daemon_threads = True
+
+    def __init__(self, pages: list[dict[str, str]]) -> None:
+        super().__init__(("127.0.0.1", 0), _Search)
+        self.pages = pages
+        self.script: list[int] = []
+        self.queries: list[str] = []
+        self.keys: list[str] = []
+
+
+class _Search(BaseHTTPRequestHandler):
+    server: Searches
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.queries.append(asked["query"])
+        self.server.keys.append(self.headers["authorization"])
+        status = self.server.script.pop(0) if self.server.script else 200
+        data = json.dumps({"results": self.server.pages if self.path == "/search" else []}).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        self.send_header("retry-after", "0")
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@contextmanager
+def searched(monkeypatch: pytest.MonkeyPatch, pages: list[dict[str, str]]) -> Iterator[Searches]:
+    server = Searches(pages)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("HOLDFAST_SEARCH_KEY", "secret")
+    monkeypatch.setenv("HOLDFAST_SEARCH_URL", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setenv("HOLDFAST_SEARCH_PRICE", "0.01")
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+PAGE = {
+    "title": "Quietwater raises money", "url": "https://news.example/quietwater", "content": "short",
+    "raw_content": "# Quietwater raises money\n\nQuietwater raised $5 million in a seed round in May 2029.\n\n"
+    "The funding round of Quietwater was led by [Mosswood Partners](https://mosswood.example).",
+}  # fmt: skip

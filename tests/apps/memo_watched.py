@@ -1,7 +1,7 @@
 """The memo's agents watched: who is called, and how often. Also the program as a job of the fork server.
 
 Every call is a line in the file ``MEMO_CALLS``; a section that is written has its name behind it. At the call that
-``MEMO_DIE`` names the process kills itself, at that of ``MEMO_INTERRUPT`` somebody presses Ctrl+C.
+``MEMO_AT`` names the process sends itself the signal ``MEMO_SIGNAL``. Everything else is as it is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import signal
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,10 +56,8 @@ def watched(agent: str, called: Any) -> tuple[Any, str, Any]:
 def called(name: str) -> None:
     with open(os.environ["MEMO_CALLS"], "a") as file:
         file.write(f"{name}\n")
-    if name == os.environ.get("MEMO_INTERRUPT"):
-        os.kill(os.getpid(), signal.SIGINT)
-    if name == os.environ.get("MEMO_DIE"):
-        os.kill(os.getpid(), signal.SIGKILL)
+    if name == os.environ.get("MEMO_AT"):
+        os.kill(os.getpid(), int(os.environ["MEMO_SIGNAL"]))
 
 
 def warm_up() -> None:

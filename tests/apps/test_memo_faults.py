@@ -28,7 +28,9 @@ class Memo:
         self.said = path / "said.txt"
 
     def run(self, *args: str, die: str = "", code: int = 0) -> str:
-        environment = {"MEMO_CALLS": str(self.path / "calls.txt"), "MEMO_DIE": die}
+        environment = {
+            "MEMO_CALLS": str(self.path / "calls.txt"), "MEMO_AT": die, "MEMO_SIGNAL": str(int(signal.SIGKILL))
+        }  # fmt: skip
         child = self.server.start(
             "tests.apps.memo_watched:job", args=["Fernstone", *args], folder=str(self.path), said=str(self.said),
             environment=environment,

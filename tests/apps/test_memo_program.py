@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -22,8 +23,9 @@ from holdfast.apps.memo import AGENTS, checking, memo, search
 from holdfast.apps.memo.__main__ import main
 from holdfast.apps.memo.documents import ENDINGS
 from holdfast.apps.memo.models import CompanyData
-from tests.apps.memo_kit import FILES, Calls
+from tests.apps.memo_kit import FILES, PAGE, Calls, searched
 from tests.apps.pdfs import make_pdf
+from tests.cli.kit import Process
 from tests.docs.pages import rows, section
 from tests.support.children import ROOT
 from tests.support.forkserver import ForkServer
@@ -118,7 +120,9 @@ def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: 
 
     def run(*args: str, interrupt: str = "") -> tuple[int, str]:
         said = tmp_path / "said.txt"
-        environment = {"MEMO_CALLS": str(tmp_path / "calls.txt"), "MEMO_INTERRUPT": interrupt}
+        environment = {
+            "MEMO_CALLS": str(tmp_path / "calls.txt"), "MEMO_AT": interrupt, "MEMO_SIGNAL": str(int(signal.SIGINT))
+        }  # fmt: skip
         job = {"args": ["Fernstone", *args], "folder": str(tmp_path), "said": str(said), "environment": environment}
         return server.start("tests.apps.memo_watched:job", **job).wait(PATIENCE), said.read_text()
 
@@ -135,6 +139,35 @@ def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: 
     assert agent in ("cite", "validate_citations"), "an agent that has ended when the signal is seen is kept"
     later = AGENTS[AGENTS.index(agent) :]
     assert re.findall(r"^Running agent: (\w+)$", goes_on, re.MULTILINE) == [*later]
+
+
+@pytest.mark.covers("S1.62")
+def test_a_memo_that_another_process_writes_is_left_to_it(here: Path, program: Program, server: ForkServer) -> None:
+    environment = {"MEMO_CALLS": str(here / "calls.txt"), "MEMO_AT": "cite", "MEMO_SIGNAL": str(int(signal.SIGSTOP))}
+    child = server.start(
+        "tests.apps.memo_watched:job", args=["Fernstone"], folder=str(here), said=str(here / "said.txt"),
+        environment=environment,
+    )  # fmt: skip
+    child.wait_stopped(PATIENCE)
+    program("Fernstone", "--resume", code=5)
+    assert f"{ONE} is being written by process {child.pid} " in program.err
+    assert re.search(r"^Stop it: .* pause \w+$", program.err, re.MULTILINE)
+    child.signal(signal.SIGCONT)
+    assert child.wait(PATIENCE) == 0
+    assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
+
+
+@pytest.mark.covers("S4.107")
+def test_what_an_agent_takes_and_costs_is_told_as_it_ends(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with searched(monkeypatch, [PAGE]):
+        said = program("Quietwater", "--until", "section_research", code=3)
+    assert re.search(r"^Finished agent: research \(2 of 13\) in \d+\.\d\d s, \$0\.04$", said, re.MULTILINE)
+    assert re.search(r"^Finished agent: deck_analyst \(1 of 13\) in \d+\.\d\d s$", said, re.MULTILINE)
+    cost = re.findall(r"^Spent: (\$[\d.]+)$", said, re.MULTILINE)
+    said = program("Quietwater", "--resume", code=3)
+    assert re.findall(r"^Saved by resuming: .* and (\$[\d.]+) \(3 agents skipped\)$", said, re.MULTILINE) == cost
 
 
 # the messages
@@ -208,6 +241,13 @@ def test_a_part_is_redone_with_from(here: Path, program: Program) -> None:
     assert said.startswith("✓ Resuming from checkpoint: cite\n")
     assert program.ran() == [*AGENTS[8:]]
     assert "(8 agents skipped)" in said
+    program("Fernstone", "--resume", "--type", "direct")
+    assert program.out.startswith("✓ Memo already complete: "), "it is direct already"
+    program("Fernstone", "--until", "research", code=3)
+    program("Fernstone", "--from", "cite", code=4)
+    assert "no visit of 'cite' has ended; known: deck_analyst, research" in program.err
+    program("Fernstone", "--resume", "--until", "research", code=2)
+    assert program.err == "memo: --until: research has ended already; --from research redoes it\n"
 
 
 @pytest.mark.covers("S4.56")
@@ -265,6 +305,33 @@ def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command
     assert "✓ Memo complete: output/Quietwater-v0.0.1/4-final-draft.md" in program.out
     text = (here / "output/Quietwater-v0.0.1/4-final-draft.md").read_text()
     assert text.count("The sources at hand say nothing that belongs into this section.") == 7
+
+
+def at_terminal(cwd: Path, *args: str, answers: list[tuple[str, str]]) -> tuple[int, str]:
+    """The program at a terminal, where somebody types an answer to each prompt."""
+    with Process(*args, cwd=cwd, tty=True, program=("-m", "holdfast.apps.memo")) as process:
+        for prompt, answer in answers:
+            process.until(prompt)
+            process.type(f"{answer}\n")
+        done = process.wait()
+    return done.code, done.stdout
+
+
+@pytest.mark.covers("S4.78", "S4.97")
+def test_at_a_terminal_it_offers_to_resume_asks_for_the_review_and_about_edits(here: Path, program: Program) -> None:
+    program("Quietwater", "--until", "draft", code=3)
+    answers = [("output/Quietwater-v0.0.1 was not finished. Resume it?", "y"), ("(approve, reject, later)", "approve")]
+    code, said = at_terminal(here, "Quietwater", answers=answers)
+    assert code == 0, said
+    assert "✓ Resuming from checkpoint: enrich_trademark" in said
+    assert "✓ Memo complete: output/Quietwater-v0.0.1/4-final-draft.md" in said
+    header = here / "output/Quietwater-v0.0.1/header.md"
+    header.write_text(header.read_text().replace("Investment", "Confidential"))
+    code, said = at_terminal(here, "Quietwater", "--resume", answers=[("What is to become of it?", "stop")])
+    assert (code, "cite (0." in said) == (6, True)
+    answers = [("What is to become of it?", "accept"), ("(approve, reject, later)", "later")]
+    code, said = at_terminal(here, "Quietwater", "--resume", answers=answers)
+    assert (code, "Running agent: cite" in said) == (3, True)
 
 
 def test_json_is_one_document(tmp_path: Path) -> None:

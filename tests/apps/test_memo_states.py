@@ -14,11 +14,13 @@ import pytest
 from holdfast import Status, detect
 from holdfast.apps.memo import AGENTS, memo
 from holdfast.apps.memo.models import Review, Validation, document
-from holdfast.apps.memo.resuming import detect_resume_point, reconstruct
+from holdfast.apps.memo.resuming import detect_resume_point, looked_at, reconstruct, session_of
 from holdfast.errors import FolderRefused, UndecidedEdits
 from tests.apps.memo_kit import FILES, SECTIONS, Calls, Desk, Template
+from tests.docs.pages import DOCS, section
 from tests.support.loop import on_loop
 
+EARLY = ["0-deck-analysis.json", "1-research.json", "1-section-research.json"]
 TEXTS = [f"2-sections/{name}.md" for name in SECTIONS]
 TEAM = "2-sections/04-team.md"
 
@@ -259,6 +261,35 @@ async def test_with_seven_of_ten_sections_only_the_missing_three_are_written(tmp
     assert (calls.sections(), desk.contents()) == (lost, before)
 
 
+@pytest.mark.covers("S4.98", "S4.99")
+@on_loop
+async def test_seven_of_ten_sections_are_kept_without_any_record_too(desk: Desk, calls: Calls) -> None:
+    desk.keep([*EARLY, *TEXTS[:7]])
+    before = desk.contents()
+    state = desk.state()
+    async with desk.engine("other.db") as engine:
+        session = await session_of(engine, looked_at(desk.folder, lambda: state), lambda: state, accept=False)
+        await session.resume(until="draft")
+        await session.outcome()
+    assert calls.sections() == SECTIONS[7:]
+    assert {path: desk.contents()[path] for path in before} == before
+
+
+@pytest.mark.covers("S4.110")
+@on_loop
+async def test_the_whole_state_is_kept_after_each_agent_and_the_documentation_says_why_files_are_kept_as_well(
+    desk: Desk,
+) -> None:
+    async with desk.engine() as engine:
+        session = await engine.session("s1")
+        made = sorted(await session.checkpoints(limit=None), key=lambda each: each.seq)
+        states = [await session.state(each.seq) for each in made]
+    assert [each.step for each in made] == [*AGENTS]
+    assert [bool(state.sections) for state in states] == [*[False] * 3, *[True] * 10]
+    assert [bool(state.memo) for state in states] == [*[False] * 8, *[True] * 5]
+    assert "saved after each step anyway" in section(DOCS / "artifacts.md", "Why files, and not the whole state")
+
+
 @pytest.mark.covers("S4.100")
 @on_loop
 async def test_the_outline_says_how_many_sections_there_are(tmp_path: Path, calls: Calls) -> None:
@@ -275,8 +306,6 @@ async def test_the_outline_says_how_many_sections_there_are(tmp_path: Path, call
 
 
 # what a folder tells
-
-EARLY = ["0-deck-analysis.json", "1-research.json", "1-section-research.json"]
 
 
 def without_keys(*keys: str) -> Callable[[str], str]:

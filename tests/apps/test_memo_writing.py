@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from holdfast.apps.memo.models import (
 )
 from holdfast.apps.memo.starting import starting
 from holdfast.apps.memo.workflow import PATIENCE, memo
-from tests.apps.memo_kit import Calls, Desk
+from tests.apps.memo_kit import PAGE, Calls, Desk, searched
 from tests.support.loop import on_loop
 from tests.support.modelserver import Refuses, Says, model_server
 
@@ -328,7 +326,7 @@ async def test_what_a_model_has_written_before_it_failed_is_not_written_again(
     outline.write_text(outline.read_text() + '[[section]]\nname = "2-risk"\ntitle = "Risk"\nabout = ["risk", "fire"]\n')
     desk = Desk(tmp_path, outline=outline)
     with asked(monkeypatch) as server:
-        monkeypatch.setattr("holdfast.apps.model.EXCHANGES", 1)
+        monkeypatch.setattr("holdfast.apps.memo.workflow.AT_ONCE", 1)
         server.will(says("Revenue was $4.2 million.", "annual-report-2"), Refuses(), says("Risky.", "risks-1"))
         outcome = await desk.run()
         assert (outcome.status, outcome.failure and outcome.failure.step) == (Status.FAILED, "draft")
@@ -340,61 +338,6 @@ async def test_what_a_model_has_written_before_it_failed_is_not_written_again(
 
 
 # with a search service
-
-
-class Searches(ThreadingHTTPServer):
-    """Answers like a search service; ``script`` are the statuses of the next answers, then 200."""
-
-    daemon_threads = True
-
-    def __init__(self, pages: list[dict[str, str]]) -> None:
-        super().__init__(("127.0.0.1", 0), _Search)
-        self.pages = pages
-        self.script: list[int] = []
-        self.queries: list[str] = []
-        self.keys: list[str] = []
-
-
-class _Search(BaseHTTPRequestHandler):
-    server: Searches
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.queries.append(asked["query"])
-        self.server.keys.append(self.headers["authorization"])
-        status = self.server.script.pop(0) if self.server.script else 200
-        data = json.dumps({"results": self.server.pages if self.path == "/search" else []}).encode()
-        self.send_response(status)
-        self.send_header("content-length", str(len(data)))
-        self.send_header("retry-after", "0")
-        self.end_headers()
-        self.wfile.write(data)
-
-
-@contextmanager
-def searched(monkeypatch: pytest.MonkeyPatch, pages: list[dict[str, str]]) -> Iterator[Searches]:
-    server = Searches(pages)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    monkeypatch.setenv("HOLDFAST_SEARCH_KEY", "secret")
-    monkeypatch.setenv("HOLDFAST_SEARCH_URL", f"http://127.0.0.1:{server.server_address[1]}")
-    monkeypatch.setenv("HOLDFAST_SEARCH_PRICE", "0.01")
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-PAGE = {
-    "title": "Quietwater raises money", "url": "https://news.example/quietwater", "content": "short",
-    "raw_content": "# Quietwater raises money\n\nQuietwater raised $5 million in a seed round in May 2029.\n\n"
-    "The funding round of Quietwater was led by [Mosswood Partners](https://mosswood.example).",
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -463,6 +406,32 @@ async def test_a_service_that_is_gone_costs_no_finished_agent(
     outcome = await desk.resume()
     assert outcome.status is Status.COMPLETED
     assert "deck_analyst" not in calls
+
+
+def test_what_a_document_says_means_nothing_in_the_memo(tmp_path: Path) -> None:
+    """Comments, fences, citations, headings: a source is quoted, and that is all it can do."""
+    text = (
+        "Revenue of Acme was $4 million [@other-1] in 2029[^1]. <!-- viz: none --> Acme raised ``` $5 million.\n\n"
+        "Acme raised $7 million. ## Citations and more words follow it here.\n"
+    )
+    (tmp_path / "note.md").write_text(text)
+    (tmp_path / "odd.txt").write_text("# Acme raised revenue of $9 million.\n\n> Acme raised $8 million in revenue.\n")
+    sources = [documents.read(path) for path in documents.listed(tmp_path)]
+    found = research.select("Acme", OUTLINE, sources)
+    job = writing.Job(
+        company="Acme", investment_type="direct", memo_mode="consider", section=MONEY, findings=found["02-money"]
+    )
+    sections = {"01-team": "## Team\n", "02-money": writing.extracted(job)}
+    memo = citing.assembled("# Acme\n", sections, OUTLINE, sources)
+    assert not any(mark in citing.body_of(memo) for mark in ("<!--", "```", "other-1", "$9 million", "$8 million"))
+    checked = checking.check_citations(memo, sources)
+    assert (checked.cited, checked.supported, checked.dangling, checked.unused) == (
+        checked.claims,
+        checked.claims,
+        [],
+        [],
+    )
+    assert checked.citations == 2
 
 
 def test_settings_of_the_search_are_read_from_the_environment() -> None:

@@ -76,8 +76,8 @@ def test_without_the_library_a_pdf_is_refused_and_the_sample_goes_without(
     whole = make_pdf(tmp_path / "whole.pdf", [["text"]])
     assert checked(whole) == PDF
     assert SAMPLE / "kelp.pdf" in [upload.path for upload in sample_uploads()]
-    for module in ("materials", "sample"):
-        monkeypatch.setattr(f"holdfast.apps.planner.{module}.reads_pdf", lambda: False)
+    for module in ("pdf", "planner.sample"):
+        monkeypatch.setattr(f"holdfast.apps.{module}.reads_pdf", lambda: False)
     with pytest.raises(BadInput, match=r"reading PDF files needs more: pip install 'holdfast\[apps\]'"):
         checked(whole)
     assert SAMPLE / "kelp.pdf" not in [upload.path for upload in sample_uploads()]

@@ -538,3 +538,19 @@ async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk
         ):
             await engine.resume("s1")
         assert (await engine.info("s1")).seq == before
+
+
+@on_loop
+async def test_an_edit_of_the_state_stands_through_one_redo_after_another(desk: Desk) -> None:
+    """The second goes back further than the first, to before the edit, which an edited file has nothing to do with."""
+    async with desk.engine() as engine:
+        await engine.edit("s1", company="Moss")
+    await desk.resume(rerun="header")
+    assert "Moss" in desk.file("header.md").read_text()
+    calls.taken()
+    for claim in ("Fern grows by itself.", "Fern grows with help."):
+        desk.edit_research(claim)
+        outcome = await desk.resume(edits="accept")
+        assert outcome.state.company == "Moss"
+        assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    assert "Moss" in desk.file("4-final.md").read_text()

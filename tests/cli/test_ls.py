@@ -101,7 +101,10 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     assert "No session matches; there are 8 sessions in all" in here(folder, "ls", "--status", "ready").stderr
     assert here(folder, "ls", "--status", "redy").code == 2
     nothing = run("ls", "--json", cwd=tmp_path)
-    assert (nothing.code, json.loads(nothing.stdout)) == (0, {"sessions": [], "total": 0, "damaged": []})
+    assert (nothing.code, json.loads(nothing.stdout)) == (
+        0,
+        {"stands_still": None, "sessions": [], "total": 0, "damaged": []},
+    )
     hinted = run("status", cwd=tmp_path)
     assert (hinted.code, hinted.stdout) == (0, "")
     assert "`holdfast run` starts" in hinted.stderr

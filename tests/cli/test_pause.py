@@ -192,7 +192,12 @@ def test_without_a_store_all_is_nothing_and_an_id_is_not_found(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     found = call("pause", "--all")
     assert (found.exit_code, "nothing to pause" in found.stdout) == (0, True)
-    assert json.loads(call("pause", "--all", "--json").stdout) == {"sessions": [], "total": 0, "damaged": []}
+    assert json.loads(call("pause", "--all", "--json").stdout) == {
+        "stands_still": None,
+        "sessions": [],
+        "total": 0,
+        "damaged": [],
+    }
     for args in (("pause", "x"), ("cancel", "x"), ("send", "x", "hi"), ("pause", "--all", "--store", "gone.db")):
         assert call(*args).exit_code == 4
     assert list(tmp_path.iterdir()) == []

@@ -6,11 +6,13 @@ import pickle
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 import holdfast
-from holdfast import errors
+from holdfast import BlockingContext, Engine, Workflow, errors, step
 
 
 def test_every_public_name_is_there_sorted_and_from_one_of_our_modules() -> None:
@@ -56,6 +58,30 @@ def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_
         "assert not loaded, loaded\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("command", ["ls", "inbox", "pause"])
+def test_a_command_that_only_looks_or_asks_to_stop_does_not_wait_for_pydantic(command: str, tmp_path: Path) -> None:
+    class State(BaseModel):
+        text: str = ""
+
+    @step(writes="text")
+    def write(ctx: BlockingContext) -> str:
+        return ctx.ask("What?")
+
+    with Engine(tmp_path / "s.db") as engine:
+        engine.start(Workflow("one", state=State, steps=[write]), session_id="one").outcome()
+    program = (
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "from holdfast.cli.app import app\n"
+        f"app({[command, *(['one'] if command == 'pause' else []), '--store', 's.db']!r}, standalone_mode=False)\n"
+        "heavy = ('pydantic.main', 'pydantic_core', 'opentelemetry', 'rich')\n"
+        "loaded = [name for name in heavy if name in sys.modules and name not in before]\n"
+        "assert not loaded and 'holdfast.control' in sys.modules, loaded\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert "one" in done.stdout
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

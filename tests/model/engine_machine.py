@@ -27,7 +27,7 @@ from holdfast.model import Filter, Pause, Record, SessionRow
 from holdfast.replay import body_of
 from holdfast.testing import ManualClock
 from tests.support.loop import PATIENCE
-from tests.support.mortal import MortalStore, crash, driven
+from tests.support.mortal import MortalStore, crash, driven, woke
 from tests.support.scripted import ACTS, NAP, WAITS, Course, Desk, Visited, World
 
 T = TypeVar("T")
@@ -263,7 +263,7 @@ class EngineMachine(RuleBasedStateMachine):
             if status is S.CANCELLED:
                 with pytest.raises(VerbRefused):
                     await engine.resume(session_id)
-            elif status is S.RUNNING and not steal:
+            elif status is S.RUNNING and not steal and not woke(engine, session_id):
                 with pytest.raises(AlreadyRunning):
                     await engine.resume(session_id, budget=budget)
             else:

@@ -27,7 +27,7 @@ def round_of(server: ForkServer, folder: Path, seed: int, kills: int) -> Ordeal:
     while ordeal.kills < kills and not ordeal.done:
         kind = ordeal.draw.random()
         if kind < 0.1:
-            ordeal.paused(ordeal.draw.uniform(0.05, 0.2))
+            ordeal.paused(after=ordeal.draw.randrange(60))
         elif kind < 0.5:
             ordeal.live(die_after=ordeal.draw.randint(1, 120))
         else:

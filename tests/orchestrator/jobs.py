@@ -94,10 +94,10 @@ def save(folder: str, kind: str, at: int) -> None:
 
 def work(
     path: str, world: str, tasks: int, needs: int, agents: int, seed: int, die_after: int = 0, keyed: bool = True,
-    slow: float = 0.0,
+    gate: str = "", gate_after: int = 0,
 ) -> None:  # fmt: skip
     """Work on a generated graph until it is done, or until somebody ends the process. Goes on where it was left."""
-    outside = World(world, die_after, keyed, slow)
+    outside = World(world, die_after, keyed, Path(gate) if gate else None, gate_after)
     asyncio.run(_work(Path(path), outside, agents, generated(tasks, needs, seed)))
 
 
@@ -119,16 +119,17 @@ class World:
     """What is outside: it takes each effect once, by its idempotency key. ``die_after`` so many this process is killed.
 
     That is the worst moment: the world has the effect, and nobody has remembered that. Not ``keyed``, each attempt
-    is an effect of its own.
+    is an effect of its own. After ``gate_after`` effects all wait for a file to be there, the ``gate``.
     """
 
-    def __init__(self, path: str, die_after: int, keyed: bool, slow: float) -> None:
+    def __init__(self, path: str, die_after: int, keyed: bool, gate: Path | None, gate_after: int) -> None:
         self.database = sqlite3.connect(path, isolation_level=None, timeout=10)
         self.database.execute("pragma synchronous = off")
         self.database.execute("create table if not exists effect (key text unique, task text, tries integer)")
         self.left = die_after
         self.keyed = keyed
-        self.slow = slow
+        self.gate = gate
+        self.gate_after = gate_after
 
     async def perform(self, agent: TaskAgent) -> str:
         missing = [need for need in agent.task.needs if agent.results[need] != f"did {need}"]
@@ -138,7 +139,9 @@ class World:
         return f"did {agent.task.id}"
 
     async def act(self, task: str, key: str) -> None:
-        await asyncio.sleep(self.slow)
+        self.gate_after -= 1
+        while self.gate is not None and self.gate_after < 0 and not self.gate.exists():
+            await asyncio.sleep(0.01)
         key = key if self.keyed else uuid4().hex
         self.database.execute(
             "insert into effect values (?, ?, 1) on conflict (key) do update set tries = tries + 1", (key, task)

@@ -36,7 +36,7 @@ class Ordeal:
 
     def live(self, *, die_after: int = 0) -> None:
         """One process: to the end, or until it has had so many effects."""
-        self._ended(self._begun(die_after))
+        self._ended(self._begun(die_after=die_after))
 
     def killed_after(self, seconds: float) -> None:
         """One process, killed after a time."""
@@ -45,17 +45,22 @@ class Ordeal:
         child.signal(signal.SIGKILL)
         self._ended(child)
 
-    def paused(self, slow: float) -> None:
-        """One process, whose steps take a time; somebody pauses everything in the store, from the command line."""
-        child = self._begun(slow=slow)
-        done = run_command("pause", "--all", "--store", self.database, "--wait", cwd=self.folder)
+    def paused(self, after: int) -> None:
+        """One process; when it has had so many effects, somebody pauses everything, from the command line.
+
+        The steps that are under way then end only once that was said: however slow the machine is, it comes in time.
+        """
+        gate = self.folder / f"gate-{self.lives}"
+        child = self._begun(gate=str(gate), gate_after=after)
+        done = run_command("pause", "--all", "--store", self.database, cwd=self.folder)
         assert done.code == 0, done
+        gate.touch()
         self.pauses += 1
         self._ended(child)
 
-    def _begun(self, die_after: int = 0, slow: float = 0.0) -> Child:
+    def _begun(self, **how: Any) -> Child:
         self.lives += 1
-        child = self.server.start("tests.orchestrator.jobs:work", **self.job, die_after=die_after, slow=slow)
+        child = self.server.start("tests.orchestrator.jobs:work", **self.job, **how)
         child.hear()
         return child
 

@@ -82,6 +82,29 @@ async def test_one_that_raises_hears_what_comes_after() -> None:
 
 
 @on_loop
+async def test_one_whose_work_is_cancelled_hears_what_comes_after_and_holds_up_nobody() -> None:
+    bus, heard = EventBus(), list[str]()
+
+    async def cut_off(event: BusEvent) -> None:
+        heard.append(event.type)
+        fetching = asyncio.ensure_future(asyncio.sleep(60))
+        fetching.cancel()
+        await fetching
+
+    async def waits_for_the_others(event: BusEvent) -> None:
+        await bus.heard()
+        heard.append("all")
+
+    bus.on("*", cut_off)
+    bus.on(OrchestratorResumed, waits_for_the_others)
+    await bus.emit(PAUSED)
+    await bus.heard()
+    await bus.emit(RESUMED)
+    await bus.heard()
+    assert heard == ["orchestrator:paused", "orchestrator:resumed", "all"]
+
+
+@on_loop
 async def test_who_unsubscribes_hears_no_more() -> None:
     bus, heard = EventBus(), list[BusEvent]()
     off = bus.on("*", heard.append)

@@ -8,12 +8,14 @@ import json
 import logging
 import time
 import weakref
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import AgentsStuck, DamagedSnapshot, SnapshotMissing, SnapshotNotSaved
 from holdfast.orchestrator import (
+    Agent,
     AgentRegistry,
     Agents,
     EventBus,
@@ -241,6 +243,48 @@ async def test_a_pause_that_did_not_come_about_can_be_taken_back(tmp_path: Path)
     assert (crew.controller.phase, crew.events) == (Phase.RUNNING, [])
     crew.gate.set()
     await crew.until(lambda: crew.counts()["a"] > 2)  # it never stopped
+    await crew.end()
+
+
+@on_loop
+async def test_an_agent_that_was_closing_when_the_pause_was_taken_back_goes_on(tmp_path: Path) -> None:
+    closed, open_again = asyncio.Event(), asyncio.Event()
+
+    async def work(agent: Agent) -> AsyncGenerator[None, None]:
+        try:
+            while True:
+                agent.memory["n"] += 1
+                yield
+        finally:
+            closed.set()
+            await open_again.wait()
+
+    registry = Agents()
+    agent = registry.add(Agent("slow to close", work, memory={"n": 0}))
+    controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), registry, idle_timeout=0.02)
+    await asyncio.sleep(0)
+    with pytest.raises(AgentsStuck, match="slow to close"):
+        await controller.pause()
+    await closed.wait()
+    await controller.resume()
+    reached = agent.memory["n"]
+    open_again.set()
+    while agent.memory["n"] <= reached:
+        await asyncio.sleep(0)
+    await controller.pause()
+
+
+@on_loop
+async def test_agents_that_somebody_else_had_go_on_are_no_longer_taken_for_paused(tmp_path: Path) -> None:
+    crew = Crew(tmp_path, "a")
+    crew.gate.set()
+    await crew.controller.pause()
+    await crew.registry.signal_resume()
+    await crew.controller.found_running()
+    await crew.controller.found_running()
+    assert (crew.controller.get_state(), crew.controller.phase) == (RUNNING, Phase.RUNNING)
+    assert [event.type for event in crew.events] == ["orchestrator:paused", "orchestrator:resumed"]
+    assert crew.events[-1].active_agent_ids == ("a",)
     await crew.end()
 
 

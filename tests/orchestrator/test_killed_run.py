@@ -24,7 +24,7 @@ def test_each_task_takes_effect_once_and_in_order_however_often_its_process_dies
     ordeal = Ordeal(server, tmp_path / "run", tasks=170, needs=110, agents=10, seed=7)
     ordeal.live(die_after=30)
     ordeal.live(die_after=1)
-    ordeal.paused(slow=0.1)
+    ordeal.paused(after=20)
     ordeal.live(die_after=40)
     ordeal.live()
     assert ordeal.wrong() == []

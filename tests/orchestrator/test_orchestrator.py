@@ -474,3 +474,36 @@ async def test_a_plan_can_be_changed_and_only_what_that_touches_is_done_anew() -
         assert (report.status, report.counts) == (Status.COMPLETED, {"done": 5})
         twice = {"b/first": 2, "b/second": 2, "c/first": 2, "c/second": 2, "z/first": 1, "z/second": 1}
         assert shop.calls == ALL | twice
+
+
+@on_loop
+async def test_a_task_that_was_taken_out_and_comes_back_is_another_task() -> None:
+    async with Engine(":memory:") as engine:
+        shop = Shop(engine)
+        await shop.run.run([Task(id="a", data=1), Task(id="b", data=1)])
+        for plan in ([Task(id="b", data=1)], [Task(id="a", data=2), Task(id="b", data=1)]):
+            assert await shop.run.replan(plan) == []
+            await shop.run.start()
+            assert (await shop.run.outcome()).counts == {"done": len(plan)}
+        assert shop.calls == {"a/first": 2, "a/second": 2, "b/first": 1, "b/second": 1}
+
+
+@on_loop
+async def test_data_that_only_seems_the_same_is_a_change_of_the_plan() -> None:
+    """1 and 1.0 are equal in Python; a tool that is called with them may tell them apart."""
+    async with Engine(":memory:") as engine:
+        shop = Shop(engine)
+        await shop.run.run([Task(id="a", data=1)])
+        assert await shop.run.replan([Task(id="a", data=1.0)]) == ["a"]
+        await shop.run.start()
+        assert (await shop.run.outcome()).counts == {"done": 1}
+
+
+@on_loop
+async def test_a_task_that_is_done_is_not_skipped_so_what_needs_it_gets_its_result() -> None:
+    async with Engine(":memory:") as engine:
+        shop = Shop(engine)
+        shop.failing["b"] = "no"
+        await shop.run.run([Task(id="a"), Task(id="b", needs=["a"])])
+        with pytest.raises(VerbRefused, match=r"task 'a' is done.*redo\(\)"):
+            await shop.run.skip("a")

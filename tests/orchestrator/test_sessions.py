@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import AgentsStuck, RestoreRefused
+from holdfast.errors import AgentsStuck, DefinitionError, RestoreRefused
 from holdfast.orchestrator import (
     AgentState,
     EventBus,
@@ -80,7 +80,7 @@ async def test_a_session_that_is_started_while_all_are_asked_to_stop_stops_too(t
     async with Engine(tmp_path / "hold.db") as engine:
         first = await engine.start(pipeline.workflow, session_id="first")
         await gate.reached.wait()
-        agents = SessionAgents(engine)
+        agents = SessionAgents(engine, workflow="pipeline")
         await agents.signal_pause()
         late = await engine.start(pipeline.workflow, session_id="late")
         idle = asyncio.ensure_future(agents.await_all_idle(5))
@@ -155,3 +155,57 @@ async def test_a_session_that_is_not_in_the_store_is_named() -> None:
         snapshot = RunStateSnapshot(0, (AgentState("gone", session_id="gone"),))
         with pytest.raises(RestoreRefused, match="'gone', which is not in this store"):
             await SessionAgents(engine).restore_from_snapshot(snapshot)
+
+
+@on_loop
+async def test_what_is_started_after_all_were_resumed_is_not_paused(tmp_path: Path) -> None:
+    pipeline = Pipeline()
+    async with Engine(tmp_path / "hold.db") as engine:
+        controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), SessionAgents(engine))
+        await controller.pause()
+        meanwhile = await engine.start(pipeline.workflow, session_id="meanwhile")
+        assert await meanwhile.status() is Status.PAUSED
+        await controller.resume()
+        later = await engine.start(pipeline.workflow, session_id="later")
+        assert [(await each.outcome()).status for each in (meanwhile, later)] == [Status.COMPLETED] * 2
+
+
+@on_loop
+async def test_somebody_elses_pause_of_everything_stays_when_ours_is_over(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db") as engine:
+        await engine.pause(everything=True, by="ben")
+        controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), SessionAgents(engine))
+        await controller.pause()
+        await controller.resume()
+        assert await (await engine.start(Pipeline().workflow)).status() is Status.PAUSED
+
+
+@pytest.mark.covers("S5.36")
+@on_loop
+async def test_if_one_cannot_go_on_none_does(tmp_path: Path) -> None:
+    """One that this process does not know, seen before; and one that refuses when it is its turn."""
+    pipeline, others = Pipeline(), Workflow("others", state=Doc, steps=[ask])
+    gate = pipeline.hold("outline")
+    async with Engine(tmp_path / "hold.db") as engine:
+        await engine.start(pipeline.workflow, session_id="a")
+        await (await engine.start(others, session_id="b")).outcome()
+        await gate.reached.wait()
+        controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), SessionAgents(engine))
+        pausing = asyncio.ensure_future(controller.pause())
+        while not (await engine.info("a")).pause_requested:
+            await asyncio.sleep(0)
+        gate.opened.set()
+        await pausing
+    async with Engine(tmp_path / "hold.db", workflows=[pipeline.workflow]) as engine:
+        controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), SessionAgents(engine))
+        controller.found_paused()
+        with pytest.raises(RestoreRefused, match="'b' belongs to workflow 'others'"):
+            await controller.resume()
+        found = {info.session_id: info.status for info in await engine.sessions()}
+        assert found == {"a": Status.PAUSED, "b": Status.PAUSED}
+        controller.agent_registry._check_known = lambda row: None  # type: ignore[attr-defined]
+        with pytest.raises(DefinitionError, match="'b' belongs to workflow 'others'"):
+            await controller.resume()
+        found = {info.session_id: info.status for info in await engine.sessions()}
+        assert found == {"a": Status.PAUSED, "b": Status.PAUSED}
+        assert controller.get_state() is OrchestratorState.PAUSED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
-from holdfast.store import Store
+from holdfast.store import Found, Store
 from holdfast.testing import ManualClock
 from holdfast.testing.suite import SharedStoreSuite
 from holdfast.testing.suite import base as suite_base
@@ -122,6 +123,27 @@ class HandsOutSignalsTwice(DictStore):
         return await super().signals(key, max(after - 1, 0), until)
 
 
+class StartsWhileEverythingStandsStill(DictStore):
+    def _pause_above(self, parent: int | None, at: int) -> Pause | None:
+        return None if parent is None else super()._pause_above(parent, at)
+
+
+class LiftsEveryPause(DictStore):
+    async def lift(self, by: str | None, at: int) -> Found:
+        found = await super().lift(by, at)
+        return Found([await self.unpause(row.session_id, by, at) for row in found])
+
+
+class StandsBeforeItStops(DictStore):
+    """The pause and what it asks of sessions are two transactions."""
+
+    async def pause(self, query: Filter, pause: Pause) -> Found:
+        found = await super().pause(query, replace(pause, standing=False))
+        await asyncio.sleep(0)
+        self.data.standing = pause if pause.standing else self.data.standing
+        return found
+
+
 TWINS: dict[type[DictStore], str] = {
     ForgetsTheFence: "test_a_claim_raises_the_fence_and_the_older_fence_is_told",
     ForgetsWhereItStood: "test_of_two_simultaneous_commits_one_takes_effect",
@@ -140,6 +162,9 @@ TWINS: dict[type[DictStore], str] = {
     KeepsItsHoldsWhenItCloses: "test_closing_gives_all_holds_back_and_counts_no_crash",
     WorksOnWhenClosed: "test_a_store_that_is_not_open_says_so",
     HandsOutSignalsTwice: "test_signals_are_read_from_a_number_on",
+    StartsWhileEverythingStandsStill: "test_what_is_created_meanwhile_stands_still_and_nobody_holds_it",
+    LiftsEveryPause: "test_lifting_it_closes_what_was_part_of_it_and_nothing_else",
+    StandsBeforeItStops: "test_who_is_created_at_that_moment_is_stopped_or_created_paused",
 }
 
 

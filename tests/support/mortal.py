@@ -90,3 +90,9 @@ async def crash(engine: Engine) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     await store.bury()
     engine.is_open = False
+
+
+def woke(engine: Engine, session_id: str) -> bool:
+    """Whether an engine drives a session that it picked up by itself: to resume it there is no conflict."""
+    drive = driven(engine).get(session_id)
+    return drive is not None and drive.taken_up and not drive.resumed

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -17,6 +17,7 @@ from holdfast.errors import DamagedRecord, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
+    from holdfast.model import Pause
     from holdfast.outcome import SessionInfo
     from holdfast.session import Session
     from holdfast.workflow import Workflow
@@ -45,6 +46,8 @@ def pause(
 
     A step that runs is finished first; with --abort it is cancelled. A named session is paused with all that it has
     called. Several filters must all match.
+
+    --all stands: what anybody starts afterwards, in any process, is stored paused, until `holdfast resume --all`.
     """
     filters = Filters(workflow, tag, owner)
     if [session is not None, everything, any(filters)].count(True) != 1:
@@ -66,25 +69,35 @@ class Filters(NamedTuple):
 async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str, Any], wait: bool) -> int:
     async with cli.engine(what="pause" if session is None else f"session {session!r}") as engine:
         named = None if session is None else await _named(engine, session)
-        given = filters._asdict() if any(filters) else {"everything": named is None}
+        everything = named is None and not any(filters)
+        given = {"everything": True} if everything else filters._asdict()
         began = time.monotonic()
         found = await engine.pause(named, **given, **how)
         if not found and not found.damaged:
-            return _nothing(cli, await _why_nothing(cli, engine, filters))
+            why = await _why_nothing(cli, engine, filters) if any(filters) else "There is no session to stop."
+            _waits(cli, everything)
+            return _nothing(cli, why, await engine.standing_pause())
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
         infos = await _reported(cli, engine, found, finishing, _asked_to_pause if wait else None)
         took = time.monotonic() - began
         for damage in found.damaged:
             cli.out.line(f"{damage.fields['session_id']}  was asked to pause, and is damaged: {damage}")
-        _hint(cli, infos)
+        if not _waits(cli, everything):
+            _hint(cli, infos)
         if not cli.out.for_people:
-            cli.out.document(_document(infos, found.damaged))
+            cli.out.document(_document(infos, found.damaged, await engine.standing_pause()))
         again = [info.session_id for info in infos if not _asked_to_pause(info) and info.status.value not in ENDED]
         if again:
             cli.out.note(f"Somebody took the pause back: {', '.join(again)}")
         elif wait and any(info.holder is not None for info in found):
             cli.out.note(f"All stand still, {took:.1f} s after they were asked to.")
         return CONFLICT if again or found.damaged else DONE
+
+
+def _waits(cli: Cli, everything: bool) -> bool:
+    if everything:
+        cli.out.note(f"What is started from now on waits. Let everything go on:  {cli.lift}")
+    return everything
 
 
 async def _named(engine: Engine, text: str) -> str:
@@ -119,10 +132,10 @@ async def _why_nothing(cli: Cli, engine: Engine, filters: Filters) -> str:
     return "Nothing to pause."
 
 
-def _nothing(cli: Cli, why: str) -> int:
+def _nothing(cli: Cli, why: str, standing: Pause | None = None) -> int:
     cli.out.line(why)
     if not cli.out.for_people:
-        cli.out.document(_document([]))
+        cli.out.document(_document([], (), standing))
     return DONE
 
 
@@ -149,11 +162,11 @@ async def _reported(
     cli: Cli, engine: Engine, found: list[SessionInfo], finishing: str, wanted: Callable[[SessionInfo], bool] | None
 ) -> list[SessionInfo]:
     """Say what was found, and if it is waited for, how that ended. The sessions as they stand then."""
-    _list(cli, found, finishing)
+    print_sessions(cli, found, finishing)
     if wanted is None:
         return found
     ended = await settled(engine, found, wanted)
-    _list(cli, list(ended.values()), "")
+    print_sessions(cli, list(ended.values()))
     return [ended.get(info.session_id, info) for info in found]
 
 
@@ -173,13 +186,15 @@ async def settled(
     return ended
 
 
-def _document(infos: list[SessionInfo], damaged: Iterable[DamagedRecord] = ()) -> dict[str, Any]:
+def _document(
+    infos: list[SessionInfo], damaged: Iterable[DamagedRecord] = (), standing: Pause | None = None
+) -> dict[str, Any]:
     from holdfast.cli import shapes
 
-    return shapes.listing(infos, len(infos), damaged)
+    return shapes.listing(infos, len(infos), damaged, standing)
 
 
-def _list(cli: Cli, infos: list[SessionInfo], finishing: str) -> None:
+def print_sessions(cli: Cli, infos: Sequence[SessionInfo], finishing: str = "") -> None:
     """A line for each session, aligned."""
     wide = [max((len(getattr(info, name)) for info in infos), default=0) for name in ("session_id", "workflow")]
     for info in infos:
@@ -235,7 +250,7 @@ async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, 
                 await engine.cancel(info.session_id, reason=reason, by=by)
                 infos[number] = await engine.info(info.session_id)
         if not cli.out.for_people:
-            cli.out.document(_document(infos))
+            cli.out.document(_document(infos, (), await engine.standing_pause()))
         return DONE
 
 

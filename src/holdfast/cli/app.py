@@ -80,8 +80,10 @@ class App(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, commands in SECTIONS.items():
-            with formatter.section(section):
-                formatter.write_dl([(name, help) for name, (_, help) in commands.items() if name not in self.left_out])
+            rows = [(name, help) for name, (_, help) in commands.items() if name not in self.left_out]
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
 
 
 @click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -106,6 +106,12 @@ class Cli:
             words += ["--store", str(self.place.path)]
         return shlex.join(words)
 
+    @property
+    def lift(self) -> str:
+        """The exact command that lifts a pause of everything. It is Holdfast's: a program may have another `resume`."""
+        named = self.named_store if self.host is HOLDFAST else str(self.place.path or self.place.url)
+        return shlex.join([*HOLDFAST.words, "resume", "--all", *([] if named is None else ["--store", named])])
+
 
 class OneOf(click.Choice[str]):
     """One of some names; a mistyped one gets the nearest."""

@@ -13,7 +13,7 @@ from holdfast.cli.failing import Refused
 from holdfast.cli.host import spoken
 from holdfast.cli.keeping import size
 from holdfast.cli.output import ago
-from holdfast.cli.words import counted
+from holdfast.cli.words import counted, still
 from holdfast.clock import to_datetime
 from holdfast.errors import HoldfastError
 
@@ -169,6 +169,8 @@ def _some(ids: tuple[str, ...]) -> str:
 def _sessions(health: Health) -> Iterator[Finding]:
     text = ", ".join(f"{count:,} {status.value}" for status, count in sorted(health.sessions.items()))
     yield Finding("ok", "sessions", text or "none")
+    if health.standing is not None:
+        yield Finding("warn", "sessions", still(health.standing), f"`{spoken('resume', '--all')}` lets it go on")
     for text in health.damaged:
         yield Finding("bad", "sessions", text, f"`{spoken('verify')}` says all that is damaged")
     for session_id, count in health.crashes.items():

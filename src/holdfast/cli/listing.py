@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -11,7 +11,7 @@ import click
 from holdfast.cli.common import WORKFLOWS, Cli, OneOf, common, run_async
 from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, columns, money
-from holdfast.cli.words import MANY, asked, counted, note, one_line, place, reason, shortened
+from holdfast.cli.words import MANY, asked, counted, note, one_line, place, reason, shortened, still
 from holdfast.errors import StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -136,10 +136,13 @@ async def _list(
     page, damaged = await wanted.page(engine)
     shown = await wanted.tree(engine, page)
     total = sum((await engine.tally(**filters, level="any" if children else "root")).values())
+    standing = await engine.standing_pause()
     if cli.out.for_people:
         await _table(cli, engine, shown)
     else:
-        _print_list(cli, [info for _, info in shown], total, damaged)
+        _print_list(cli, [info for _, info in shown], total, damaged, standing)
+    if standing is not None:
+        cli.out.note(f"{still(standing)}. Let it go on:  {cli.lift}")
     for broken in damaged:
         cli.out.note(f"! {broken}")
     if not total:
@@ -149,11 +152,11 @@ async def _list(
         cli.out.note(f"{len(shown):,} of {total:,} sessions; --all lists them all")
 
 
-def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any) -> None:
+def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any, standing: Pause | None = None) -> None:
     from holdfast.cli import shapes
 
     if cli.out.as_json:
-        cli.out.document(shapes.listing(infos, total, broken))
+        cli.out.document(shapes.listing(infos, total, broken, standing))
     elif cli.out.as_lines:
         for each in infos:
             cli.out.record(shapes.session(each))
@@ -216,7 +219,7 @@ class Standing(NamedTuple):
     pauses: Sequence[Pause]
     waits_for: Sequence[SessionInfo]
     questions: Sequence[Question] = ()
-    agents: Sequence[str] = ()
+    agents: Mapping[str, str] = {}  # by task
 
 
 GROUPS = {
@@ -246,7 +249,7 @@ async def _status(cli: Cli, limit: int) -> None:
 
     if not (cli.place.exists or cli.place.explicit):
         if cli.out.as_json:
-            cli.out.document(shapes.standing(str(cli.place.path), None, {}, (), ()))
+            cli.out.document(shapes.standing(str(cli.place.path), None, None, {}, (), ()))
         cli.out.note(f"Nothing is there yet: no store. `{spoken('run')}` starts a session.")
         return
     async with cli.engine(what="status") as engine:
@@ -258,7 +261,8 @@ async def _status(cli: Cli, limit: int) -> None:
             found += [await _standing(engine, each) for each in some]
             damaged += some.damaged
         if cli.out.as_json:
-            cli.out.document(shapes.standing(str(cli.place.path), engine.trouble, counts, found, damaged))
+            stands = await engine.standing_pause()
+            cli.out.document(shapes.standing(str(cli.place.path), engine.trouble, stands, counts, found, damaged))
         else:
             await _tell_status(cli, engine, counts, found, damaged)
 
@@ -278,20 +282,23 @@ async def _standing(engine: Engine, info: SessionInfo) -> Standing:
         await engine.pauses(info.session_id) if info.status.value in ("pausing", "paused") else [],
         [each for each in called if each.status.value not in ("completed", "cancelled")],
         await asked(engine, info),
-        await _agents(engine, info) if info.status.value == "pausing" else (),
+        await _agents(engine, info) if info.status.value == "pausing" else {},
     )
 
 
-async def _agents(engine: Engine, info: SessionInfo) -> list[str]:
-    """Who in a run of many agents is still at which task."""
+async def _agents(engine: Engine, info: SessionInfo) -> dict[str, str]:
+    """Who in a run of many agents is still at which task: by the task."""
     from holdfast.orchestrator.kept import at_work
 
     try:
-        working = await at_work(engine, info.session_id)
+        return await at_work(engine, info.session_id)
     except StoreError:
-        return []  # its log is damaged; `show` and `verify` say so, and this is only about who is busy
-    found = [f"{agent} at {one_line(task)}" for task, agent in working.items()]
-    return found if len(found) <= AGENTS else [*found[:AGENTS], f"{len(found) - AGENTS:,} more agents"]
+        return {}  # its log is damaged; `show` and `verify` say so, and this is only about who is busy
+
+
+def _busy(agents: Mapping[str, str]) -> str:
+    found = [f"{agent} at {one_line(task)}" for task, agent in agents.items()]
+    return ", ".join(found if len(found) <= AGENTS else [*found[:AGENTS], f"{len(found) - AGENTS:,} more agents"])
 
 
 async def _tell_status(
@@ -302,6 +309,8 @@ async def _tell_status(
     short = await shortened(cli, engine, spoken_of)
     said = [f"{count:,} {out.status(name)}" for name, count in counts.items()]
     out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.path})', dim=True)}"))
+    if (standing := await engine.standing_pause()) is not None:
+        out.say(out.paint(f"{still(standing)}. Let it go on:  {cli.lift}", "yellow"))
     wrong = [engine.trouble] if engine.trouble else []
     for each in [*wrong, *damaged]:
         out.line(out.paint(f"! {each}", "red"))
@@ -331,7 +340,7 @@ def _detail(standing: Standing, short: dict[str, str]) -> str:
     parts = [] if is_told else [note(info, standing.pauses, standing.questions)]
     if info.status.value == "pausing":
         parts += [reason(each) for each in standing.pauses]
-        parts += [", ".join(standing.agents)]
+        parts += [_busy(standing.agents)]
     parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in standing.waits_for]
     if info.holder is not None:
         parts += [f"driven by {info.holder}", money(info.spent_usd) if info.spent_usd else ""]

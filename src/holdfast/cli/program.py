@@ -180,7 +180,7 @@ class Program(App):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The workflows are known: no command has to be told where they are."""
-        if name == "run" == self.first:
+        if name == "run" == self.first and name not in self.commands:
             return _Run(self)
         found = super().get_command(ctx, name)
         if found is None or name in self.commands:

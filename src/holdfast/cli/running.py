@@ -228,14 +228,26 @@ def _where(info: SessionInfo) -> str:
 @click.option("--wake", is_flag=True, help="End what it sleeps for now.")
 @click.option("--budget", type=Usd(), metavar="USD", help="A new budget.")
 @click.option("--owner", metavar="NAME", help="Refuse if it belongs to somebody else.")
+@click.option("--all", "everything", is_flag=True, help="Lift a `pause --all`: what it stopped goes on.")
 @by_whom
 @common(lines=True, target=True)
-def resume(cli: Cli, session: str | None, dry_run: bool, start: str | None, **how: Any) -> int:
+def resume(
+    cli: Cli, session: str | None, dry_run: bool, start: str | None, everything: bool, **how: Any
+) -> int:  # fmt: skip
     """Go on with an interrupted, paused or failed session, and show it until it ends or needs somebody.
 
     SESSION is its id or the beginning of it. Without one it is the last interrupted session of this project; if there
     are several, they are listed. At a terminal, what it asks is asked in place.
+
+    With --all everything that a `pause --all` stopped goes on, and new sessions run again; what was paused by itself
+    stays paused. What this project has the code of is driven here, the rest by whoever has it open, or a worker.
     """
+    if everything:
+        from holdfast.cli.lifting import lift
+
+        if session or dry_run or start or any(value for name, value in how.items() if name != "by"):
+            raise click.UsageError("--all is for everything at once: name no session, and give no option but --by")
+        return lift(cli, how["by"])
     chosen = run_async(_chosen(cli, session, start, dry_run, how))
     if isinstance(chosen, int):
         return chosen

@@ -68,6 +68,7 @@ def pause(found: Pause) -> dict[str, Any]:
         "step": found.step,
         "mode": found.mode,
         "freeze": found.freeze,
+        "standing": found.standing,
     }
 
 
@@ -204,26 +205,35 @@ def damaged(error: Any) -> dict[str, Any]:
     return {"session_id": error.session_id, "error": str(error)}
 
 
-def listing(infos: Any, total: int, broken: Any) -> dict[str, Any]:
-    """What ``ls`` found: at most as many as were asked for, how many match in all, and those that cannot be read."""
+def listing(infos: Any, total: int, broken: Any, still: Pause | None = None) -> dict[str, Any]:
+    """What ``ls`` found: at most as many as were asked for, how many match in all, and those that cannot be read.
+
+    ``still``: the pause of everything, while it stands.
+    """
     return {
+        "stands_still": None if still is None else pause(still),
         "sessions": [session(each) for each in infos],
         "total": total,
         "damaged": [damaged(each) for each in broken],
     }
 
 
-def standing(store: str, trouble: str | None, counts: dict[str, int], found: Any, broken: Any) -> dict[str, Any]:
-    """What ``status`` says: ``found`` are sessions, each with its open pauses and the sessions that it waits for."""
+def standing(
+    store: str, trouble: str | None, still: Pause | None, counts: dict[str, int], found: Any, broken: Any
+) -> dict[str, Any]:  # fmt: skip
+    """What ``status`` says: ``found`` are sessions, each with its open pauses and the sessions that it waits for, and
+    which agents of a run are in the middle of which task while it pauses."""
     return {
         "store": store,
         "trouble": trouble,
+        "stands_still": None if still is None else pause(still),
         "counts": counts,
         "sessions": [
             session(one.info)
             | {
                 "pauses": [pause(each) for each in one.pauses],
                 "waits_for": [{"session_id": each.session_id, "status": each.status.value} for each in one.waits_for],
+                "finishing": [{"agent": agent, "task": task} for task, agent in one.agents.items()],
             }
             for one in found
         ],
@@ -350,6 +360,7 @@ def health(found: Health) -> dict[str, Any]:
         "disk_free_bytes": about.disk_free,
         "ballast_bytes": about.ballast,
         "trouble": found.trouble,
+        "stands_still": None if found.standing is None else pause(found.standing),
         "sessions": {status.value: count for status, count in found.sessions.items()},
         "engines": [holder(each) for each in found.engines],
         "gone": [holder(each) for each in found.gone],

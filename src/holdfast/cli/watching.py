@@ -305,7 +305,7 @@ async def _all(cli: Cli, engine: Engine, history: bool) -> int:
             await asyncio.sleep(LOOK_EVERY)
     printer.end()
     if cli.out.as_json:
-        cli.out.document(shapes.listing(list(ended.values()), len(ended), ()))
+        cli.out.document(shapes.listing(list(ended.values()), len(ended), (), await engine.standing_pause()))
     if not cursors:
         cli.out.note("Nothing is running.")
     return max((_code(info) for info in ended.values()), default=DONE, key=(DONE, PERSON, FAILED).index)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, span
+from holdfast.clock import to_datetime
 from holdfast.errors import SessionError
 
 if TYPE_CHECKING:
@@ -276,7 +277,10 @@ async def reasons(engine: Engine, info: SessionInfo) -> list[str]:
                 lines.append(f"It is still finishing {info.step}#{info.visit} and stands still then.")
                 lines += [_why(pause) for pause in await engine.pauses(info.session_id)]
         case "paused":
-            lines = [_why(pause) for pause in await engine.pauses(info.session_id)]
+            pauses = await engine.pauses(info.session_id)
+            lines = [_why(pause) for pause in pauses if not pause.standing]
+            if any(pause.standing for pause in pauses) and (standing := await engine.standing_pause()) is not None:
+                lines.insert(0, still(standing))
         case "failed" if info.failure is not None:
             tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
             said = one_line(f"{info.failure.type}: {info.failure.message}")
@@ -300,6 +304,14 @@ def _why(pause: Pause) -> str:
     return one_line(f"It paused itself{at} ({pause.kind}): {pause.reason}")
 
 
+def still(pause: Pause) -> str:
+    """That everything stands still: since when, who asked for it, and why."""
+    since = to_datetime(pause.at)
+    who = f", by {pause.by}" if pause.by else ""
+    why = f": {pause.reason}" if pause.reason else ""
+    return one_line(f"Everything in this store stands still since {clock(since)} ({ago(since)}){who}{why}")
+
+
 def _child(child: SessionInfo) -> str:
     return f"  {child.session_id} is {child.status.value} {note(child)}".rstrip()
 
@@ -321,7 +333,9 @@ async def ways(cli: Cli, engine: Engine, info: SessionInfo, goes_on: bool = Fals
         case "pausing":
             return [("Let it go on:", resume)]
         case "paused":
-            return _out_of(cli, info, {pause.kind for pause in await engine.pauses(name)})
+            pauses = await engine.pauses(name)
+            all_go_on = [("Let everything go on:", cli.lift)] if any(pause.standing for pause in pauses) else []
+            return [*all_go_on, *_out_of(cli, info, {pause.kind for pause in pauses})]
         case "waiting" if questions := await asked(engine, info):
             code, run = (workflow, RUN) if goes_on else (None, "")
             return [("Answer:", cli.command("answer", each.id, code) + run) for each in questions]

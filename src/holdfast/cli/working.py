@@ -25,6 +25,7 @@ LOOK_EVERY = 0.5
 """Seconds between two looks for sessions that nobody drives."""
 
 READY = ("ready", "created")
+STOPPED = "Stopped; what was not finished is ready for the next one."
 
 SHARE = 20
 """A look that takes long is followed by a rest this many times as long: looking must not become the work."""
@@ -147,7 +148,7 @@ class Job:
 
     def left(self, code: int) -> int:
         """Told to end."""
-        self.out.note("Stopped; what was not finished is ready for the next one.")
+        self.out.note(STOPPED)
         return code
 
 

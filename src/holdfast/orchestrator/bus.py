@@ -155,19 +155,29 @@ class _Subscription:
 
     async def _drain(self, waiting: Awaitable[None] | None) -> None:
         event = None
-        while True:
-            try:
+        try:
+            while True:
                 if waiting is not None:
-                    await waiting
-            except Exception as error:
-                self._complain(event, error)
-            if not self.queue:
-                self.pump = None
-                return
-            event = self.queue.popleft()
-            waiting = self._called(event)
+                    await self._listened(event, waiting)
+                if not self.queue:
+                    return
+                event = self.queue.popleft()
+                waiting = self._called(event)
+        finally:
+            self.pump = None
 
-    def _complain(self, event: BusEvent | None, error: Exception) -> None:
+    async def _listened(self, event: BusEvent | None, waiting: Awaitable[None]) -> None:
+        try:
+            await waiting
+        except asyncio.CancelledError as error:
+            pump = asyncio.current_task()
+            if pump is None or pump.cancelling():
+                raise
+            self._complain(event, error)  # something that the listener waited for was cancelled, not the listening
+        except Exception as error:
+            self._complain(event, error)
+
+    def _complain(self, event: BusEvent | None, error: BaseException) -> None:
         what = self.pattern if event is None else event.type
         logger.error("a listener to %s raised %s: %s", what, type(error).__name__, said(error), exc_info=error)
 
@@ -211,6 +221,7 @@ class EventBus:
         return await self.log.read(after)
 
     async def heard(self) -> None:
-        """Wait until every async listener has heard everything."""
-        while pumps := [each.pump for each in self._subscriptions if each.pump is not None]:
+        """Wait until every async listener has heard everything; one that waits here is not waited for."""
+        here = asyncio.current_task()
+        while pumps := [each.pump for each in self._subscriptions if each.pump is not None and each.pump is not here]:
             await asyncio.wait(pumps)

@@ -67,18 +67,26 @@ class PauseResumeController:
         """The run was paused before this process came to it, and its snapshot is there: it can be resumed."""
         self._phase = Phase.PAUSED
 
-    async def pause(self, reason: str = "", by: str | None = None) -> None:
+    async def found_running(self) -> None:
+        """Agents are at work although all were paused: somebody had them go on without this button."""
+        if self._phase is Phase.PAUSED:
+            self._phase = Phase.RUNNING
+            await self._tell_resumed(self.agent_registry.active_ids())
+
+    async def pause(self, reason: str = "", by: str | None = None, *, signalled: bool = False) -> None:
         """Stop every agent after its current step. Returns when all stand still and that is on disk.
 
         If that cannot be (`AgentsStuck`, `SnapshotNotSaved`), the pause stays asked for, in phase `pausing`: no
         snapshot and no event claim otherwise. Call it again to go on waiting, or `resume` to take it back.
+        ``signalled``: somebody else has told the agents.
         """
         async with self._one_at_a_time:
             if self._phase is Phase.PAUSED:
                 return
             self._phase = Phase.PAUSING
             began = self._clock.monotonic()
-            await self.agent_registry.signal_pause(reason, by)
+            if not signalled:
+                await self.agent_registry.signal_pause(reason, by)
             active = self.agent_registry.active_ids()
             await self.agent_registry.await_all_idle(self.idle_timeout)
             self.stopped_in = self._clock.monotonic() - began
@@ -111,14 +119,17 @@ class PauseResumeController:
                 self._phase = Phase.PAUSED
                 raise
             self._phase = Phase.RUNNING
-            active = tuple(state.id for state in snapshot.active_agents)
-            await self.event_bus.emit(OrchestratorResumed(self._clock.now() // 1000, active))
+            await self._tell_resumed(tuple(state.id for state in snapshot.active_agents))
+
+    async def _tell_resumed(self, active: tuple[str, ...]) -> None:
+        await self.event_bus.emit(OrchestratorResumed(self._clock.now() // 1000, active))
 
     async def _go_on(self) -> RunStateSnapshot:
         snapshot = await self.snapshot_store.load_snapshot()
         if snapshot is None:
             raise SnapshotMissing(
-                f"there is no snapshot to resume from in {self.snapshot_store!r}; put it back, or start the run anew"
+                f"there is no snapshot to resume from in {self.snapshot_store!r}; put it back, or resume its sessions"
+                " themselves"
             )
         await self.agent_registry.restore_from_snapshot(snapshot)
         await self.agent_registry.signal_resume()

@@ -74,7 +74,7 @@ class SessionStateStore:
 def _read(body: EventBody, place: str) -> RunStateSnapshot:
     text = msgspec.json.decode(body.data).get("json")
     if not isinstance(text, str):
-        raise DamagedSnapshot(f"{place} holds no snapshot of a run; pause the run again", path=place)
+        raise DamagedSnapshot(f"{place} holds no snapshot of a run; resume the session itself", path=place)
     return from_json(text.encode(), place)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.codec import fingerprint
 from holdfast.context import Context
 from holdfast.control import Control
 from holdfast.errors import DefinitionError, InputConflict, UnknownSession, VerbRefused, did_you_mean, said
@@ -111,9 +112,20 @@ class Orchestrator:
 
     async def resume(self, budget: float | Decimal | None = None) -> None:
         """Have all go on from the snapshot, perhaps with more money; see `PauseResumeController.resume`."""
-        self.registry.budget = budget
+        if self.phase is Phase.RUNNING:
+            if budget is not None:
+                raise VerbRefused(
+                    f"run {self.session_id!r} is not paused; pause it to give it another budget",
+                    session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
+                )  # fmt: skip
+            return
         await self._count_anew()
-        await self.controller.resume()
+        if budget is not None:
+            self.registry.budget = budget
+        try:
+            await self.controller.resume()
+        finally:
+            self.registry.budget = None
         self._watch()
 
     # the run
@@ -151,6 +163,7 @@ class Orchestrator:
             return
         await self._count_anew()
         await self.engine.resume(self.session_id, by=by, owner=owner, budget=budget)
+        await self._went_on()
         self._watch()
 
     async def _found(self) -> Status | None:
@@ -166,7 +179,24 @@ class Orchestrator:
         if snapshot is not None and all(pause.at // 1000 <= snapshot.paused_at for pause in pauses):
             self.controller.found_paused()
         else:
-            await self.controller.pause()
+            await self._follow()
+
+    async def _follow(self) -> bool:
+        """Somebody else has asked for a pause: keep a snapshot of it and say so. Whether it is paused still."""
+        await self.registry.remember()
+        pauses = await self.engine.pauses(self.session_id)
+        if await self._found() not in (Status.PAUSED, Status.PAUSING):
+            self.registry.forget()
+            return False
+        by = next((pause.by for pause in pauses if pause.by), None)
+        await self.controller.pause("; ".join(filter(None, (pause.reason for pause in pauses))), by, signalled=True)
+        return True
+
+    async def _went_on(self) -> None:
+        """The session was resumed by itself, or in another process: the button must not take it for paused."""
+        if self.phase is Phase.PAUSED:
+            self.registry.forget()
+            await self.controller.found_running()
 
     async def outcome(self) -> RunReport:
         """Wait until the run stands: all is done, or what is left failed, waits for somebody, or is paused."""
@@ -191,11 +221,9 @@ class Orchestrator:
     async def _watched(self) -> None:
         """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
         try:
-            row = await self.engine._unheld(self.session_id)  # not its outcome, which reads the whole log
-            if row.status is Status.PAUSED:
-                pauses = await self.engine.pauses(self.session_id)
-                by = next((pause.by for pause in pauses if pause.by), None)
-                await self.controller.pause("; ".join(pause.reason for pause in pauses if pause.reason), by)
+            while (await self.engine._unheld(self.session_id)).status is Status.PAUSED:
+                if await self._follow():
+                    return
         except Exception as error:
             self._trouble = error
 
@@ -238,6 +266,11 @@ class Orchestrator:
     async def skip(self, task: str, reason: str = "", by: str | None = None) -> None:
         """Count a task as done without doing it; what needs it may begin. Refused while the run is running."""
         plan = await self._plan(task)
+        if any(each.task.id == task and each.status == "done" for each in await self._tasks()):
+            raise VerbRefused(
+                f"task {task!r} is done, and what needs it gets its result; redo() has it done anew",
+                session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
+            )  # fmt: skip
         await self._edit(f"skip {task}", reason, by, skipped=plan.skipped | {task: reason})
 
     async def redo(self, task: str, reason: str = "", by: str | None = None) -> list[str]:
@@ -269,12 +302,12 @@ class Orchestrator:
         """
         check(tasks)
         plan = await self._plan()
-        data = {task.id: task.data for task in plan.tasks}
-        changed = [task.id for task in tasks if task.id in data and data[task.id] != task.data]
+        data = {task.id: fingerprint(task.data) for task in plan.tasks}
+        changed = [task.id for task in tasks if data.get(task.id, fingerprint(task.data)) != fingerprint(task.data)]
         chosen = list(dict.fromkeys(each for id in changed for each in dependants(tasks, id)))
-        ids = {task.id for task in tasks} - set(chosen)
-        skipped = {id: why for id, why in plan.skipped.items() if id in ids}
-        again = _raised(plan, chosen)
+        ids = {task.id for task in tasks}
+        skipped = {id: why for id, why in plan.skipped.items() if id in ids and id not in chosen}
+        again = _raised(plan, [*chosen, *(id for id in data if id not in ids)])  # one that comes back is another task
         await self._edit("change the tasks", reason, by, tasks=list(tasks), again=again, skipped=skipped)
         return chosen
 
@@ -286,9 +319,10 @@ class Orchestrator:
 
     # from the step that works on the tasks
 
-    def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
+    async def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
         """See `Foreman`."""
         self.registry.begun(agent)
+        await self._went_on()
         self.bus.tell(event)
         self._watch()  # it may have stood, and have gone on by itself: an answer came
 

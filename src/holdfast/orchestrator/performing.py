@@ -149,7 +149,7 @@ Work = Callable[[TaskAgent], Awaitable[Any]]
 class Foreman(Protocol):
     """Who is told how the tasks of a run come along, in the process that works on it."""
 
-    def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
+    async def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
         """An agent is at work on a task."""
 
     def left(self, agent: TaskAgent) -> None:
@@ -209,7 +209,7 @@ class Performance:
         host, task = agent.ctx._visit.host, agent.task.id
         started = TaskStarted(task, agent.id, attempt)
         await host.note(started.in_history(), task, started.data, agent=agent.id)
-        self.foreman.begun(agent, started)
+        await self.foreman.begun(agent, started)
         try:
             ended = Ended(await self.work(agent))
             encode(ended.result, f"the result of task {task}", host.limits)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from holdfast.errors import AgentsStuck, DefinitionError, RestoreRefused
-from holdfast.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall
+from holdfast.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall, unchanged
 
 IDLE_TIMEOUT = 30.0
 """Seconds that a pause waits for the agents, unless it is told otherwise."""
@@ -97,6 +97,13 @@ class Agent:
             self._loop = asyncio.get_running_loop().create_task(self._run(paused), name=f"holdfast agent {self.id}")
 
     async def _run(self, paused: Callable[[], bool]) -> None:
+        try:
+            while not (self.ended or paused()):  # once more if the pause was taken back while the generator closed
+                await self._until(paused)
+        finally:
+            self._loop = None
+
+    async def _until(self, paused: Callable[[], bool]) -> None:
         steps = self.work(self)
         try:
             while not paused():
@@ -107,8 +114,6 @@ class Agent:
             self.ended = True
         except Exception as error:
             self.ended, self.error = True, error
-        finally:
-            self._loop = None
 
 
 class Agents:
@@ -167,9 +172,9 @@ class Agents:
             raise stuck_for(stuck, timeout)
 
     async def agent_states(self) -> Sequence[AgentState]:
-        """See `AgentRegistry`."""
+        """See `AgentRegistry`. They go on from it, so `SnapshotNotSaved` refuses what JSON would change."""
         found = [self._agents.get(id) for id in self._at_work()]
-        return [agent.state for agent in found if agent is not None]
+        return [unchanged(agent.state) for agent in found if agent is not None]
 
     async def pending_tasks(self) -> Sequence[TaskState]:
         """See `AgentRegistry`. Loops have no tasks beyond those that they are at."""

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from holdfast.control import Control
-from holdfast.errors import AlreadyRunning, RestoreRefused, UnknownSession
+from holdfast.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession
 from holdfast.model import Filter, SessionRow, Status
 from holdfast.orchestrator.performing import TaskAgent, TaskStatus
 from holdfast.orchestrator.registry import IDLE_TIMEOUT, stuck_for
@@ -32,6 +32,8 @@ class SessionAgents:
     ) -> None:
         self.engine = engine
         self._query = Filter(workflow=workflow, tag=tag, owner=owner, unended=True)
+        self._everything = workflow is tag is owner is None
+        self._lifts = self._everything  # not if somebody else's pause of everything stood before ours
         self._before: dict[str, Status] = {}  # how the sessions stood when the pause was asked for
 
     def active_ids(self) -> tuple[str, ...]:
@@ -43,9 +45,9 @@ class SessionAgents:
         query = self._query
         if not self._before:
             self._before = {row.session_id: row.status for row in await self.engine.store.find(query)}
-        everything = query.workflow is query.tag is query.owner is None
+            self._lifts = self._everything and await self.engine.store.standing_pause() is None
         await self.engine.pause(
-            workflow=query.workflow, tag=query.tag, owner=query.owner, everything=everything, reason=reason, by=by
+            workflow=query.workflow, tag=query.tag, owner=query.owner, everything=self._everything, reason=reason, by=by
         )
         await self.engine.driver._refresh()  # from now on the sessions of this process know
 
@@ -77,19 +79,41 @@ class SessionAgents:
     async def restore_from_snapshot(self, snapshot: RunStateSnapshot) -> None:
         """See `AgentRegistry`."""
         for state in snapshot.active_agents:
-            await check(self.engine, state)
+            row = await check(self.engine, state)
+            if row.ended is None:
+                self._check_known(row)
         self._before = {task.id: Status(task.status) for task in snapshot.pending_tasks}
         self._before |= dict.fromkeys((state.id for state in snapshot.active_agents), Status.RUNNING)
 
+    def _check_known(self, row: SessionRow) -> None:
+        try:
+            self.engine._workflow_of(row)
+        except DefinitionError as error:
+            raise RestoreRefused(str(error), agent_ids=[row.session_id]) from error
+
     async def signal_resume(self) -> None:
-        """See `AgentRegistry`. They go on in this process, which has to know their workflows."""
+        """See `AgentRegistry`. They go on in this process, which has to know their workflows; all of them, or none."""
+        gone_on: list[str] = []
+        try:
+            for session_id, status in self._before.items():
+                if status in _AT_WORK:
+                    await go_on(self.engine, session_id)
+                    gone_on.append(session_id)
+        except Exception:
+            await self._stop_again(gone_on)
+            raise
         for session_id, status in self._before.items():
-            if status in _AT_WORK:
-                await go_on(self.engine, session_id)
-            elif status not in _LEFT_ALONE:
+            if status not in (*_AT_WORK, *_LEFT_ALONE):
                 await self.engine.store.unpause(session_id, None, self.engine.clock.now())
+        if self._lifts:
+            await self.engine.resume(everything=True)
         self._before = {}
         self.engine.driver.on_change()
+
+    async def _stop_again(self, gone_on: Sequence[str]) -> None:
+        for session_id in gone_on:
+            await self.engine.pause(session_id, reason="another session could not be resumed with it")
+            await parked(self.engine, Filter(session_id=session_id, unended=True), IDLE_TIMEOUT)
 
 
 class RunAgents:
@@ -125,12 +149,16 @@ class RunAgents:
 
     async def signal_pause(self, reason: str = "", by: str | None = None) -> None:
         """See `AgentRegistry`."""
-        if self._asked is None:
-            self._left.clear()
-            self._asked = self._at_work() or tuple(sorted({each.agent for each in await self._tasks() if each.begun}))
+        await self.remember()
         if (await self.engine.info(self.session_id)).status is not Status.PAUSED:
             await self.engine.pause(self.session_id, reason=reason, by=by)
             await self.engine.driver._refresh()  # from now on it knows
+
+    async def remember(self) -> None:
+        """Who is at work; once all stand still, nobody is."""
+        if self._asked is None:
+            self._left.clear()
+            self._asked = self._at_work() or tuple(sorted({each.agent for each in await self._tasks() if each.begun}))
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
         """See `AgentRegistry`. Also what the tasks have called has to stand still."""
@@ -175,7 +203,11 @@ class RunAgents:
     async def signal_resume(self) -> None:
         """See `AgentRegistry`."""
         await go_on(self.engine, self.session_id, self.budget)
-        self._asked = self.budget = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Agents are at work again."""
+        self._asked = None
 
 
 async def parked(
@@ -214,8 +246,8 @@ def _described(engine: Control, row: SessionRow) -> str:
     return row.session_id if ours else f"{row.session_id} ({engine.store.describe_holder(row.holder)})"
 
 
-async def check(engine: Control, state: AgentState) -> None:
-    """Refuse a snapshot of a session that is gone, or that knows less than the snapshot."""
+async def check(engine: Control, state: AgentState) -> SessionRow:
+    """The session of an agent. Refuse a snapshot of a session that is gone, or that knows less than the snapshot."""
     try:
         row = await engine._row(state.session_id or state.id)
     except UnknownSession as error:
@@ -227,9 +259,11 @@ async def check(engine: Control, state: AgentState) -> None:
     if row.seq < state.seq:
         raise RestoreRefused(
             f"session {row.session_id!r} is at record {row.seq} and was at {state.seq} when it was paused: the store is"
-            " older than the snapshot; put the newer store back, or pause again to keep what is here",
+            " older than the snapshot; put the newer store back, or resume the session itself to go on from what is"
+            " here",
             agent_ids=[state.id],
         )
+    return row
 
 
 async def go_on(engine: Control, session_id: str, budget: float | Decimal | None = None) -> None:

@@ -19,6 +19,7 @@ DEFAULT_PATH = Path(".devs") / "state_snapshot.json"
 """Where `FileStateStore` keeps it, below the workspace."""
 
 _PART = re.compile(r"\.[0-9a-f]{32}\.part")
+_PLAIN = "plain values in memory and tool calls: text, finite numbers, lists, dictionaries with texts as keys"
 
 
 class ToolCall(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,6 +68,7 @@ class RunStateSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _decode = msgspec.json.Decoder(RunStateSnapshot).decode
+_decode_agent = msgspec.json.Decoder(AgentState).decode
 
 
 def to_json(snapshot: RunStateSnapshot) -> bytes:
@@ -74,9 +76,31 @@ def to_json(snapshot: RunStateSnapshot) -> bytes:
     try:
         return msgspec.json.encode(snapshot)
     except (TypeError, ValueError, RecursionError) as error:
+        raise SnapshotNotSaved(f"the state of an agent cannot be written as JSON ({error}); keep {_PLAIN}") from error
+
+
+def unchanged(state: AgentState) -> AgentState:
+    """A state that JSON gives back as it is. `SnapshotNotSaved` for another: a set would be a list, NaN nothing.
+
+    >>> unchanged(AgentState("ada", memory={"seen": {1, 2}}))
+    Traceback (most recent call last):
+    ...
+    holdfast.errors.SnapshotNotSaved: agent 'ada' would find something else in memory['seen'] after a resume; keep ...
+    """
+    try:
+        back = _decode_agent(msgspec.json.encode(state))
+    except (TypeError, ValueError, RecursionError) as error:
         raise SnapshotNotSaved(
-            f"the state of an agent cannot be written as JSON ({error}); keep plain values in memory and tool calls"
+            f"the state of agent {state.id!r} cannot be written as JSON ({error}); keep {_PLAIN}"
         ) from error
+    if back == state:
+        return state
+    parts = {"task": (state.task or {}, back.task or {}), "memory": (state.memory, back.memory)}
+    other = [f"{name}[{key!r}]" for name, (was, now) in parts.items() for key in was if now.get(key) != was[key]]
+    raise SnapshotNotSaved(
+        f"agent {state.id!r} would find something else in {', '.join(other) or 'its tool calls'} after a resume; keep"
+        f" {_PLAIN}"
+    )
 
 
 def from_json(data: bytes, place: str) -> RunStateSnapshot:
@@ -85,7 +109,8 @@ def from_json(data: bytes, place: str) -> RunStateSnapshot:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamagedSnapshot(
-            f"{place} is no snapshot of a run: {error}; put a good copy in its place, or pause the run again",
+            f"{place} is no snapshot of a run: {error}; put a good copy in its place, or resume its sessions"
+            " themselves",
             path=place,
         ) from error
 

@@ -13,6 +13,7 @@ from holdfast import Engine, Question, Start, Status
 from holdfast.apps import model
 from holdfast.apps.devs import showing, workspace
 from holdfast.apps.devs.commands import Commands
+from holdfast.apps.devs.finding import tags_of
 from holdfast.apps.devs.models import Plan
 from holdfast.apps.devs.view import View
 from holdfast.apps.devs.working import Worker, log_of
@@ -26,7 +27,7 @@ LISTED = 20
 """How many changed files are named."""
 
 Ending = tuple[int, dict[str, Any] | None]
-Act = Callable[[Orchestrator], Awaitable[None]]
+Act = Callable[[Engine, Orchestrator], Awaitable[None]]
 
 
 class Stop(Exception):
@@ -68,27 +69,25 @@ class Ride:
         """Go on with the run; what failed is tried again."""
         return self._driven(self._resume)
 
-    async def _begin(self, run: Orchestrator) -> None:
-        status = await self._status(run.engine)
+    async def _begin(self, engine: Engine, run: Orchestrator) -> None:
+        status = await self._status(engine)
         if status is None:
-            tags = ["devs", f"plan:{self.plan.path.resolve()}"]
-            await run.start(self.plan.tasks, by=self.by, budget=self.budget, tags=tags)
+            await run.start(self.plan.tasks, by=self.by, budget=self.budget, tags=tags_of(self.plan))
         elif status in (Status.PAUSED, Status.PAUSING):
-            await self.view.look(run.engine)
-            raise Stop(
-                PERSON, f"{self.plan.name} is {status.value}: {self.view.reason}", self._onward("Go on", "resume")
-            )
+            await self.view.look(engine)
+            what = f"{self.plan.name} is {status.value}: {self.view.reason}"
+            raise Stop(PERSON, what, self._onward("Go on", "resume"))
         else:
-            await self._take_in_plan(run)
+            await self._take_in_plan(engine, run)
             await run.start(by=self.by, budget=self.budget)
 
-    async def _resume(self, run: Orchestrator) -> None:
-        if await self._status(run.engine) is None:
+    async def _resume(self, engine: Engine, run: Orchestrator) -> None:
+        if await self._status(engine) is None:
             raise UnknownSession(
                 f"{self.named} has not been run yet; {self.start.command('run', self.named)} does that",
                 session_id=self.plan.name,
             )
-        await self._take_in_plan(run)
+        await self._take_in_plan(engine, run)
         if (await run.report()).failed:
             await run.retry(by=self.by, reason="resumed")
         try:
@@ -98,9 +97,9 @@ class Ride:
         except DamagedSnapshot as error:
             raise BadInput(f"{error}; or delete it: the store knows everything that it says") from None
 
-    async def _take_in_plan(self, run: Orchestrator) -> None:
+    async def _take_in_plan(self, engine: Engine, run: Orchestrator) -> None:
         """Notice that the plan's file says other tasks than the run has."""
-        stored: Any = await run.engine.state(self.plan.name)
+        stored: Any = await engine.state(self.plan.name)
         found = differences(stored.tasks, self.plan.tasks)
         if found and not self.replan:
             raise Stop(
@@ -110,7 +109,7 @@ class Ride:
         if found:
             await run.replan(self.plan.tasks, by=self.by)
 
-    async def _status(self, engine: Any) -> Status | None:
+    async def _status(self, engine: Engine) -> Status | None:
         try:
             info = await engine.info(self.plan.name)
         except UnknownSession:
@@ -142,9 +141,9 @@ class Ride:
         return self._told()
 
     def _answering(self, question: Question, approved: bool) -> Act:
-        async def act(run: Orchestrator) -> None:
+        async def act(engine: Engine, run: Orchestrator) -> None:
             try:
-                await run.engine.answer(question.id, {"approved": approved}, by=self.by, channel="devs")
+                await engine.answer(question.id, {"approved": approved}, by=self.by, channel="devs")
             except QuestionError as error:  # somebody else was first, say
                 click.echo(str(error), err=True)
             await run.start(by=self.by)
@@ -174,7 +173,9 @@ class Ride:
             engine, plan.name, worker.work, agents=plan.head.agents, snapshot_store=FileStateStore(plan.workspace),
             safety=plan.head.safety.as_safety(), idle_timeout=None,
         )  # fmt: skip
-        await act(run)
+        if self.known:
+            await self.view.look(engine)  # what was before is not told again
+        await act(engine, run)
         self.known = True
         outcome = asyncio.ensure_future(run.outcome())
         try:
@@ -234,7 +235,7 @@ class Ride:
     async def _looked(self) -> dict[str, Any]:
         async with Engine(self.start.store, create=False) as engine:
             await engine.waker.stop()
-            Orchestrator(engine, self.plan.name, _nobody)
+            Orchestrator(engine, self.plan.name, nobody)
             await self.view.look(engine)
         return self._document()
 
@@ -242,7 +243,7 @@ class Ride:
         view = self.view
         code = {"completed": DONE, "failed": FAILED, "cancelled": FAILED}.get(view.status, PERSON)
         if sys.stdout.isatty():
-            showing.tell(view)
+            click.echo(showing.graph(view))
         is_over = view.status in ("completed", "failed", "cancelled")
         click.echo(f"{view.name} {'' if is_over else 'is '}{view.status}: {showing.counted(view)}")
         if view.reason and not is_over:
@@ -277,7 +278,7 @@ class Ride:
         return code, document
 
 
-async def _nobody(agent: object) -> None:
+async def nobody(agent: object) -> None:
     """For an orchestrator that only looks."""
     raise AssertionError("nobody works here")
 

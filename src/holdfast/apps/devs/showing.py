@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import time
@@ -112,17 +113,18 @@ def plain(line: Line) -> str:
     return "".join(text for text, _ in line).rstrip()
 
 
-def tell(view: View) -> None:
-    """Print the graph as it stands."""
+def graph(view: View) -> str:
+    """The graph as it stands, as it fits where the output goes."""
     if not sys.stdout.isatty():
-        click.echo("\n".join(map(plain, drawn(view, 10_000))))
-        return
-    from rich.console import Console
-    from rich.text import Text
+        return "\n".join(map(plain, drawn(view, 10_000)))
+    return "\n".join(map(_painted, drawn(view, shutil.get_terminal_size((100, 24)).columns)))
 
-    console = Console(highlight=False)
-    for line in drawn(view, console.width):
-        console.print(Text.assemble(*line, no_wrap=True, overflow="ellipsis"))
+
+def _painted(line: Line) -> str:
+    if os.environ.get("NO_COLOR"):
+        return plain(line)
+    looks: dict[str, dict[str, Any]] = {"bold": {"bold": True}, "dim": {"dim": True}, "": {}}
+    return "".join(click.style(text, **looks.get(style, {"fg": style})) for text, style in line)
 
 
 class Lines:
@@ -146,8 +148,7 @@ class Lines:
             case "task.started":
                 return f"{data['agent']} begins {data['task']}"
             case "task.completed" if row is not None:
-                settled = sum(view.counts.get(each, 0) for each in ("done", "skipped"))
-                return f"{data['task']} is done after {took(row.took)} ({settled} of {len(view.rows)})"
+                return f"{data['task']} is done after {took(row.took)} ({row.place} of {len(view.rows)})"
             case "task.failed":
                 return f"{data['task']} failed: {one_line(data['error'])}"
             case "question.asked":
@@ -254,8 +255,3 @@ def _task(row: Row, plan: Plan | None) -> dict[str, Any]:
         "agent": row.agent or None, "seconds": round(row.seconds, 3), "note": row.note or None,
         "output": str(log) if log is not None and log.exists() else None,
     }  # fmt: skip
-
-
-def width() -> int:
-    """How many columns there are."""
-    return shutil.get_terminal_size((100, 24)).columns

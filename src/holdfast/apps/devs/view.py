@@ -26,6 +26,7 @@ class Row:
     began: int = 0
     took: float = 0.0
     note: str = ""
+    place: int = 0  # of those that are done, or skipped: the how-manieth
 
     @property
     def seconds(self) -> float:
@@ -45,6 +46,7 @@ class View:
         self._cursor = ""
         self._again: dict[str, int] = {}
         self._skipped: dict[str, str] = {}
+        self._settled = 0
 
     async def look(self, engine: Engine) -> list[Event]:
         """Take in what has happened since the last look; that comes back."""
@@ -67,6 +69,7 @@ class View:
         levels = levels_of(plan.tasks)
         self.rows = {task.id: Row(task, levels[task.id]) for task in plan.tasks}
         self._again, self._skipped = plan.again, plan.skipped
+        self._settled = len(self._skipped)
         self._fold([event async for event in engine.events(self.name)])
 
     def _fold(self, events: Sequence[Event]) -> None:
@@ -84,6 +87,8 @@ class View:
             return
         row.status = "done" if event.event_type == "task.completed" else "failed"
         row.took, row.note = (event.at - row.began) / 1e6, event.data.get("error", "")
+        self._settled += row.status == "done"
+        row.place = self._settled
 
     def _mark(self) -> None:
         """What no event of a task says."""

@@ -17,6 +17,7 @@ from holdfast.apps.memo.models import InvestmentType, MemoMode
 from holdfast.apps.memo.resuming import Changes, check_agent
 from holdfast.apps.memo.starting import SAMPLES, starting
 from holdfast.apps.memo.workflow import memo
+from holdfast.errors import AlreadyRunning
 
 HELP = """Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
 
@@ -73,6 +74,10 @@ def _driven(drive: Drive, version: str | None, goes_on: bool) -> tuple[int, dict
             if answer == "later":
                 break
             stand = asyncio.run(drive.answer(stand.question, answer))
+    except AlreadyRunning as error:
+        click.echo(f"{drive.folder} is being written by {error.holder}", err=True)
+        click.echo(f"Stop it: {drive.start.command('pause', str(error.session_id))}", err=True)
+        return 5, None
     except KeyboardInterrupt:
         click.echo("Interrupted; what is done is kept.", err=True)
         click.echo(f"Resume: {drive.command}", err=True)

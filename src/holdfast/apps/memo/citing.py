@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.apps.memo.facts import Known, facts
@@ -21,6 +22,7 @@ QUOTED = 200
 """Characters of a passage that its citation shows."""
 
 _DEFINITION = re.compile(r"^\[\^(\d+)\]: (.*) \(([A-Za-z0-9._-]+)\)$", re.MULTILINE)
+_LIST = re.compile(rf"^{HEADING}[ \t]*$", re.MULTILINE)
 _ONLY_LINK = re.compile(r"[-*] \[[^\]]+\]\([^)]+\)")
 _SKIPPED = re.compile(r"```.*?```|<!--.*?-->", re.DOTALL)
 
@@ -85,7 +87,12 @@ def supporting(claim: str, known: dict[str, tuple[Source, Passage]]) -> str | No
     wanted = facts(claim)
     if all(fact.kind == "name" for fact in wanted):
         return None
-    return next((key for key, (_, passage) in known.items() if not Known(passage.text).lacks(claim)), None)
+    return next((key for key, (_, passage) in known.items() if not _read(passage.text).lacks(claim)), None)
+
+
+@lru_cache(maxsize=2**14)
+def _read(text: str) -> Known:
+    return Known(text)
 
 
 def _definition(number: int, key: str, known: dict[str, tuple[Source, Passage]]) -> str:
@@ -101,7 +108,7 @@ def _definition(number: int, key: str, known: dict[str, tuple[Source, Passage]])
 
 def definitions(memo: str) -> dict[int, str]:
     """Number → key of a passage, as the list at the end has it."""
-    _, _, listed = memo.rpartition(HEADING)
+    listed = memo[len(body_of(memo)) :]
     return {int(match[1]): match[3] for match in _DEFINITION.finditer(listed)}
 
 
@@ -112,7 +119,7 @@ def references(memo: str) -> list[int]:
 
 def body_of(memo: str) -> str:
     """The memo without the list at its end."""
-    return memo.rpartition(HEADING)[0] if HEADING in memo else memo
+    return memo[: max((match.start() for match in _LIST.finditer(memo)), default=len(memo))]
 
 
 def claims(memo: str) -> Iterator[Claim]:

@@ -23,6 +23,8 @@ LARGEST = 32 * 2**20
 
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((https?://[^\s()<>]+(?:\([^\s()<>]*\))?)\)")
 _BARE_LINK = re.compile(r"(?<!\()\bhttps?://[^\s()<>\"'|]+|\b(?:www\.)?linkedin\.com/in/[\w-]+", re.IGNORECASE)
+_MEANT = re.compile(r"<!--.*?-->|```|\[[@^][^\]\n]*\]", re.DOTALL)
+"""What would mean something in the memo: comments, fences, citations."""
 
 
 class Block(NamedTuple):
@@ -84,7 +86,7 @@ def source(key: str, found: Reading, kind: SourceKind, where: str) -> Source:
     for block in found.blocks:
         is_table = block.text.lstrip().startswith("|")
         links += _links(block.text)
-        text = unlinked(block.text).strip()
+        text = unlinked(_MEANT.sub("", block.text)).strip()
         text = "\n".join(one_line(line) for line in text.splitlines()) if is_table else one_line(text)
         if len(text) > 1:
             name = f"{key}-{len(passages) + 1}"

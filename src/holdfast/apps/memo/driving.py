@@ -55,6 +55,7 @@ class Drive:
     told: list[str] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
+    spent: float = 0.0
 
     @property
     def command(self) -> str:
@@ -106,8 +107,7 @@ class Drive:
         found = looked_at(self.folder, self.inputs)
         changes_nothing = self.redo is None and self.changes == Changes()
         if found.complete and changes_nothing:
-            click.echo(f"✓ Memo already complete: {memo_file(self.folder)}")
-            return Stand(self.folder)
+            return self._complete()
         if found.resume_at == "start":
             click.echo("⚠️  No checkpoints found, starting from scratch...")
             if not found.recorded:
@@ -124,6 +124,11 @@ class Drive:
                 return await self._resumed(session, [AGENTS[0]] if found.resume_at == AGENTS[0] else [])
         return await self.begin()  # what cannot be carried over stays as it is
 
+    def _complete(self) -> Stand:
+        assert self.folder is not None
+        click.echo(f"✓ Memo already complete: {memo_file(self.folder)}")
+        return Stand(self.folder)
+
     def _warn(self) -> None:
         unfinished = self.folders.incomplete(memo)
         if len(unfinished) > 1 and self.folder is not None:
@@ -139,6 +144,10 @@ class Drive:
             return Stand(self.folder, code=DECISION)
         cursor = await _now(session)
         ahead = [each.step for each in plan if each.verdict in ("next", "will run")]
+        if not ahead and not again and plan.status is Status.COMPLETED:
+            return self._complete()
+        if self.until is not None and self.until not in (*ahead, *again):
+            raise BadInput(f"--until: {self.until} has ended already; --from {self.until} redoes it")
         first = min([*ahead, *again], key=AGENTS.index, default=None)
         if first is not None and (first != AGENTS[0] or again):
             click.echo(f"✓ Resuming from checkpoint: {first}")
@@ -212,11 +221,15 @@ class Drive:
     def _tell(self, event: Event) -> None:
         step = str(event.data.get("step", ""))
         match event.event_type:
+            case "spent":
+                self.spent += event.data["usd"]
             case "step.completed":
                 self._runs(step)
                 self.finished.append(step)
                 number = AGENTS.index(step) + 1
-                click.echo(f"Finished agent: {step} ({number} of {len(AGENTS)}) in {event.data['took']:.2f} s")
+                cost = f", ${self.spent:.4g}" if self.spent else ""
+                click.echo(f"Finished agent: {step} ({number} of {len(AGENTS)}) in {event.data['took']:.2f} s{cost}")
+                self.spent = 0.0
             case "step.skipped":
                 click.echo(f"Skipped agent: {step} ({event.summary.partition(': ')[2]})")
             case "step.retried" | "artifact.edited" | "artifact.set_aside":

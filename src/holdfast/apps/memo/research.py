@@ -164,7 +164,7 @@ def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str]]:
         for passage in source.passages if source.kind != "data" else ():
             if not passage.table:
                 for sentence in sentences(passage.text):
-                    if SHORTEST <= len(sentence) <= LONGEST and sentence[-1] in ".!":
+                    if SHORTEST <= len(sentence) <= LONGEST and sentence[-1] in ".!" and sentence[0] not in "#|>":
                         yield passage, sentence
 
 

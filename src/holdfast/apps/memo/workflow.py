@@ -35,6 +35,9 @@ DECK = "0-deck-analysis.json"
 SECTIONS = "2-sections/*.md"
 DRAFT = "4-final-draft.md"
 VALIDATION = "3-validation.json"
+AT_ONCE = 4
+"""Sections that a model writes at the same time."""
+
 SMALLEST = 40
 """Bytes of a section that counts: a heading and a short sentence."""
 
@@ -96,7 +99,7 @@ async def draft(
         if section.name not in there
     ]  # fmt: skip
     texts = await ctx.map(
-        write_section, jobs, key=lambda job: job.section.name, concurrency=1 if model.settings() is None else 4
+        write_section, jobs, key=lambda job: job.section.name, concurrency=1 if model.settings() is None else AT_ONCE
     )
     written = there | {job.section.name: text for job, text in zip(jobs, texts, strict=True)}
     return {section.name: written[section.name] for section in outline}

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from holdfast import BlockingEngine, BlockingSession, Outcome, program
 from holdfast.apps.input import BadInput
+from holdfast.apps.pdf import reads_pdf
 from holdfast.apps.planner import output, sessions
-from holdfast.apps.planner.materials import reads_pdf
 from holdfast.apps.planner.models import PlannerState, PlanningState, Upload, Weekday
 from holdfast.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
 from holdfast.apps.planner.workflow import planner

@@ -7,24 +7,17 @@ any size takes the memory of one window.
 from __future__ import annotations
 
 import codecs
-import mmap
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from holdfast.apps.input import BadInput
+from holdfast.apps.pdf import opened, page_text
 
 PDF, TEXT, MARKDOWN = "application/pdf", "text/plain", "text/markdown"
 ENDINGS = {".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN}
 PAGE_BYTES = 3_000
 LONGEST_LINE = 2**16
-
-_pdfium = threading.Lock()
-"""The library is not made for threads."""
 
 
 class Bookmark(NamedTuple):
@@ -33,11 +26,6 @@ class Bookmark(NamedTuple):
     title: str
     level: int
     page: int
-
-
-def reads_pdf() -> bool:
-    """Whether the library for it is installed."""
-    return find_spec("pypdfium2") is not None
 
 
 def kind_of(path: Path) -> str:
@@ -57,7 +45,7 @@ def checked(path: Path) -> str:
             if not stream.read(1):
                 raise BadInput(f"{path}: the file is empty")
         if kind == PDF:
-            with _document(path, str(path)):
+            with opened(path, str(path)):
                 pass
         else:
             _check_text(path)
@@ -85,39 +73,11 @@ def _check_text(path: Path) -> None:
             at += len(piece)
 
 
-@contextmanager
-def _document(path: Path | str, name: str) -> Iterator[Any]:
-    """A PDF, open, for one thread at a time. Pages that were used are closed with it."""
-    if not reads_pdf():
-        raise BadInput(f"{name}: reading PDF files needs more: pip install 'holdfast[apps]'")
-    import pypdfium2
-    from pypdfium2 import raw
-
-    with _pdfium:
-        try:
-            document = pypdfium2.PdfDocument(str(path))
-        except pypdfium2.PdfiumError as error:
-            asks_for_password = error.err_code == raw.FPDF_ERR_PASSWORD
-            raise BadInput(f"{name}: {_wrong(Path(path), asks_for_password)}") from None
-        try:
-            yield document
-        finally:
-            document.close()
-
-
-def _wrong(path: Path, asks_for_password: bool) -> str:
-    """Why a PDF cannot be opened. The library's reason may be that of the file before, so the file is asked too."""
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if asks_for_password and content.find(b"/Encrypt") >= 0:
-            return "the PDF is encrypted; save a copy without a password"
-    return "the PDF cannot be read: it is damaged, or has no pages"
-
-
 def page_count(path: str, content_type: str) -> int:
     """How many pages a file has; at least one."""
     if content_type != PDF:
         return max(-(-Path(path).stat().st_size // PAGE_BYTES), 1)
-    with _document(path, Path(path).name) as document:
+    with opened(path, Path(path).name) as document:
         return len(document)
 
 
@@ -125,21 +85,8 @@ def window(path: str, content_type: str, first: int, count: int) -> list[str]:
     """The texts of some pages, in order."""
     if content_type != PDF:
         return _text_window(path, first, count)
-    with _document(path, Path(path).name) as document:
-        return [_page_text(document, number) for number in range(first, min(first + count, len(document)))]
-
-
-def _page_text(document: Any, number: int) -> str:
-    page = document[number]
-    try:
-        text = page.get_textpage()
-        try:
-            found: str = text.get_text_range()
-        finally:
-            text.close()
-    finally:
-        page.close()
-    return found.replace("\r\n", "\n").replace("\r", "\n")
+    with opened(path, Path(path).name) as document:
+        return [page_text(document, number) for number in range(first, min(first + count, len(document)))]
 
 
 def _text_window(path: str, first: int, count: int) -> list[str]:
@@ -172,7 +119,7 @@ def outline(path: str, content_type: str) -> list[Bookmark]:
     if content_type != PDF:
         return []
     found: list[Bookmark] = []
-    with _document(path, Path(path).name) as document:
+    with opened(path, Path(path).name) as document:
         for item in document.get_toc():
             target = item.get_dest()
             page = None if target is None else target.get_index()

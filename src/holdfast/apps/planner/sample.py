@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from holdfast.apps.planner.materials import reads_pdf
+from holdfast.apps.pdf import reads_pdf
 from holdfast.apps.planner.models import Upload
 
 SAMPLE = Path(__file__).parent / "sample_data"

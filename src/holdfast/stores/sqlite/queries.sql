@@ -557,7 +557,10 @@ DELETE FROM questions WHERE n IN (SELECT n FROM questions WHERE session = ? LIMI
 
 -- name: settled_questions
 -- Those that came to their end before a time, whose sessions go on.
-SELECT n FROM questions WHERE status IN ('COMPLETED', 'EXPIRED', 'CANCELLED') AND updated_at < ? LIMIT ?
+SELECT n FROM questions
+WHERE status IN ('COMPLETED', 'EXPIRED', 'CANCELLED') AND updated_at < ?
+    AND session NOT IN (SELECT key FROM sessions WHERE removing = 1)
+LIMIT ?
 
 -- name: forget_question
 DELETE FROM questions WHERE n = ?

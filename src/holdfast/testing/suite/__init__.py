@@ -23,17 +23,18 @@ from holdfast.testing.suite.moving import MovingTests
 from holdfast.testing.suite.outside import OutsideTests
 from holdfast.testing.suite.proof import ProofTests
 from holdfast.testing.suite.sessions import SessionTests
+from holdfast.testing.suite.standing import SharedStandingTests, StandingTests
 from holdfast.testing.suite.waiting import WaitingTests
 
 __all__ = ["SharedStoreSuite", "StoreSuite", "Suite"]
 
 
 class StoreSuite(
-    SessionTests, CommitTests, OutsideTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests, MovingTests,
-    LifeTests,
+    SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
+    MovingTests, LifeTests,
 ):  # fmt: skip
     """Every verb of the protocol, on one open store."""
 
 
-class SharedStoreSuite(StoreSuite, SharingTests):
+class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests):
     """The same, and several engines on the same data, at once and one after the other."""

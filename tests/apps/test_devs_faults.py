@@ -1,0 +1,213 @@
+"""Devs as real processes, struck at every phase of a small plan: killed, interrupted, paused from elsewhere, aborted.
+
+1_PRD-REQ-UI-008: one button stops all agents after what they are at, and the run goes on cleanly afterwards, in another
+process too. Each task takes effect once, in order, and no command outlives the process that ran it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.devs_kit import NEEDS, PATIENCE, alive, effects, in_order, lines, pids, small, task, until, write_plan
+from tests.support.forkserver import Child, ForkServer
+
+ENDS = {"SIGKILL": -signal.SIGKILL, "SIGINT": 130, "SIGTERM": 143}
+ONCE = Counter(list(NEEDS))
+MOMENTS = [f"{moment} {id}" for id in NEEDS for moment in ("begin", "during", "end")]
+
+
+class Devs:
+    """One plan in a folder of its own, worked on by one process after another."""
+
+    def __init__(self, folder: Path, server: ForkServer) -> None:
+        self.folder = folder
+        self.server = server
+        self.plan = folder / "plan.json"
+        self.work = folder / "work"
+
+    def start(self, *args: str, at: str = "", by: str = "") -> Child:
+        said = self.folder / f"said-{self.server.next}.txt"
+        words = [*args, "--store", str(self.folder / "devs.db")]
+        return self.server.start(
+            "tests.apps.devs_watched:job", args=words, folder=str(self.folder), said=str(said),
+            environment={"DEVS_AT": at, "DEVS_SIGNAL": by},
+        )  # fmt: skip
+
+    def run(self, *args: str, at: str = "", by: str = "", code: int = 0) -> None:
+        child = self.start(*args, at=at, by=by)
+        assert child.wait(PATIENCE) == code, self.said
+
+    @property
+    def said(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("said-*.txt")))
+
+    def hold(self, id: str) -> Path:
+        path = self.work / f"hold-{id}"
+        path.touch()
+        return path
+
+    @property
+    def began(self) -> Counter[str]:
+        return Counter(line.split()[0] for line in lines(self.folder, "began"))
+
+    def check_whole(self) -> None:
+        assert in_order(effects(self.folder)), effects(self.folder)
+        assert not any(map(alive, pids(self.folder)))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer("tests.apps.devs_watched") as found:
+        yield found
+
+
+@pytest.fixture
+def devs(tmp_path: Path, server: ForkServer) -> Devs:
+    write_plan(tmp_path, small())
+    return Devs(tmp_path, server)
+
+
+@pytest.mark.parametrize("at", MOMENTS)
+def test_after_a_kill_at_any_moment_each_task_takes_effect_once_and_in_order(devs: Devs, at: str) -> None:
+    moment, id = at.split()
+    held = devs.hold(id) if moment == "during" else None
+    devs.run("run", "plan.json", at=at, by="SIGKILL", code=-9)
+    if held is not None:
+        until(lambda: not any(map(alive, pids(devs.folder))))  # the command is not left behind
+        held.unlink()
+    devs.run("run", "plan.json")
+    devs.check_whole()
+    again = devs.began - ONCE
+    assert set(again) <= set(NEEDS) and max(again.values(), default=0) <= 1
+    assert again[id] == (moment != "begin")
+    if id in "ad":
+        assert sum(again.values()) == (moment != "begin"), "a kill costs what was in flight, nothing else"
+
+
+@pytest.mark.parametrize("by", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("at", ["begin a", "during b", "end c", "during d"])
+def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, by: str) -> None:
+    devs.run("run", "plan.json", at=at, by=by, code=ENDS[by])
+    assert "what is done is kept" in devs.said
+    assert f"resume plan.json --store {devs.folder / 'devs.db'}" in devs.said
+    devs.run("resume", "plan.json")
+    devs.check_whole()
+    assert devs.began == ONCE
+
+
+@pytest.mark.covers("S5.45")
+@pytest.mark.parametrize("at", [each for each in MOMENTS if not each.startswith("end d")])
+def test_a_pause_from_another_process_stops_all_agents_after_what_they_are_at(devs: Devs, at: str) -> None:
+    """1_PRD-REQ-UI-008, with the snapshot in <workspace>/.devs/state_snapshot.json."""
+    held = devs.hold(at.split()[1])
+    child = devs.start("run", "plan.json", at=at.replace("end", "during"))
+    child.hear(PATIENCE)
+    devs.run("pause", "plan.json", "--reason", "lunch", "--by", "ann")
+    held.unlink()
+    ended = child.wait(PATIENCE)
+    last = at.endswith(" d")
+    assert ended == (0 if last else 3), "what was at its last task has nothing left to stop"
+    if last:
+        return devs.check_whole()
+    snapshot = json.loads((devs.work / ".devs" / "state_snapshot.json").read_text())
+    assert {"pausedAt", "activeAgents", "pendingTasks"} == set(snapshot)
+    pending = {each["id"] for each in snapshot["pendingTasks"]}
+    assert "d" in pending and not pending & set(effects(devs.folder))
+    assert "lunch (by ann)" in devs.said
+    devs.run("run", "plan.json", code=3)  # a pause is taken back by a resume alone
+    devs.run("resume", "plan.json")
+    devs.check_whole()
+    assert devs.began == ONCE, "nothing is done twice"
+
+
+STUBBORN = """\
+if [ -e once ]; then exec sh task.sh x; fi
+touch once
+trap '' TERM
+sh -c 'trap "" TERM; echo child $$ >> began; exec sleep 1000' &
+echo x $$ >> began
+while true; do sleep 1000; done
+"""
+
+
+@pytest.mark.parametrize("way", ["pause", "signals", "kill"])
+def test_a_command_that_ignores_sigterm_is_ended_with_all_that_it_started(
+    tmp_path: Path, server: ForkServer, way: str
+) -> None:
+    """By an abort, by a second Ctrl+C, and by the death of the process that ran it."""
+    write_plan(tmp_path, [task("x", run=STUBBORN)], grace=0.2)
+    devs = Devs(tmp_path, server)
+    child = devs.start("run", "plan.json")
+    until(lambda: len(pids(tmp_path)) == 2)
+    assert all(map(alive, pids(tmp_path)))
+    if way == "pause":
+        devs.run("pause", "plan.json", "--abort", "--wait")
+        assert child.wait(PATIENCE) == 3
+    elif way == "signals":
+        child.signal(signal.SIGINT)
+        until(lambda: "once more ends it" in devs.said)
+        child.signal(signal.SIGINT)
+        assert child.wait(PATIENCE) == 130
+    else:
+        child.signal(signal.SIGKILL)
+        assert child.wait(PATIENCE) == -9
+    until(lambda: not any(map(alive, pids(tmp_path))))
+    devs.run("resume", "plan.json")
+    assert effects(tmp_path) == ["x"]
+
+
+def test_without_the_warden_that_test_would_find_an_orphan(tmp_path: Path) -> None:
+    """The fault is real: a plain child in a session of its own outlives its parent."""
+    script = """
+import os, subprocess
+orphan = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL, start_new_session=True)
+print(orphan.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    orphan = int(done.stdout)
+    assert (done.returncode, alive(orphan)) == (-9, True)
+    os.kill(orphan, signal.SIGKILL)
+
+
+def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: Path, server: ForkServer) -> None:
+    write_plan(tmp_path, [task("x", run=STUBBORN)], grace=0.6)
+    devs = Devs(tmp_path, server)
+    child = devs.start("run", "plan.json")
+    until(lambda: len(pids(tmp_path)) == 2)
+    child.signal(signal.SIGKILL)
+    assert child.wait(PATIENCE) == -9
+    devs.run("resume", "plan.json")
+    assert "What a killed process had left running was ended first" in devs.said
+    assert effects(tmp_path) == ["x"]
+    assert not any(map(alive, pids(tmp_path)))
+
+
+def test_a_second_process_is_told_who_works_on_a_run_and_status_shows_the_graph(devs: Devs) -> None:
+    held = devs.hold("b")
+    child = devs.start("run", "plan.json", at="during b")
+    child.hear(PATIENCE)
+    devs.run("resume", "plan.json", code=5)
+    assert "plan is worked on by" in devs.said
+    devs.run("skip", "plan.json", "d", code=5)
+    until(lambda: effects(devs.folder) == ["a", "c"])
+    before = set(devs.folder.glob("said-*"))
+    devs.run("status", "plan.json")
+    (shown,) = set(devs.folder.glob("said-*")) - before
+    graph = [line.split() for line in shown.read_text().splitlines()]
+    assert graph[0][:2] == ["plan", "running"]
+    assert [row[1] for row in graph[1:]] == ["a", "b", "c", "d"]
+    assert "agent-" in shown.read_text()
+    held.unlink()
+    assert child.wait(PATIENCE) == 0
+    devs.check_whole()
+

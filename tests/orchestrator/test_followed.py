@@ -1,0 +1,127 @@
+"""What is done to a run past its button, or while somebody presses it: the button says what is true."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine, Status
+from holdfast.errors import DamagedSnapshot, SnapshotMissing, VerbRefused
+from holdfast.orchestrator import (
+    FileStateStore,
+    OrchestratorPaused,
+    OrchestratorResumed,
+    OrchestratorState,
+    Phase,
+)
+from tests.orchestrator.shop import CHAIN, Shop
+from tests.support.loop import on_loop
+
+PAUSED, RUNNING = OrchestratorState.PAUSED, OrchestratorState.RUNNING
+
+
+@on_loop
+async def test_a_run_whose_session_was_resumed_by_itself_is_running_and_can_be_paused() -> None:
+    async with Engine(":memory:") as engine:
+        shop = Shop(engine, agents=1)
+        shop.hold("a/first", "b/first")
+        await shop.run.start(CHAIN)
+        await shop.reached("a/first")
+        await paused_opening(shop, "a/first")
+        await engine.resume("run", by="ben")
+        await shop.reached("b/first")
+        assert (shop.run.get_state(), shop.run.phase) == (RUNNING, Phase.RUNNING)
+        await paused_opening(shop, "b/first")
+        assert ((await shop.run.report()).status, shop.run.get_state()) == (Status.PAUSED, PAUSED)
+        changes = [each for each in shop.heard if isinstance(each, OrchestratorPaused | OrchestratorResumed)]
+        assert [each.type.partition(":")[2] for each in changes] == ["paused", "resumed", "paused"]
+        logged = [each.event for each in await shop.run.bus.replay()]
+        assert [each for each in logged if each in changes] == changes
+
+
+async def paused_opening(shop: Shop, call: str) -> None:
+    """Pause, and let a call end once it is asked to."""
+    pausing = asyncio.ensure_future(shop.run.pause())
+    while not (await shop.run.engine.info("run")).pause_requested:
+        await asyncio.sleep(0)
+    shop.held[call].set()
+    await pausing
+
+
+@on_loop
+async def test_a_run_that_another_process_worked_on_meanwhile_can_be_started_and_paused_here(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db") as engine:
+        shop = Shop(engine, agents=1)
+        await shop.run.start(CHAIN)
+        await shop.run.pause()
+        async with Engine(tmp_path / "hold.db", signals=False) as other:
+            elsewhere = Shop(other, agents=1)
+            await elsewhere.run.start()
+            await elsewhere.run.resume()
+            assert (await elsewhere.run.outcome()).counts == {"done": 5}
+        assert shop.run.get_state() is PAUSED, "it has not looked since"
+        await shop.run.start()
+        assert (shop.run.get_state(), (await shop.run.outcome()).status) == (RUNNING, Status.COMPLETED)
+
+
+@on_loop
+async def test_a_run_that_was_resumed_right_after_somebody_paused_it_is_not_paused_again(tmp_path: Path) -> None:
+    """While this process looks at what was paused, another one has the run go on."""
+    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+        shop, elsewhere = Shop(engine, agents=1), Shop(other, agents=1)
+        looks = shop.run.registry.remember
+        elsewhere.hold("b/first")
+
+        async def resumed_while_it_looks() -> None:
+            if not elsewhere.calls:
+                await other.resume("run")
+                await elsewhere.reached("b/first")
+            await looks()
+
+        shop.run.registry.remember = resumed_while_it_looks  # type: ignore[method-assign]
+        shop.hold("a/second")
+        await shop.run.start(CHAIN)
+        await shop.reached("a/second")
+        await other.pause("run", reason="by mistake")
+        shop.open()
+        while not elsewhere.calls["b/first"]:
+            await asyncio.sleep(0.001)
+        elsewhere.open()
+        assert (await shop.run.outcome()).counts == {"done": 5}
+        assert not [each for each in shop.heard if isinstance(each, OrchestratorPaused)]
+        assert len([each async for each in engine.events("run") if each.event_type == "session.paused"]) == 1
+
+
+@on_loop
+async def test_a_budget_for_a_run_that_is_not_paused_is_refused_and_not_kept_for_later() -> None:
+    async with Engine(":memory:") as engine:
+        shop = Shop(engine, agents=1)
+        shop.hold("a/first")
+        await shop.run.start(CHAIN, budget=3)
+        await shop.reached("a/first")
+        with pytest.raises(VerbRefused, match="not paused; pause it to give it another budget"):
+            await shop.run.resume(budget=5)
+        await shop.run.resume()
+        await paused_opening(shop, "a/first")
+        await shop.run.resume()
+        await shop.run.outcome()
+        assert (await engine.info("run")).budget_usd == 3
+
+
+@on_loop
+async def test_without_its_snapshot_a_run_goes_on_as_the_message_says(tmp_path: Path) -> None:
+    async with Engine(":memory:") as engine:
+        shop = Shop(engine, agents=1, snapshot_store=FileStateStore(tmp_path))
+        await shop.run.start(CHAIN)
+        await shop.run.pause()
+        FileStateStore(tmp_path).path.write_text("{")
+        with pytest.raises(DamagedSnapshot, match="or resume its sessions themselves"):
+            await shop.run.resume()
+        FileStateStore(tmp_path).path.unlink()
+        with pytest.raises(SnapshotMissing, match="or resume its sessions themselves"):
+            await shop.run.resume()
+        await engine.resume("run")
+        assert (await shop.run.outcome()).counts == {"done": 5}
+        assert shop.run.get_state() is RUNNING
