@@ -12,8 +12,8 @@ import sys
 # What a session's data depends on. Front ends and the demo are measured, but not held to this.
 GUARDED = (
     "blocking", "control", "travel", "timeline", "diff", "retention", "transfer", "bundle", "redaction", "verify",
-    "answering", "asking", "collecting", "questions", "chunks", "forms", "fanout", "files", "filing", "folder", "uploads",
-    "artifacts", "traces", "shelf", "desk", "inspection", "curation", "rebuilding", "relogging", "leaving",
+    "answering", "asking", "collecting", "questions", "chunks", "fanout", "files", "filing", "folder", "uploads",
+    "forms", "artifacts", "traces", "shelf", "desk", "inspection", "curation", "rebuilding", "relogging", "leaving",
     "service", "reading", "session", "engine", "holding", "plan", "context",
     "waits", "visit", "history", "ledger", "observe", "lending", "versions", "callee", "threads", "replay", "state",
     "drivers/*", "orchestrator/*", "stores/*",

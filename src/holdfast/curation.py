@@ -74,6 +74,8 @@ class Curation(Travel):
             row, workflow, line = await self._artifact_session(session_id)
             found = await self._examined(workflow, row, line)
             chosen = _chosen(found, paths, ("edited",), row)
+            if not chosen:
+                return stale_of(line, found)
             try:
                 line = await self._adopt(row, workflow, line, chosen, by, reason)
             except (HoldLost, AlreadyRunning):
@@ -196,8 +198,8 @@ class Curation(Travel):
     ) -> SessionRow:  # fmt: skip
         adopted = [*found.taken, *(found.undecided if edits == "accept" else ())]
         if edits == "discard":
-            await self._restore(row, workflow, line, found.undecided)
-        if adopted:
+            await self._restore(row, workflow, line, [*found.taken, *found.undecided])
+        elif adopted:
             await self._adopt(row, workflow, line, adopted, by, "")
             row = await self._row(row.session_id)
         line = await self._timeline(row).line()
@@ -323,6 +325,7 @@ class Curation(Travel):
             for each in body.adopted:
                 if each.step == work.step:
                     field = _field_of(trail.works[step], each.file.path)
+                    trail.replaced = (*trail.replaced, *trail.readers(trail.works[step], field))
                     line.state.apply(msgspec.structs.replace(each.change, path=field))
                     trail.versions[field] = seq
             before = trail.works[step] = msgspec.structs.replace(
@@ -332,18 +335,13 @@ class Curation(Travel):
             )  # fmt: skip
 
     async def _carry_state(self, row: SessionRow, line: Line, base: int, works: Sequence[Work]) -> None:
-        """What was edited in the state takes its place behind the kept checkpoint that it came after, if any."""
-        trail = line.trail
-        assert trail is not None
+        """What was edited in the state stays so, and is seen by what runs again."""
+        assert line.trail is not None
         for record in await self._edits(row, base):
             body: EditBody = body_of(record)
-            before = [work.step for work in works if base < work.seq < record.seq and work.step in trail.kept]
-            if before and body.changes:
-                trail.kept[before[-1]] = _also(trail.kept[before[-1]], body.changes, record.seq)
-                continue
+            earlier = [work.step for work in works if base < work.seq < record.seq and work.step in line.trail.kept]
             for change in body.changes:
-                line.state.apply(change)
-                trail.versions[change.path] = record.seq
+                _place(line, line.trail.kept, earlier, change, record.seq)
 
     async def _edits(self, row: SessionRow, base: int) -> list[Any]:
         """The edits behind a record that still stand: those on the line, and those that an earlier redo carried on."""
@@ -361,13 +359,15 @@ class Curation(Travel):
 
     async def _kept(self, row: SessionRow, now: Line, work: Work, blobs: Blobs) -> Kept:
         """A checkpoint as it will be written once more, with what was edited of it since."""
-        left = Left(work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took)
+        left = Left(work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took, work.places)
         if work.version != now.version:
             return Kept(await self._as_now(now, work, blobs), left, work.skipped, work.edits, work.by)
         (record,) = await self.store.records(row.key, work.seq, work.seq)
         body: CheckpointBody = body_of(record)
         changes = list(body.changes)
         for seq in work.edits:
+            if seq < work.seq:
+                continue  # it was kept before, and has the edit in it
             (edit,) = await self.store.records(row.key, seq, seq)
             changes += [each.change for each in body_of(edit).adopted if each.step == work.step]
         return Kept(tuple(changes), left, work.skipped, work.edits, work.by)
@@ -448,11 +448,27 @@ def _behind(trail: Trail) -> set[str]:
     return found
 
 
-def _also(kept: Kept, changes: Sequence[Change], seq: int) -> Kept:
-    """A checkpoint that is kept, with an edit of the state that came after it."""
-    writes = {**kept.left.writes, **dict.fromkeys([change.path for change in changes], seq)}
-    left = msgspec.structs.replace(kept.left, writes=writes)
-    return msgspec.structs.replace(kept, changes=(*kept.changes, *changes), left=left)
+def _place(line: Line, kept: dict[str, Kept], earlier: Sequence[str], change: Change, seq: int) -> None:
+    """An edit of the state on a line that ends before it: behind the last kept checkpoint that wrote there, if any.
+
+    ``earlier`` are the kept steps that had ended when it was made. An edit makes none of them stale.
+    """
+    assert line.trail is not None
+    if any(each.left.writes.get(change.path) == seq for each in kept.values()):
+        return  # it comes with one that was kept before
+    wrote = [step for step in earlier if any(overlap(change.path, key) for key in kept[step].left.writes)]
+    if wrote:
+        into = kept[wrote[-1]]
+        left = msgspec.structs.replace(into.left, writes=into.left.writes | {change.path: seq})
+        kept[wrote[-1]] = msgspec.structs.replace(into, changes=(*into.changes, change), left=left)
+    else:
+        line.state.apply(change)
+        line.trail.versions[change.path] = seq
+    for step in earlier[earlier.index(wrote[-1]) + 1 if wrote else 0 :]:
+        left = kept[step].left
+        if any(overlap(change.path, place) for place in left.places):
+            left = msgspec.structs.replace(left, reads=left.reads | {change.path: seq})
+            kept[step] = msgspec.structs.replace(kept[step], left=left)
 
 
 def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:

@@ -172,10 +172,7 @@ class Desk:
     def kept(self, step: str) -> Kept | None:
         """The checkpoint that is to be kept instead of running a step, if what it read is still what there is."""
         found = self.trail.kept.get(step)
-        if found is None:
-            return None
-        bound = self.held.workflow.step(step)
-        return found if found.left.reads == self.trail.read_by(reads_of(bound)) else None
+        return found if found is not None and found.holds(self.trail.versions) else None
 
     async def stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> None:
         """Have what the step leaves on disk, and have its checkpoint say so."""
@@ -192,7 +189,7 @@ class Desk:
                     )
         line, pending = self.held.line, self.ledger.pending.values()
         usd = line.usd - line.spent + sum(effect.usd for effect in pending)
-        self._pend(step, Left(self.trail.read_by(reads_of(step)), files, code_of(step.fn), usd))
+        self._pend(step, self._left(step, files, usd))
 
     def _check_apart(self, step: str, paths: list[str]) -> None:
         others = [path for path, (_, work) in self.trail.files().items() if work.step != step]
@@ -208,7 +205,11 @@ class Desk:
 
     def skips(self, step: BoundStep) -> None:
         """The step does not run: its checkpoint says what that was decided by."""
-        self._pend(step, Left(self.trail.read_by(reads_of(step)), code=code_of(step.fn)))
+        self._pend(step, self._left(step))
+
+    def _left(self, step: BoundStep, files: tuple[FileLeft, ...] = (), usd: int = 0) -> Left:
+        places = tuple(reads_of(step))
+        return Left(self.trail.read_by(places), files, code_of(step.fn), usd, places=places)
 
     def keeps(self, step: BoundStep, kept: Kept) -> None:
         """The checkpoint says which one it stands for."""

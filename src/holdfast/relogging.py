@@ -60,7 +60,8 @@ class Relog:
         reads = {pair[0]: self.versions[pair] for pair in work.reads.items() if pair in self.versions}
         self.versions.update(((key, version), self.seq) for key, version in work.writes.items())
         files = tuple(msgspec.structs.replace(file, at=0) for file in work.files)
-        left = Left(reads, files, work.code, work.usd, writes=dict.fromkeys(work.writes, self.seq))
+        writes = dict.fromkeys(work.writes, self.seq)
+        left = Left(reads, files, work.code, work.usd, writes=writes, places=work.places)
         effect = Effect("left", work.at, "artifact.left", work.step, "from its folder", left=left)
         stays = next_step == work.step
         body = CheckpointBody(
@@ -180,7 +181,7 @@ def _relogged(
     files = [file for artifact in done.step.leaves for file in _files(shelf, artifact, known)]
     work = Work(
         done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.values, log.seq), tuple(files), code_of(done.step.fn),
-        skipped="its artifacts were there before" if files else "it left nothing",
+        skipped="its artifacts were there before" if files else "it left nothing", places=tuple(read),
     )  # fmt: skip
     log.done(work, changes, workflow.following(done.step.name))
 

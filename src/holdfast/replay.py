@@ -467,7 +467,7 @@ def _work(record: Record, body: CheckpointBody, left: Left) -> Work:
     files = tuple(file if file.at else msgspec.structs.replace(file, at=record.seq) for file in left.files)
     return Work(
         record.step, record.visit, record.seq, record.at, left.reads, writes, files, left.code, left.took or body.took,
-        left.usd, body.version, body.skipped, made=left.of, grown=tuple(sorted(grown)),
+        left.usd, body.version, body.skipped, made=left.of, grown=tuple(sorted(grown)), places=left.places,
     )  # fmt: skip
 
 

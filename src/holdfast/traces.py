@@ -32,8 +32,9 @@ class FileLeft(msgspec.Struct, frozen=True, omit_defaults=True):
 class Left(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a checkpoint says about its visit: the versions that it read, the files that it left, what it has cost.
 
-    ``code`` tells one text of the step's function from another. Where an earlier checkpoint is kept, ``of`` is its
-    number and ``writes`` the versions that its fields keep.
+    ``code`` tells one text of the step's function from another; ``places`` are those that it reads, whether somebody
+    had written to them or not. Where an earlier checkpoint is kept, ``of`` is its number and ``writes`` the versions
+    that its fields keep.
     """
 
     reads: dict[str, int]
@@ -43,6 +44,7 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
     of: int = 0
     writes: dict[str, int] = {}
     took: int = 0
+    places: tuple[str, ...] = ()
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,6 +70,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str | None = None
     made: int = 0
     grown: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -86,6 +89,10 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     skipped: str = ""
     edits: tuple[int, ...] = ()
     by: str | None = None
+
+    def holds(self, versions: Mapping[str, int]) -> bool:
+        """Whether what the step has read are still the versions that there are."""
+        return self.left.reads == read_of(versions, self.left.places)
 
 
 class Redo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -208,8 +215,7 @@ class Trail(msgspec.Struct, omit_defaults=True):
 
     def read_by(self, paths: Iterable[str]) -> dict[str, int]:
         """The present versions of what is read at some places of the state."""
-        wanted = tuple(paths)
-        return {key: version for key, version in self.versions.items() if any(overlap(key, path) for path in wanted)}
+        return read_of(self.versions, paths)
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -225,6 +231,9 @@ class _Names(msgspec.Struct, frozen=True):
         field, dot, rest = path.partition(".")
         return self.fields.get(field, field) + dot + rest
 
+    def paths(self, paths: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self.path(path) for path in paths)
+
     def versions(self, versions: Mapping[str, int]) -> dict[str, int]:
         return {self.path(key): version for key, version in versions.items()}
 
@@ -234,16 +243,22 @@ class _Names(msgspec.Struct, frozen=True):
     def work(self, work: Work) -> Work:
         return msgspec.structs.replace(
             work, step=self.step(work.step), reads=self.versions(work.reads), writes=self.versions(work.writes),
-            files=self.files(work.files), grown=tuple(self.path(path) for path in work.grown),
+            files=self.files(work.files), grown=self.paths(work.grown), places=self.paths(work.places),
         )  # fmt: skip
 
     def kept(self, kept: Kept) -> Kept:
         left = msgspec.structs.replace(
             kept.left, reads=self.versions(kept.left.reads), writes=self.versions(kept.left.writes),
-            files=self.files(kept.left.files),
+            files=self.files(kept.left.files), places=self.paths(kept.left.places),
         )  # fmt: skip
         changes = tuple(msgspec.structs.replace(change, path=self.path(change.path)) for change in kept.changes)
         return msgspec.structs.replace(kept, changes=changes, left=left)
+
+
+def read_of(versions: Mapping[str, int], places: Iterable[str]) -> dict[str, int]:
+    """Of some versions those that are read at these places."""
+    wanted = tuple(places)
+    return {key: version for key, version in versions.items() if any(overlap(key, path) for path in wanted)}
 
 
 def _written(works: Iterable[Work], field: str) -> set[int]:

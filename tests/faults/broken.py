@@ -201,6 +201,12 @@ def deaf(store: type[Any]) -> type[Any]:
     return store
 
 
+def starts_while_everything_stands_still(store: type[Any]) -> type[Any]:
+    """Does not look for a pause of everything when it creates a session."""
+    writes.Writes._pause_above = lambda *_: None  # type: ignore[method-assign]
+    return store
+
+
 TWINS: dict[str, Callable[[type[Any]], type[Any]]] = {
     "checkpoint in two commits": split_checkpoint,
     "acknowledges early": acknowledge_early,
@@ -215,4 +221,5 @@ TWINS: dict[str, Callable[[type[Any]], type[Any]]] = {
     "ignores the hold": ignore_hold,
     "loses signals": lose_signals,
     "does not wait": impatient,
+    "starts while everything stands still": starts_while_everything_stands_still,
 }

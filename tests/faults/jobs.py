@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 from pydantic import BaseModel
 
-from holdfast import Engine, Session, Workflow, step
+from holdfast import Context, Engine, Session, Workflow, step
 from holdfast.errors import AlreadyRunning, HoldfastError
 from holdfast.model import Commit, Flags, NewSession, SessionRow
 from holdfast.questions import Answer, Answered
@@ -283,3 +283,32 @@ async def _signals(store: SqliteStore, session_id: str) -> int:
     row = await store.get(session_id)
     assert row is not None
     return len(await store.signals(row.key, 0))
+
+
+class Idle(BaseModel):
+    text: str = ""
+
+
+@step(writes="text")
+async def idle(ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+idling = Workflow("idling", state=Idle, steps=[idle])
+
+
+def start_many(path: str, me: str, gate: str, twin: str = "") -> None:
+    """Start sessions, one after the other, until the gate is there; and a few more."""
+    asyncio.run(_start_many(broken.apply(twin, SqliteStore)(path), me, Path(gate)))
+
+
+async def _start_many(store: SqliteStore, me: str, gate: Path) -> None:
+    async with Engine(store, workflows=[idling]) as engine:
+        late = count = 0
+        while late < 3:
+            late += gate.exists()
+            await engine.start(idling, session_id=f"{me}-{count}")
+            count += 1
+            if count == 3:
+                say({"ready": me})
+        say({"started": count})

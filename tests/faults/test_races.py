@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Status
+from holdfast.model import Filter, SessionRow
 from tests.faults.contests import parked, races
 from tests.faults.lab import Lab
 
@@ -48,3 +50,31 @@ def test_after_kill_9_a_process_that_waits_takes_over_at_once(lab: Lab) -> None:
 def test_the_harness_catches_a_hold_that_is_never_checked(lab: Lab) -> None:
     caught = races(lab, 4, 3, "resume", "ignores the hold")
     assert any("HoldLost" in text for text in caught)
+
+
+def started_beside_a_pause(lab: Lab, twin: str = "") -> tuple[list[SessionRow], int]:
+    """Processes that start sessions all the time, and a pause of everything meanwhile: the sessions, and how many."""
+    gate = lab.folder / lab.new("over")
+    children = [
+        lab.server.start("tests.faults.jobs:start_many", path=lab.path, me=f"p{n}", gate=str(gate), twin=twin)
+        for n in range(4)
+    ]
+    for child in children:
+        assert "ready" in child.hear()
+    lab.do(lab.engine.pause(everything=True, reason="fire drill"))
+    gate.touch()
+    count = sum(child.hear()["started"] for child in children)
+    assert [child.wait() for child in children] == [0] * 4
+    return list(lab.do(lab.store.find(Filter()))), count
+
+
+def test_what_any_process_starts_beside_a_pause_of_everything_is_stopped_or_stored_paused(lab: Lab) -> None:
+    rows, count = started_beside_a_pause(lab)
+    assert len(rows) == count
+    assert {row.status for row in rows} == {Status.PAUSED}
+    assert {row.fence for row in rows} == {0, 1}, "some were driven before, some were never held"
+
+
+def test_the_harness_catches_a_session_that_is_started_all_the_same(lab: Lab) -> None:
+    rows, _ = started_beside_a_pause(lab, "starts while everything stands still")
+    assert Status.PAUSED in {row.status for row in rows} != {Status.PAUSED}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_
         assert "pausing: still finishing a step" in told
         assert "fire drill" in told
         assert ", ".join(f"agent-{n + 1} at t{n}" for n in range(5)) + ", 3 more agents" in told
+        [stopping] = json.loads(await asyncio.to_thread(command, "status", "--json"))["sessions"]
+        assert stopping["finishing"] == [{"agent": f"agent-{n + 1}", "task": f"t{n}"} for n in range(8)]
         shop.open()
         report = await shop.run.outcome()
         assert (report.status, shop.run.get_state()) == (Status.PAUSED, OrchestratorState.PAUSED)
