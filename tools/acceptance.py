@@ -1,9 +1,9 @@
-"""Which items of docs/acceptance.md have a passing test.
+"""The gate of docs/acceptance.md: every item has a passing test, or the page says which later part it waits for.
 
-Reads the list, reads what a test run wrote (``pytest --acceptance FILE``), prints the difference:
+Reads the list, reads what a run of all tests wrote (``pytest --acceptance FILE``), and fails if an item is left over:
 
-    python -m tools.acceptance FILE                 a report; always succeeds
-    python -m tools.acceptance FILE --gate NUMBERS  fails unless all items named in the file NUMBERS are covered
+    python -m tools.acceptance FILE            one line, or the items without a passing test
+    python -m tools.acceptance FILE --report   the figures by seed and area as well
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 LIST = Path(__file__).resolve().parents[1] / "docs" / "acceptance.md"
 
-_NUMBER = re.compile(r"S\d+\.\d+")
+_LATER = re.compile(r"^- \*\*(S\d+\.\d+)\*\*", re.MULTILINE)
 _ROW = re.compile(r"^\| (S\d+\.\d+) \| ([^|]+) \| ([a-z-]+) \|$", re.MULTILINE)
 
 
@@ -49,6 +49,15 @@ class Results:
         return self.passed - self.failed
 
 
+@dataclass(frozen=True)
+class Standing:
+    """The items in three heaps: shown by a test, waiting for a later part, and neither."""
+
+    shown: list[Item]
+    later: list[Item]
+    missing: list[Item]
+
+
 def read_items(path: Path = LIST) -> dict[str, Item]:
     """The list, in its order."""
     rows = [Item(number, title.strip(), area) for number, title, area in _ROW.findall(path.read_text("utf-8"))]
@@ -59,7 +68,17 @@ def read_items(path: Path = LIST) -> dict[str, Item]:
     return items
 
 
+def read_later(path: Path = LIST) -> frozenset[str]:
+    """The items that the page says wait for a later part."""
+    named = _LATER.findall(path.read_text("utf-8"))
+    unknown = sorted(set(named) - read_items(path).keys())
+    if unknown:
+        raise ValueError(f"{path} lets {', '.join(unknown)} wait, which it does not list; correct the number")
+    return frozenset(named)
+
+
 def write_results(path: Path, passed: Iterable[str], failed: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"passed": sorted(passed), "failed": sorted(failed)}, indent=1) + "\n", "utf-8")
 
 
@@ -68,73 +87,58 @@ def read_results(path: Path) -> Results:
     return Results(frozenset(data["passed"]), frozenset(data["failed"]))
 
 
-def report(items: dict[str, Item], results: Results) -> str:
-    """The figures by seed and by area, then what has no passing test, in as few lines as possible."""
-    missing = [item for item in items.values() if item.number not in results.covered]
-    lines = ["Items with a passing test", ""]
-    lines += _figures(items.values(), results, sorted({item.seed for item in items.values()}), "seed")
-    lines += ["", *_figures(items.values(), results, sorted({item.area for item in items.values()}), "area")]
-    lines += ["", f"  {'all':13}{len(items) - len(missing):4} of {len(items)}"]
-    if missing:
-        lines += ["", "Without a passing test:", *_short(missing)]
-    broken = [items[number] for number in sorted(results.failed & items.keys())]
+def judge(items: dict[str, Item], later: frozenset[str], results: Results) -> Standing:
+    """An item that waits for a later part is not counted as shown, even if a test shows some of it."""
+    now = [item for item in items.values() if item.number not in later]
+    return Standing(
+        shown=[item for item in now if item.number in results.covered],
+        later=[item for item in items.values() if item.number in later],
+        missing=[item for item in now if item.number not in results.covered],
+    )
+
+
+def report(items: dict[str, Item], standing: Standing, results: Results) -> str:
+    """The figures by seed and by area, then what a failing test speaks against."""
+    lines = ["Items with a passing test", "", *_figures(items.values(), standing, "seed")]
+    lines += ["", *_figures(items.values(), standing, "area")]
+    broken = [item for item in items.values() if item.number in results.failed]
     if broken:
-        lines += ["", "Refuted by a failing test:", *(f"  {item.number}  {item.title}" for item in broken)]
+        lines += ["", "Refuted by a failing test:", *_named(broken)]
     return "\n".join(lines)
 
 
-def _figures(items: Iterable[Item], results: Results, groups: list[str], attribute: str) -> list[str]:
+def _figures(items: Iterable[Item], standing: Standing, attribute: str) -> list[str]:
     total = Counter(getattr(item, attribute) for item in items)
-    covered = Counter(getattr(item, attribute) for item in items if item.number in results.covered)
-    return [f"  {group:13}{covered[group]:4} of {total[group]}" for group in groups]
+    shown = Counter(getattr(item, attribute) for item in standing.shown)
+    return [f"  {group:13}{shown[group]:4} of {total[group]}" for group in sorted(total)]
 
 
-def _short(items: list[Item]) -> list[str]:
-    by_seed: dict[str, list[int]] = {}
-    for item in items:
-        by_seed.setdefault(item.seed, []).append(int(item.number.partition(".")[2]))
-    return [f"  {seed}: {ranges(numbers)}" for seed, numbers in sorted(by_seed.items())]
+def _named(items: Iterable[Item]) -> list[str]:
+    return [f"  {item.number}  {item.title}" for item in items]
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order, neighbours joined.
-
-    >>> ranges([3, 1, 2, 7, 9, 10])
-    '1–3, 7, 9–10'
-    """
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
-
-
-def uncovered(items: dict[str, Item], results: Results, demanded: str) -> list[Item]:
-    """The items named anywhere in ``demanded`` that are not covered, in the order of the list."""
-    numbers = set(_NUMBER.findall(demanded))
-    unknown = numbers - items.keys()
-    if unknown:
-        raise ValueError(f"{', '.join(sorted(unknown))}: not in docs/acceptance.md; correct the gate's file")
-    if not numbers:
-        raise ValueError("the gate's file names no item such as S1.21, so it would let everything pass")
-    return [item for item in items.values() if item.number in numbers - results.covered]
+def verdict(standing: Standing) -> str:
+    """One line if the gate is passed; else what is missing, and what to do about it."""
+    total = len(standing.shown) + len(standing.later) + len(standing.missing)
+    numbers = ", ".join(item.number for item in standing.later) or "none"
+    line = f"Acceptance: {len(standing.shown)} of {total} items have a passing test; for a later part wait: {numbers}."
+    if not standing.missing:
+        return line
+    todo = "Mark the test that proves it with @pytest.mark.covers, write one, or say in docs/acceptance.md what it needs."
+    return "\n".join([line, "Without a passing test:", *_named(standing.missing), todo])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tools.acceptance", description="Which items have a passing test.")
+    parser = argparse.ArgumentParser(prog="tools.acceptance", description="Fail if an item has no passing test.")
     parser.add_argument("results", type=Path, help="what `pytest --acceptance FILE` wrote")
-    parser.add_argument("--gate", type=Path, metavar="NUMBERS", help="fail unless all items named in this file pass")
+    parser.add_argument("--report", action="store_true", help="print the figures by seed and area as well")
     options = parser.parse_args(arguments)
     items, results = read_items(), read_results(options.results)
-    print(report(items, results))
-    if options.gate is None:
-        return 0
-    left = uncovered(items, results, options.gate.read_text("utf-8"))
-    print(f"\nGate: {f'{len(left)} missing' if left else 'passed'}")
-    print("".join(f"  {item.number}  {item.title}\n" for item in left), end="")
-    return 1 if left else 0
+    standing = judge(items, read_later(), results)
+    if options.report:
+        print(report(items, standing, results), end="\n\n")
+    print(verdict(standing))
+    return 1 if standing.missing else 0
 
 
 if __name__ == "__main__":

@@ -167,6 +167,11 @@ class BoundArtifact:
         except HoldfastError as exc:
             raise Unfit(str(exc)) from exc
 
+    def could_be(self, path: str) -> bool:
+        """Whether a file of that path may have been one of this artifact."""
+        pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(self.path).replace(r"\*", "[^/]+"))
+        return re.fullmatch(pattern, path) is not None
+
 
 def bind(spec: Artifact, writes: tuple[Place, ...], state: Shape) -> BoundArtifact:
     """Fit an artifact to the step that leaves it. Raises `DefinitionError`."""

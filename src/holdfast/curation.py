@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast.artifacts import check_inside
-from holdfast.desk import Desk, code_of, content_of
+from holdfast.desk import Desk, check_free, code_of, content_of, gone, is_gone, reads_of
 from holdfast.errors import (
     AlreadyRunning,
     FolderRefused,
@@ -89,7 +89,7 @@ class Curation(Travel):
         """
         self._check_open()
         row, workflow, line = await self._artifact_session(session_id)
-        found = await self._examined(workflow, row, line)
+        found = await self._examined(workflow, row, line, written_anew=True)
         chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
         return await self._restore(row, workflow, line, chosen)
 
@@ -153,16 +153,14 @@ class Curation(Travel):
     # examining
 
     async def _examined(
-        self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = ()
-    ) -> Examination:
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = (),
+        written_anew: bool = False,
+    ) -> Examination:  # fmt: skip
+        """How everything stands; ``written_anew``: also if nothing of it is there. Else `FolderRefused`, then."""
         assert line.trail is not None
         shelf = Shelf(Path(line.trail.folder))
-        if line.trail.works and not shelf.path.is_dir():
-            raise FolderRefused(
-                f"the folder of session {row.session_id!r} is gone: {shelf.path}; put it back, or make the session anew"
-                " of where it is now: engine.rebuild(folder, workflow, session_id=...)",
-                session_id=row.session_id, path=str(shelf.path),
-            )  # fmt: skip
+        if not written_anew and await in_thread(is_gone, line.trail, shelf):
+            raise gone(row.session_id, shelf.path)
         found = await in_thread(look, workflow, line.trail, shelf)
         held = _Looked(self, workflow, row, line)
         found = [await _uncut(held, shelf, each) if each.cut else each for each in found]
@@ -263,6 +261,7 @@ class Curation(Travel):
         assert line.trail is not None
         shelf, held = Shelf(Path(line.trail.folder)), _Looked(self, workflow, row, line)
         contents = [await content_of(held, shelf, each.file, each.work.step) for each in chosen]
+        await in_thread(shelf.make)
         for each, data in zip(chosen, contents, strict=True):
             await in_thread(shelf.stage, each.file.path, data)
             known = line.trail.known.get(each.file.path, ())
@@ -552,9 +551,9 @@ async def _uncut(held: Any, shelf: Shelf, found: Finding) -> Finding:
     try:
         recorded = await content_of(held, shelf, found.file, found.work.step)
     except FolderRefused:
-        return found
+        return found.doubted()
     data = found.data or b""
-    if not recorded.startswith(data):
+    if not recorded.startswith(data) or not recorded[len(data) :].strip():
         return found
     line, column = data.count(b"\n") + 1, len(data) - data.rfind(b"\n")
     why = f"line {line}, column {column}: cut off after {len(data)} of {len(recorded)} bytes"

@@ -9,6 +9,7 @@ import functools
 import inspect
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +24,7 @@ from holdfast.lending import Lending
 from holdfast.model import SessionRow
 from holdfast.observe import tell
 from holdfast.replay import CheckpointBody, EditBody, Effect, KeyBody, Line, body_of
-from holdfast.shelf import Shelf, digest_of, mark
+from holdfast.shelf import OWN, Shelf, digest_of, mark
 from holdfast.state import Act, Blob, Blobs, Change, Inline, State
 from holdfast.store import Store
 from holdfast.threads import in_thread
@@ -102,6 +103,8 @@ class Desk:
 
         What somebody else has put there is left alone: who resumes the session was asked about it.
         """
+        if await in_thread(is_gone, self.trail, self.shelf):
+            raise gone(self.held.session_id, self.shelf.path)
         await in_thread(self.shelf.make)
         notes = await in_thread(self.shelf.notes)
         await self._claim(notes.get("session.json"))
@@ -113,6 +116,7 @@ class Desk:
             elif await in_thread(self._is_older, file):
                 await self._restore(file, work.step)
         await in_thread(self.shelf.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
+        await in_thread(self._retire, [*self.trail.works])
         for work in self.trail.works.values():
             if _noted(notes.get(f"done/{work.step}.json")) != work:
                 await self._note(work)
@@ -122,12 +126,8 @@ class Desk:
 
     async def _claim(self, found: bytes | None) -> None:
         """Put the session's name on its folder. One that has another's is not touched."""
-        note = session_note(found, str(self.shelf.path)) if found else None
-        if note is not None and note.session_id not in (self.held.session_id, self.trail.rebuilt_from):
-            raise FolderRefused(
-                f"{self.shelf.path} belongs to session {note.session_id!r}; give this one a folder of its own",
-                session_id=self.held.session_id, path=str(self.shelf.path),
-            )  # fmt: skip
+        ours = (self.held.session_id, self.trail.rebuilt_from)
+        note = check_free(found, self.shelf.path, *ours)
         line = self.held.line
         same = note is not None and (note.session_id, note.version) == (self.held.session_id, line.version)
         if note is not None and same and note.outline == line.outline:
@@ -135,7 +135,12 @@ class Desk:
         given, through = (note.input, note.through) if note is not None and same else await self._input()
         workflow = self.held.workflow.name
         now = SessionNote(FORMAT, self.held.session_id, workflow, line.version, line.outline, given, through)
-        await in_thread(self.shelf.note, "session.json", _pretty(now))
+
+        def decide(found: bytes | None) -> bytes:
+            check_free(found, self.shelf.path, *ours)  # another session may have come in between
+            return _pretty(now)
+
+        await in_thread(self.shelf.claim, decide)
 
     async def _input(self) -> tuple[dict[str, msgspec.Raw], int]:
         """What the session began with; where it was migrated since, what that came to, and up to which record."""
@@ -230,9 +235,20 @@ class Desk:
         for file in work.files:
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, step)
-            elif await in_thread(self._is_older, file) or (work.made and await in_thread(self._found, file) is None):
+            elif await in_thread(self._is_older, file) or await in_thread(self._found, file) is None:
                 await self._restore(file, step)  # of a checkpoint that is kept, and whose file has gone meanwhile
+        await in_thread(self._retire, [step])
         await self._note(work)
+
+    def _retire(self, steps: Sequence[str]) -> None:
+        """What steps left when they ran before, and do not leave any more, goes to the bin: no field shows it now."""
+        trail, outline = self.trail, self.held.workflow.outline
+        ahead = {file.path for kept in trail.kept.values() for file in kept.left.files}
+        ahead |= {file.path for redo in trail.redo.values() for file in redo.spared}
+        declared = [each for step in steps if step in outline for each in self.held.workflow.step(step).leaves]
+        for path in trail.known.keys() - trail.files().keys() - ahead:
+            if any(artifact.could_be(path) for artifact in declared):
+                self.shelf.retire(path, trail.known[path])
 
     async def _publish(self, file: FileLeft, step: str) -> None:
         moved = await in_thread(self.shelf.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
@@ -322,8 +338,10 @@ async def content_of(held: Looked, shelf: Shelf, file: FileLeft, step: str) -> b
             value = whole[file.key] if artifact.many else whole
         data = artifact.encoded(value)
     if digest_of(data) != file.sha256:
+        rebuilt = held.line.trail is not None and held.line.trail.rebuilt_from
+        why = "the session was made anew of its folder" if rebuilt else "its codec writes it otherwise by now"
         raise FolderRefused(
-            f"{file.path} cannot be written as it was: its codec writes it otherwise by now; run {step} again:"
+            f"{file.path} cannot be written as it was: {why}; take it in as it is, or run {step} again:"
             f" resume(rerun=[{step!r}])",
             session_id=held.session_id, path=file.path,
         )  # fmt: skip
@@ -367,6 +385,34 @@ def code_of(fn: Any) -> str:
         return sha256(inspect.getsource(fn).encode()).hexdigest()[:16]
     except (OSError, TypeError):
         return ""
+
+
+def is_gone(trail: Trail, shelf: Shelf) -> bool:
+    """Whether nothing of what a session has left is where it was: its folder was moved, or its disk is not there."""
+    files = trail.files()
+    if not files or shelf.read(f"{OWN}/session.json") is not None:
+        return False
+    return all(shelf.absent(path) for path in files)
+
+
+def gone(session_id: str, folder: Path) -> FolderRefused:
+    """What to say about that."""
+    return FolderRefused(
+        f"the folder of session {session_id!r} is gone, or empty: {folder}; put it back, have its files written anew"
+        " with restore(), or make a session of where it is now: engine.rebuild(folder, workflow, session_id=...)",
+        session_id=session_id, path=str(folder),
+    )  # fmt: skip
+
+
+def check_free(found: bytes | None, folder: Path, session_id: str, before: str = "") -> SessionNote | None:
+    """The note that says whose folder it is, if there is one. `FolderRefused` if it is another session's."""
+    note = session_note(found, str(folder)) if found else None
+    if note is not None and note.session_id not in (session_id, before):
+        raise FolderRefused(
+            f"{folder} belongs to session {note.session_id!r}; give this one a folder of its own",
+            session_id=session_id, path=str(folder),
+        )  # fmt: skip
+    return note
 
 
 def session_note(data: bytes, folder: str) -> SessionNote:

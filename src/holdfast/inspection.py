@@ -42,7 +42,10 @@ class ArtifactState(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One file as it was found. ``value`` is what an edited one says now, ``data`` its bytes."""
+    """One file as it was found. ``value`` is what an edited one says now, ``data`` its bytes.
+
+    ``whole``: its form tells that its end is there. ``unsure``: nobody can tell whether it was cut off.
+    """
 
     file: FileLeft
     work: Work
@@ -52,11 +55,20 @@ class Finding(msgspec.Struct, frozen=True):
     value: Any = None
     line: int = 0
     column: int = 0
+    whole: bool = False
+    unsure: bool = False
 
     @property
     def cut(self) -> bool:
-        """Whether it may be what is left of the recorded content: shorter, and not parsed as a whole."""
-        return self.state == "edited" and self.data is not None and len(self.data) < self.file.size
+        """Whether it may be what is left of the recorded content: shorter, and not known to be whole."""
+        shorter = self.data is not None and len(self.data) < self.file.size
+        return self.state == "edited" and shorter and not self.whole
+
+    def doubted(self) -> Finding:
+        """The same, where what was recorded is not at hand to compare it with."""
+        size = len(self.data or b"")
+        why = f"it has {size} bytes instead of {self.file.size}: it was shortened by another hand, or cut off"
+        return msgspec.structs.replace(self, why=why, unsure=True)
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -128,7 +140,8 @@ def judged(artifact: BoundArtifact, file: FileLeft, work: Work, data: bytes) -> 
             raise Unfit(problem)
     except Unfit as wrong:
         return Finding(file, work, "invalid", str(wrong), data, None, wrong.line, wrong.column)
-    return Finding(file, work, "edited", "it was changed by another hand", data, value)
+    whole = artifact.codec == "json" and data.strip()[:1] in (b"[", b"{", b'"')
+    return Finding(file, work, "edited", "it was changed by another hand", data, value, whole=whole)
 
 
 def artifact_named(workflow: Workflow[Any], step: str, pattern: str) -> BoundArtifact | None:
@@ -148,7 +161,9 @@ def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], se
     redone = stale(trail, seeds)
     edited = [each for each in findings if each.state == "edited" and each.work.step not in rerun]
     taken = tuple(
-        each for each in edited if not trail.readers(each.work, each.file.field) and each.work.step not in redone
+        each
+        for each in edited
+        if not each.unsure and each.work.step not in redone and not trail.readers(each.work, each.file.field)
     )
     invalid = [each for each in findings if each.state == "invalid" and each.work.step not in seeds]
     undecided = (*(each for each in edited if each not in taken), *invalid)

@@ -137,7 +137,8 @@ def _done(folder: Path, name: str, data: bytes) -> DoneNote:
 
 def _by_records(folder: Path, workflow: Workflow[Any], found: Recorded) -> Detection:
     trail = found.trail(folder)
-    seen = examine(trail, look(workflow, trail, Shelf(folder)), {}, 2**62)
+    looked = [each.doubted() if each.cut else each for each in look(workflow, trail, Shelf(folder))]
+    seen = examine(trail, looked, {}, 2**62)
     steps = tuple(_judged(step, trail, seen) for step in workflow.outline)
     return Detection(
         folder, _resume_at(found, seen), steps, found.inconsistent(), tuple(seen.states()), True,
@@ -162,8 +163,8 @@ def _judged(step: str, trail: Trail, seen: Examination) -> DetectedStep:
     if step in seen.redo:
         return DetectedStep(step, "to run", seen.redo[step].why)
     trouble = next((each for each in seen.undecided if each.work.step == step), None)
-    if trouble is not None and trouble.state == "invalid":
-        return DetectedStep(step, "to run", f"{trouble.file.path} is invalid: {trouble.why}")
+    if trouble is not None and (trouble.state == "invalid" or trouble.unsure):
+        return DetectedStep(step, "to run", f"{trouble.file.path} is {trouble.state}: {trouble.why}")
     return DetectedStep(step, "done", trail.works[step].skipped or "recorded")
 
 

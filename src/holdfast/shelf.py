@@ -8,9 +8,11 @@ replaced and was not ours goes to ``.holdfast/bin``. No link inside the folder i
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -98,6 +100,14 @@ class Shelf:
                 if name not in known:
                     os.unlink(name, dir_fd=folder)
 
+    def retire(self, path: str, ours: Iterable[str]) -> str:
+        """Put a file that is no artifact any more into the bin, if it is still one of ``ours``: its name there."""
+        around, name = self._around(path)
+        with suppress(FileNotFoundError), self._at(path, around) as folder:
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return self._to_bin(folder, name) if self._is_ours(folder, name, path, {*ours}) else ""
+        return ""
+
     def _to_bin(self, folder: int, name: str) -> str:
         binned = f"{uuid4().hex[:12]}-{name}"
         with self._mine("bin", create=True) as bin_:
@@ -139,6 +149,18 @@ class Shelf:
         with open(descriptor, "rb") as file:
             return b"".join(iter(lambda: file.read(PIECE), b""))
 
+    def absent(self, path: str) -> bool:
+        """Whether there is nothing by that name, of whatever kind."""
+        around, name = self._around(path)
+        try:
+            with self._at(path, around) as folder:
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        except FolderRefused:
+            return False
+        return False
+
     def check(self, path: str) -> None:
         """Whether a file can be put there. `FolderRefused` if a link is on the way."""
         around, _ = self._around(path)
@@ -154,10 +176,8 @@ class Shelf:
                 found = os.listdir(folder)
         except FileNotFoundError:
             return []
-        least = len(head) + len(tail)
-        inside = [name for name in found
-                  if name.startswith(head) and name.endswith(tail) and len(name) > least and name[0] != "."]  # fmt: skip
-        return sorted(str(PurePosixPath(pattern).parent / name) for name in inside)
+        fits = re.compile(f"(?!\\.){re.escape(head)}.+{re.escape(tail)}", re.DOTALL)
+        return sorted(str(PurePosixPath(pattern).parent / name) for name in found if fits.fullmatch(name))
 
     @contextmanager
     def _at(self, path: str, around: Folder, create: bool = False) -> Iterator[int]:
@@ -193,6 +213,14 @@ class Shelf:
                     if name.endswith(".json"):
                         found[prefix + name] = self.read(f"{OWN}/{prefix}{name}") or b""
         return found
+
+    def claim(self, decide: Callable[[bytes | None], bytes | None]) -> None:
+        """Write whose folder it is, if ``decide`` has something to write, told what is there. One at a time."""
+        with self._at(OWN, Folder(self.path / OWN, 1), create=True) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # until it is closed
+            data = decide(self.read(f"{OWN}/session.json"))
+            if data is not None:
+                self.note("session.json", data)
 
     def forget(self, name: str) -> None:
         """Delete one of our own files."""

@@ -169,7 +169,8 @@ def test_without_the_warden_that_test_would_find_an_orphan(tmp_path: Path) -> No
     """The fault is real: a plain child in a session of its own outlives its parent."""
     script = """
 import os, subprocess
-orphan = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL, start_new_session=True)
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+orphan = subprocess.Popen(["sleep", "1000"], start_new_session=True, **quiet)
 print(orphan.pid, flush=True)
 os.kill(os.getpid(), 9)
 """

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+from contextlib import chdir
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -61,14 +62,16 @@ other_letter = Workflow("nothing", state=Nothing, steps=[nothing])
 
 
 def interrupted(desk: Desk, *ids: str) -> None:
-    """Sessions that were started by an engine that was closed before they could do anything."""
+    """Sessions that were started by an engine that was closed before they could do much."""
 
     async def start() -> None:
         async with Engine(desk.store) as engine:
             for session_id in ids:
                 await engine.start(sample.brief, topic="otters", session_id=session_id)
 
-    asyncio.run(start())
+    with chdir(desk.root):
+        asyncio.run(start())
+    desk.forget_calls()
 
 
 def test_a_worker_drives_what_is_ready_and_leaves_what_was_paused_or_failed(desk: Desk) -> None:
