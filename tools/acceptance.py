@@ -19,7 +19,7 @@ from pathlib import Path
 
 LIST = Path(__file__).resolve().parents[1] / "docs" / "acceptance.md"
 
-_LATER = re.compile(r"^- \*\*(S\d+\.\d+)\*\*", re.MULTILINE)
+_LATER = re.compile(r"^- \*\*(S\d+\.\d+)\*\*(.*)$", re.MULTILINE)
 _ROW = re.compile(r"^\| (S\d+\.\d+) \| ([^|]+) \| ([a-z-]+) \|$", re.MULTILINE)
 
 
@@ -69,12 +69,15 @@ def read_items(path: Path = LIST) -> dict[str, Item]:
 
 
 def read_later(path: Path = LIST) -> frozenset[str]:
-    """The items that the page says wait for a later part."""
-    named = _LATER.findall(path.read_text("utf-8"))
-    unknown = sorted(set(named) - read_items(path).keys())
+    """The items that the page says wait for a later part. It has to say why."""
+    reasons: dict[str, str] = dict(_LATER.findall(path.read_text("utf-8")))
+    unknown = sorted(reasons.keys() - read_items(path).keys())
     if unknown:
         raise ValueError(f"{path} lets {', '.join(unknown)} wait, which it does not list; correct the number")
-    return frozenset(named)
+    silent = sorted(number for number, reason in reasons.items() if not reason.strip())
+    if silent:
+        raise ValueError(f"{path} lets {', '.join(silent)} wait without a reason; say what it needs")
+    return frozenset(reasons)
 
 
 def write_results(path: Path, passed: Iterable[str], failed: Iterable[str]) -> None:
@@ -124,7 +127,9 @@ def verdict(standing: Standing) -> str:
     line = f"Acceptance: {len(standing.shown)} of {total} items have a passing test; for a later part wait: {numbers}."
     if not standing.missing:
         return line
-    todo = "Mark the test that proves it with @pytest.mark.covers, write one, or say in docs/acceptance.md what it needs."
+    todo = (
+        "Mark the test that proves it with @pytest.mark.covers, write one, or say in docs/acceptance.md what it needs."
+    )
     return "\n".join([line, "Without a passing test:", *_named(standing.missing), todo])
 
 

@@ -114,6 +114,7 @@ class Control(Curation, Retention, Transfer, Answering):
                 new, owner=owner, tags=tags_of(tags), pause=pause, claim=pause is None,
                 budget_usd=None if budget is None else to_micro_usd(budget), keep_for=self._kept_for(keep_for),
             )  # fmt: skip
+            await self._check_free(new.session_id, folder)
             created = await self._create(workflow, new)
             if created is not None:
                 return created
@@ -232,6 +233,7 @@ class Control(Curation, Retention, Transfer, Answering):
                 new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
                 budget_usd=new.budget_usd if budget is None else to_micro_usd(budget), pause=pause, claim=pause is None,
             )  # fmt: skip
+            await self._check_free(new.session_id, folder)
             try:
                 async with self._sharing_files(row, new) as new:
                     created = await self._create(workflow, new)

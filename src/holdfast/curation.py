@@ -202,7 +202,7 @@ class Curation(Travel):
             row = await self._row(row.session_id)
         line = await self._timeline(row).line()
         found = await self._examined(workflow, row, line, rerun)
-        if found.redo or (line.trail is not None and line.trail.pending):
+        if found.redo or (line.trail is not None and line.trail.pending) or _is_concerned(workflow, line):
             await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
         elif row.status in UNDRIVEN and line.trail is not None:  # a crash may have left something undone in its folder
@@ -271,24 +271,29 @@ class Curation(Travel):
     async def _redo(
         self, row: SessionRow, workflow: Workflow[Any], now: Line, found: Examination, by: str | None
     ) -> None:  # fmt: skip
-        """Go back to before the first step that has to run again; what is not stale behind it is kept."""
+        """Go back to before the first step that has to run again; what is not stale behind it is kept.
+
+        If there is none the open visit begins anew: what it remembers was made of something that was edited since.
+        """
         assert now.trail is not None
         works = _in_order(now.trail)
         behind = _behind(now.trail)
-        first = next(work for work in works if work.step in found.redo or work.step in behind)
-        line, base, visit = await self._back(row, first.seq, False)
+        first = next((work for work in works if work.step in found.redo or work.step in behind), None)
+        since = row.seq if first is None else first.seq
+        line, base, visit = await self._back(row, f"{now.step}#{now.visit}" if first is None else since, False)
         blobs = await self._adopted(workflow, line, row) if line.version != now.version else []
         trail = line.trail
         assert trail is not None
-        later = [work for work in works if work.seq >= first.seq and work.step not in found.redo]
+        later = [work for work in works if work.seq >= since and work.step not in found.redo]
         trail.kept = now.trail.kept | {work.step: await self._kept(row, now, work, blobs) for work in later}
         await self._carry_state(row, line, base, works)
         trail.redo, trail.known, trail.pending = now.trail.redo | found.redo, now.trail.known, ()
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
         reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
         body = RewindBody(visit, False, by, reason or "an edit takes its place", row.ended or "")
+        again = ", ".join(found.redo) or (now.step if first is None else "nothing")
         await self._revise(
-            row, line, "rewind", body, f"to run again: {', '.join(found.redo) or 'nothing'}", parent=base,
+            row, line, "rewind", body, f"to run again: {again}", parent=base,
             blobs=[*blobs, *line.state.seal()], close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
             cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
@@ -380,7 +385,9 @@ class Curation(Travel):
 
     # planning
 
-    async def _planned(self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> Plan:
+    async def _planned(
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
+    ) -> Plan:
         plan = await super()._planned(workflow, row, line, pauses)
         if line.trail is None:
             return plan
@@ -393,9 +400,19 @@ class Curation(Travel):
             and work.code != code_of(workflow.step(work.step).fn)
         }  # fmt: skip
         # While it runs its folder is in motion; the log knows what it keeps.
-        found = Examination((), {}) if row.live else await self._examined(workflow, row, line)
+        again = _finished(workflow, line.trail, rerun)
+        found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
         writes = {step.name: tuple(step.places) for step in workflow.steps}
-        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes)
+        edited = [each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited"]
+        anew = line.step if _is_concerned(workflow, line, edited) else None
+        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, anew)
+
+    async def _check_free(self, session_id: str, folder: str | Path | None) -> None:
+        """Before a session is stored: its folder is not another's."""
+        if folder is None or await self.store.get(session_id) is not None:
+            return
+        path = Path(folder).absolute()
+        check_free((await in_thread(Shelf(path).notes)).get("session.json"), path, session_id)
 
     async def _check_folder(self, session_id: str, folder: str | Path | None) -> None:
         """A session that is there already has its folder."""
@@ -433,6 +450,15 @@ def _edited(file: FileLeft, body: EditBody, seq: int) -> FileLeft:
     if found is None:
         return file
     return msgspec.structs.replace(file, sha256=found.sha256, size=found.size, at=seq)
+
+
+def _is_concerned(workflow: Workflow[Any], line: Line, fields: Sequence[str] = ()) -> bool:
+    """Whether the open visit remembers work on something that was edited since, or is: ``fields``."""
+    if line.trail is None or not line.operations or line.step not in workflow.outline:
+        return False
+    since = {seq for work in line.trail.works.values() for seq in work.edits if seq > line.opened}
+    edited = [*fields, *(key for key, version in line.trail.versions.items() if version in since)]
+    return any(overlap(place, field) for place in reads_of(workflow.step(line.step)) for field in edited)
 
 
 def _behind(trail: Trail) -> set[str]:

@@ -6,7 +6,7 @@ the next route, whose choice nobody knows before the step in front of it has end
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -18,10 +18,13 @@ from holdfast.inspection import ArtifactState, Examination
 from holdfast.model import Pause, SessionRow, Status
 from holdfast.outcome import Stale
 from holdfast.replay import Line
-from holdfast.traces import Trail, overlap
+from holdfast.traces import Trail
 from holdfast.workflow import Workflow
 
 Verdict = Literal["done", "next", "will run", "may run", "left out"]
+
+_NEW = -1
+"""The version of a field that will be written: none that anybody has read."""
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
@@ -91,41 +94,39 @@ def make_plan(
 
 def with_artifacts(
     plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Mapping[str, str],
-    writes: Mapping[str, tuple[str, ...]],
+    writes: Mapping[str, tuple[str, ...]], anew: str | None,
 ) -> Plan:  # fmt: skip
     """The plan with what follows from the artifacts in the session's folder.
 
-    ``changed``: steps whose code is another than it was. ``writes``: what each step writes.
+    ``changed``: steps whose code is another than it was. ``writes``: what each step writes. ``anew``: the step that
+    is open, and begins once more.
     """
     redo = {**trail.redo, **found.redo}
     first = next((each.step for each in plan.steps if each.step in found.redo), None)
     steps: list[PlannedStep] = []
-    behind, made = False, list[str]()
+    behind, versions = False, dict(trail.versions)
     for each in plan.steps:
         behind = behind or each.step == first
         kept = trail.kept.get(each.step)
-        reads = None if kept is None else kept.left.reads
         if each.step in redo:
             verdict: Verdict = "next" if each.step == first or each.verdict == "next" else "will run"
             each = msgspec.structs.replace(each, verdict=verdict, why=redo[each.step].why)
-        elif (reads is not None and not _touched(reads, made)) or (behind and each.step in trail.works):
+        elif (kept is not None and kept.holds(versions)) or (behind and each.step in trail.works):
+            versions |= kept.left.writes if kept is not None else {}
             each = msgspec.structs.replace(each, verdict="done", why="kept: what it read is as it was")
         elif behind and each.verdict == "next":
             each = msgspec.structs.replace(each, verdict="will run")
+        elif each.step == anew:
+            each = msgspec.structs.replace(each, why="begins anew: what it reads was edited")
         if each.verdict == "done" and each.step in changed:
             each = msgspec.structs.replace(each, why=f"{each.why}; {changed[each.step]}")
         if each.verdict in ("next", "will run"):
-            made += writes[each.step]
+            versions |= dict.fromkeys(writes[each.step], _NEW)
         steps.append(each)
     return msgspec.structs.replace(
         plan, steps=tuple(steps), obstacles=(*plan.obstacles, *found.problems()), artifacts=tuple(found.states()),
         stale=tuple(stale), undecided=tuple(each.file.path for each in found.undecided),
     )  # fmt: skip
-
-
-def _touched(reads: Iterable[str], made: Sequence[str]) -> bool:
-    """Whether something of what a step has read will be made again before it."""
-    return any(overlap(path, other) for path in reads for other in made)
 
 
 def _obstacle(pause: Pause) -> str:

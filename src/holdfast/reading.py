@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +29,7 @@ from holdfast.questions import Inquiry, Question, question_of
 from holdfast.replay import KeyBody, Line, Origin, body_of, fold
 from holdfast.service import Service
 from holdfast.state import State
+from holdfast.steps import as_names
 from holdfast.store import Found
 from holdfast.timeline import Timeline
 from holdfast.versions import DoesNotFit, adoption, bring_up, fits
@@ -247,15 +248,20 @@ class Reading(Service):
         self._check_open()
         return await self.store.standing_pause()
 
-    async def plan(self, session_id: str) -> Plan:
-        """What a resume would do with each step, and why. Nothing runs and nothing is changed."""
+    async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
+        """What a resume would do with each step, and why. Nothing runs and nothing is changed.
+
+        ``rerun`` is as for `resume`.
+        """
         self._check_open()
         row = await self._row(session_id)
         workflow = self._workflow_of(row)
         line = fold(await self.store.records(row.key, row.key_frame))
-        return await self._planned(workflow, row, line, await self.store.pauses(row.key))
+        return await self._planned(workflow, row, line, await self.store.pauses(row.key), as_names(rerun))
 
-    async def _planned(self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause]) -> Plan:
+    async def _planned(
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
+    ) -> Plan:
         from holdfast.plan import make_plan  # nothing that only runs sessions needs it
 
         misfit = await self._misfit_of(workflow, line)

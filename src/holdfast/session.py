@@ -132,9 +132,9 @@ class Session(Generic[S]):
         """The sessions that this one has called, newest first."""
         return await self._control.children(self.id)
 
-    async def plan(self) -> Plan:
-        """What a resume would do with each step, and why. Nothing runs."""
-        return await self._control.plan(self.id)
+    async def plan(self, *, rerun: str | Sequence[str] = ()) -> Plan:
+        """What a resume would do with each step, and why. Nothing runs. ``rerun`` is as for `resume`."""
+        return await self._control.plan(self.id, rerun=rerun)
 
     async def artifacts(self) -> list[ArtifactState]:
         """The files that its steps left, and how each stands: valid, edited, invalid, missing or stale."""

@@ -94,11 +94,9 @@ class Shelf:
 
     def clear(self, wanted: Iterable[str]) -> None:
         """Delete what was staged and never came to be recorded, and what a write that was cut off has left."""
-        known = {*wanted}
-        with self._mine("staged", create=True) as folder:
-            for name in os.listdir(folder):
-                if name not in known:
-                    os.unlink(name, dir_fd=folder)
+        for stray in self._own("staged").strays({*wanted}):  # what another process is busy with stays
+            stray.remove()
+            stray.close()
 
     def retire(self, path: str, ours: Iterable[str]) -> str:
         """Put a file that is no artifact any more into the bin, if it is still one of ``ours``: its name there."""

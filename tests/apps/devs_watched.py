@@ -51,6 +51,8 @@ async def _begun(folder: Path, task: str, known: int) -> None:
     while _count(folder, task) == known:
         await asyncio.sleep(0.005)
     here(f"during {task}")
+    if os.environ.get("DEVS_SIGNAL"):
+        (folder / f"hold-{task}").unlink(missing_ok=True)  # it was held until the signal was there
 
 
 def _count(folder: Path, task: str) -> int:

@@ -23,6 +23,7 @@ ASK_ADDRESS = "Where is A-1001, and change the address of A-1002"
 # what it does
 
 
+@pytest.mark.covers("S2.64")
 @pytest.mark.parametrize(
     ("sample", "counts", "said"),
     [
@@ -79,7 +80,10 @@ async def test_what_the_shop_refuses_is_told_and_changes_nothing(tmp_path: Path,
         ("2031-03-03 at 10:00", "too far ahead"),
         ("next Sunday at 10:00", "closed on Sundays"),
         ("tomorrow at 22:00", "open from 9 to 18"),
+        ("tomorrow at 17:31", "an appointment takes half an hour"),
         ("tomorrow at 10:00", "That time is taken."),
+        ("tomorrow at 10:29", "That time is taken."),
+        ("tomorrow at 9:31", "That time is taken."),
     ],
 )
 @on_loop
@@ -94,6 +98,31 @@ async def test_an_appointment_that_cannot_be_is_asked_for_again_with_the_reason(
         assert rows(chat.shop, "SELECT day, time, contact FROM appointments WHERE kind = 'repair'") == [
             ("2030-03-06", "11:30", "+49431123456")
         ]
+
+
+@on_loop
+async def test_appointments_may_follow_one_another_and_end_with_the_day(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        for at in ("10:00", "10:30", "9:30", "17:30"):
+            assert "Done: repair" in await chat.says(f"book a repair tomorrow at {at}, ann@example.com")
+        assert effects(chat.shop)["appointments"] == 4
+
+
+@pytest.mark.parametrize("amount", ["10 € of the 35.50 €", "€12345678901"])
+@on_loop
+async def test_an_amount_that_nobody_can_tell_is_asked_for_and_not_taken_for_all_of_it(
+    tmp_path: Path, amount: str
+) -> None:
+    async with chatting(tmp_path) as chat:
+        shown = await chat.says(f"refund {amount} for B-2001, it is damaged")
+        assert shown == "That is no amount. Please tell me the amount (such as 20.00 €)."
+        assert "Shall I refund 10.00 €" in await chat.says("10 €")
+
+
+@on_loop
+async def test_a_message_without_a_word_is_not_understood_either(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        assert "I did not understand: 🐙?!" in await chat.says("🐙?!")
 
 
 # missing, wrong, corrected
@@ -199,6 +228,27 @@ async def test_an_answer_that_sounds_like_another_request_is_an_answer(tmp_path:
     async with chatting(tmp_path) as chat:
         await chat.says("refund please, it is damaged")
         assert (await chat.says("the one that arrived last week, B-2001")).startswith("Shall I refund 35.50 €")
+
+
+@pytest.mark.parametrize(
+    ("other", "shown"),
+    [
+        ("change the address of B-2002", "The new address: please tell me"),
+        ("我想预约明天下午三点半维修", "预约：请告诉我"),
+        ("where is A-1001", "Order A-1001 (Storm lantern)"),
+    ],
+)
+@on_loop
+async def test_another_request_is_no_answer_even_if_one_word_was_all_that_lacked(
+    tmp_path: Path, other: str, shown: str
+) -> None:
+    async with chatting(tmp_path) as chat:
+        await chat.says("I want a refund for B-2001")
+        assert "That is none of the reasons." in await chat.says("it arrived smashed")
+        assert shown in await chat.says(other)
+        assert (await chat.says("cancel")).startswith(
+            ("The new address: cancelled", "预约：已取消", "There is nothing")
+        )
 
 
 @on_loop

@@ -144,6 +144,14 @@ def test_an_amount_is_the_same_with_any_sign_and_point(amount: Decimal, around: 
         assert [found.value for found in amounts(normal(around.format(text)))] == [amount], text
 
 
+@given(st.decimals(Decimal(1000), Decimal(9_999_999), places=2), AROUND)
+def test_thousands_may_be_set_apart_in_any_way(amount: Decimal, around: str) -> None:
+    english = f"{amount:,}"
+    german = english.translate(str.maketrans(",.", ".,"))
+    for text in (f"${english}", f"€{german}", f"{german} €", f"{english} euros", f"{german.replace('.', ' ')} EUR"):
+        assert [found.value for found in amounts(normal(around.format(text)))] == [amount], text
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

@@ -62,7 +62,14 @@ def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder
     assert (done.code, done.stderr) == (0, "")
     assert "> Where is A-1001" in done.stdout
     assert "Done: order A-1002 goes to Harbour Road 17, 24105 Kiel." in done.stdout
-    assert effects(tmp_path / "here" / ".holdfast" / "shop.db").total() == 5
+    [shop] = (tmp_path / "here" / ".holdfast").glob("shop-of-chat-*.db")
+    assert effects(shop).total() == 5
+
+
+def test_a_sample_goes_the_same_way_each_time(desk: Desk) -> None:
+    """It pays a refund and takes an appointment, which it could not do twice in the same shop."""
+    first, second = desk("--play", "english"), desk("--play", "english")
+    assert (first.code, first.stdout) == (0, second.stdout)
 
 
 def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, desk: Desk) -> None:

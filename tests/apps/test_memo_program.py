@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from holdfast import VersionFolders
+import holdfast
+from holdfast import Engine, VersionFolders
 from holdfast.apps.memo import AGENTS, checking, memo, search
 from holdfast.apps.memo.__main__ import main
 from holdfast.apps.memo.documents import ENDINGS
-from holdfast.apps.memo.models import CompanyData
+from holdfast.apps.memo.models import CompanyData, MemoDocument
 from tests.apps.memo_kit import FILES, PAGE, Calls, searched
 from tests.apps.pdfs import make_pdf
 from tests.cli.kit import Process
@@ -449,12 +450,27 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
 # the README
 
 
-def test_every_agent_of_the_readme_leaves_what_it_says() -> None:
-    told = {row[0].strip("`"): row[1].strip("`") for row in rows(section(README, "The agents"))}
-    assert told == {step.name: step.leaves[0].path for step in memo.steps}
+@pytest.mark.covers("S4.112")
+def test_every_agent_of_the_readme_is_in_its_place_and_leaves_what_it_says() -> None:
+    told = [(row[0].strip("`"), row[1].strip("`")) for row in rows(section(README, "The agents"))]
+    assert told == [(step.name, step.leaves[0].path) for step in memo.steps]
 
 
 @pytest.mark.covers("S4.112")
+def test_every_key_of_the_document_is_in_the_readme_with_the_agent_that_writes_it() -> None:
+    told = {row[0].strip("`"): row[1].strip("`") for row in rows(section(README, "The document"))}
+    assert [*told] == [*MemoDocument.model_fields]
+    assert set(told.values()) <= {*AGENTS, "the call"}
+
+
+@pytest.mark.covers("S4.112")
+def test_the_functions_behind_a_resume_are_named_where_they_are_told_of() -> None:
+    told = set(re.findall(r"\w+", (ROOT / "docs" / "artifacts.md").read_text("utf-8")))
+    for name, owner in {"detect": holdfast, "rebuild": Engine, "VersionFolders": holdfast}.items():
+        assert name in told
+        assert hasattr(owner, name)
+
+
 def test_fields_formats_settings_and_weights_of_the_readme_are_those_of_the_code() -> None:
     fields = [name for row in rows(section(README, "What it is given")) for name in re.findall(r"`(\w+)`", row[0])]
     assert fields == [*CompanyData.model_fields]

@@ -152,3 +152,30 @@ def test_a_workflow_that_leaves_artifacts_is_not_run_without_a_folder(project: P
     done = project("run", "memo", "--company", "Moss")
     assert done.code == 5
     assert "say where" in done.stderr
+
+
+def test_going_back_and_running_again_are_decided_about_before_anything_is_changed(project: Project) -> None:
+    project.file("1-research.json").write_text("[broken")
+    for words in (["--from", "finalize"], ["--from", "finalize", "--accept-edits"], ["--rerun", "header"]):
+        done = project("resume", "fern", *words)
+        assert (done.code, "nothing was done" in done.stderr) == (6, True), words
+    assert json.loads(project("show", "fern", "--json").stdout)["status"] == "completed"
+    assert project("resume", "fern", "--from", "finalize", "--discard-edits").code == 0
+    assert project.calls() == ["finalize"]
+
+
+def test_a_plan_knows_what_is_to_run_again(project: Project) -> None:
+    shown = project("resume", "fern", "--dry-run", "--rerun", "research").stdout
+    assert "Runs again: research (" in shown
+    assert "finalize (" in shown
+    assert project("resume", "fern", "--rerun", "research", "--until", "research").code == 3
+    assert project.calls() == ["research"]
+
+
+def test_a_fork_has_its_artifacts_in_a_folder_of_its_own(project: Project) -> None:
+    fork = ["fork", "fern", "--at", "header", "--run", "--session-id"]
+    assert project(*fork, "oak", "--folder", "output/oak").code == 0
+    assert project.calls() == ["header", "finalize"]
+    assert (project.path / "output" / "oak" / "memo.md").exists()
+    refused = project(*fork, "elm", "--folder", "output/oak")
+    assert (refused.code, "belongs to session 'oak'" in refused.stderr) == (5, True)

@@ -41,7 +41,7 @@ def bound(spec: Artifact, *writes: str) -> BoundArtifact:
 @pytest.mark.parametrize(
     "path",
     ["", "/etc/passwd", "../x.md", "a/../x.md", "./x.md", "a//x.md", "a\\x.md", ".holdfast/x.json", "a/*/b*.md",
-     "x?.md", "folder/", "a\nb.md"],
+     "x?.md", "folder/", "a\nb.md", ".HoldFast/x.json", ".{name}/x.json", ".*", "a/*/b.md"],
 )  # fmt: skip
 def test_a_path_that_leads_out_of_the_folder_or_is_none_is_refused(path: str) -> None:
     with pytest.raises(DefinitionError, match="artifact"):

@@ -145,8 +145,7 @@ class World:
                  if OWNERS[path] in again or any(step in done for step in READERS[OWNERS[path]])}  # fmt: skip
         if asked and decision is None:
             return None
-        taken = self.edits.keys() - asked if decision == "discard" else self.edits.keys()
-        for path in taken:
+        for path in self.edits if decision != "discard" else ():
             again |= _closure(set(READERS[OWNERS[path]])) & done
         return [step for step in STEPS if step in again or step not in done]
 

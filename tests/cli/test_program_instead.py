@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Start, Workflow, program, step
+from holdfast import Context, Engine, Start, Workflow, program, step
 from holdfast.cli.failing import Refused
-from holdfast.errors import DefinitionError
+from holdfast.errors import DefinitionError, UnknownSession
 
 
 class Note(BaseModel):
@@ -23,7 +24,13 @@ def say(text: str) -> str:
     return text
 
 
+@step(writes="text")
+async def ask(ctx: Context) -> str:
+    return await ctx.ask("What?")
+
+
 NOTE = Workflow("note", state=Note, steps=[say])
+ASK = Workflow("ask", state=Note, steps=[ask])
 ECHO = {"told": ""}
 
 
@@ -115,3 +122,40 @@ def test_what_is_for_run_does_not_go_with_it() -> None:
         program(NOTE, instead=echo, result=lambda outcome: "")
     with pytest.raises(DefinitionError, match="program note: instead does not say of which type 'words' is"):
         program(NOTE, instead=lambda words: 0)
+
+
+def test_a_program_that_makes_its_own_workflows_needs_a_name_and_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main = program(instead=echo, name="crew", without=["resume", "worker"])
+
+    @main.verb()
+    @click.argument("session")
+    def resume(start: Start, session: str) -> tuple[int, Any]:
+        """Go on in its own way."""
+        if session == "nobody":
+            raise UnknownSession("no session 'nobody'", session_id="nobody")
+        return 3, {"command": start.command("resume", session)}
+
+    assert main(["--words", "a"], standalone_mode=False) == 3
+    with Engine(tmp_path / ".holdfast" / "holdfast.db") as engine:
+        engine.start(ASK, session_id="s1").outcome()
+    assert main(["resume", "s1", "--json"], standalone_mode=False) == 3
+    assert json.loads(capsys.readouterr().out)["command"].endswith(" resume s1")
+    with pytest.raises(UnknownSession):
+        main(["resume", "nobody"], standalone_mode=False)
+    with pytest.raises(Refused, match=r"session s1 is gone on with by .* resume s1"):
+        main(["answer", "s1", "yes", "--run"], standalone_mode=False)
+    assert main(["answer", "s1", "yes"], standalone_mode=False) == 0
+    assert "holdfast resume" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "\nRun:" not in capsys.readouterr().out, "a section without commands is left out"
+
+
+def test_a_program_without_workflow_name_or_function_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="give it a workflow to run; or a name"):
+        program(name="crew")
+    with pytest.raises(DefinitionError, match="give it a workflow to run; or a name"):
+        program(instead=echo)

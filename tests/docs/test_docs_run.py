@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,38 @@ def test_the_commands_in_the_readme_do_what_is_said(tmp_path: Path) -> None:
         done = run_command(*words[1:], cwd=tmp_path)
         needs_somebody = "--paused" in words
         assert done.code == (3 if needs_somebody else 0), (words, done)
+
+
+def shown_applications() -> dict[str, list[str]]:
+    """The lines that the README shows of each application, by its name."""
+    text = section(README, "A program of your own, and five applications")
+    found = re.findall(
+        r"^\*\*\[\w+\]\(src/holdfast/apps/(\w+)/\).*?^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
+    )
+    return {name: shown.splitlines() for name, shown in found}
+
+
+def test_each_application_is_shown_in_five_lines() -> None:
+    applications = {path.parent.name for path in (ROOT / "src" / "holdfast" / "apps").glob("*/__main__.py")}
+    assert {name: len(lines) for name, lines in shown_applications().items()} == dict.fromkeys(applications, 5)
+
+
+@pytest.mark.parametrize("application", shown_applications())
+def test_an_application_prints_what_the_readme_shows(application: str, tmp_path: Path) -> None:
+    """What is typed goes to a shell; every line that is shown below it is one that it prints, in that order."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    environment = kept | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    printed: Iterator[str] = iter(())
+    for line in shown_applications()[application]:
+        if not line.startswith("$ "):
+            assert line in printed, line
+            continue
+        done = subprocess.run(
+            ["sh", "-c", line.removeprefix("$ ")], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode in (0, 3), done  # 3: it waits for somebody
+        printed = iter((done.stdout + done.stderr).splitlines())
 
 
 def start(program: Path) -> subprocess.Popen[str]:

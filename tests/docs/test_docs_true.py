@@ -128,6 +128,16 @@ def test_what_has_to_be_shown_is_said_in_the_words_of_the_project() -> None:
     assert [title for title in titles if synonyms.search(title)] == []
 
 
+@pytest.mark.covers("S5.58")
+def test_what_proves_the_global_pause_names_the_requirement_it_goes_back_to() -> None:
+    """The pause itself (S5.5), and the application that has it (S5.45)."""
+    for number in ("S5.5", "S5.45"):
+        claim = re.compile(rf'mark\.covers\([^)]*"{re.escape(number)}"')
+        proofs = [path for path in (ROOT / "tests").rglob("test_*.py") if claim.search(path.read_text("utf-8"))]
+        assert proofs, number
+        assert [path.name for path in proofs if "1_PRD-REQ-UI-008" not in path.read_text("utf-8")] == []
+
+
 def test_decisions_are_numbered_without_a_gap_and_have_their_three_parts() -> None:
     records = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))

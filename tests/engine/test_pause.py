@@ -68,7 +68,7 @@ async def test_a_pause_between_the_start_and_the_first_step_runs_no_step() -> No
         assert (await session.outcome()).state == FINISHED
 
 
-@pytest.mark.covers("S1.47", "S1.21", "S1.20")
+@pytest.mark.covers("S1.47", "S1.48", "S1.21", "S1.20")
 @pytest.mark.parametrize("how", ["api", "by hand"])
 @on_loop
 async def test_another_process_can_pause_a_run_and_no_checkpoint_overwrites_that(how: str, tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holdfast.errors import DefinitionError, RestoreRefused, SnapshotNotSaved
+from holdfast.errors import DefinitionError, RestoreRefused
 from holdfast.orchestrator import (
     Agent,
     Agents,
@@ -17,7 +16,6 @@ from holdfast.orchestrator import (
     EventBus,
     FileStateStore,
     PauseResumeController,
-    Phase,
     RunStateSnapshot,
     ToolCall,
 )
@@ -134,37 +132,3 @@ async def test_pending_tool_calls_are_neither_lost_nor_made_twice(tmp_path: Path
         pending = [call.id for state in snapshot.active_agents for call in state.pending_tool_calls]
         assert tools.made + pending == [f"call-{n}" for n in range(4)]
     assert (len(kept), tools.made) == (5, [f"call-{n}" for n in range(4)])
-
-
-@pytest.mark.covers("S5.41")
-@pytest.mark.parametrize(
-    ("memory", "what"),
-    [
-        ({"seen": {1, 2}}, r"memory\['seen'\]"),
-        ({"mean": float("nan")}, r"memory\['mean'\]"),
-        ({"by number": {1: "one"}}, r"memory\['by number'\]"),
-        ({"pair": (1, 2)}, r"memory\['pair'\]"),
-        ({"name": "\ud800"}, "cannot be written as JSON"),
-    ],
-)
-@on_loop
-async def test_a_memory_that_would_come_back_as_something_else_is_refused_naming_it(
-    tmp_path: Path, memory: dict[str, Any], what: str
-) -> None:
-    agents = Agents()
-    agent = agents.add(Agent("ada", forever, memory=memory))
-    controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), agents)
-    with pytest.raises(SnapshotNotSaved, match=rf"agent 'ada' .*{what}.*plain values"):
-        await controller.pause()
-    assert (controller.phase, FileStateStore(tmp_path).path.exists()) == (Phase.PAUSING, False)
-    agent.memory = {"plain": [1, 2.5, None, {"text": "Otter 水獺"}]}
-    await controller.pause()
-    snapshot = await FileStateStore(tmp_path).load_snapshot()
-    assert snapshot is not None
-    assert snapshot.active_agents == (agent.state,)
-
-
-async def forever(agent: Agent) -> AsyncGenerator[None, None]:
-    while True:
-        await asyncio.sleep(0)
-        yield

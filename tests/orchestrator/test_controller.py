@@ -275,6 +275,20 @@ async def test_an_agent_that_was_closing_when_the_pause_was_taken_back_goes_on(t
 
 
 @on_loop
+async def test_a_pause_that_somebody_else_has_signalled_is_carried_through_without_another_signal(
+    tmp_path: Path,
+) -> None:
+    crew = Crew(tmp_path, "a")
+    crew.gate.set()
+    await crew.registry.signal_pause()
+    crew.trail.clear()
+    await crew.controller.pause("theirs", by="ben", signalled=True)
+    assert crew.trail == PAUSE[1:]
+    assert (crew.controller.get_state(), crew.events[0].active_agent_ids) == (PAUSED, ("a",))
+    await crew.end()
+
+
+@on_loop
 async def test_agents_that_somebody_else_had_go_on_are_no_longer_taken_for_paused(tmp_path: Path) -> None:
     crew = Crew(tmp_path, "a")
     crew.gate.set()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +16,14 @@ from hypothesis import strategies as st
 from holdfast import Engine
 from holdfast.errors import DamagedSnapshot, SnapshotNotSaved, UnknownSession
 from holdfast.orchestrator import (
+    Agent,
+    Agents,
     AgentState,
+    EventBus,
     FileStateStore,
     Orchestrator,
+    PauseResumeController,
+    Phase,
     RunStateSnapshot,
     SessionStateStore,
     Task,
@@ -157,3 +165,37 @@ async def test_the_engines_own_store_keeps_one_too_in_the_log_of_the_run(tmp_pat
         assert repr(store) == "SessionStateStore('run')"
     async with Engine(tmp_path / "hold.db") as engine:
         assert await SessionStateStore(engine, "run").load_snapshot() == RunStateSnapshot(2)
+
+
+@pytest.mark.covers("S5.41")
+@pytest.mark.parametrize(
+    ("memory", "what"),
+    [
+        ({"seen": {1, 2}}, r"memory\['seen'\]"),
+        ({"mean": float("nan")}, r"memory\['mean'\]"),
+        ({"by number": {1: "one"}}, r"memory\['by number'\]"),
+        ({"pair": (1, 2)}, r"memory\['pair'\]"),
+        ({"name": "\ud800"}, "cannot be written as JSON"),
+    ],
+)
+@on_loop
+async def test_a_memory_that_would_come_back_as_something_else_is_refused_naming_it(
+    tmp_path: Path, memory: dict[str, Any], what: str
+) -> None:
+    agents = Agents()
+    agent = agents.add(Agent("ada", forever, memory=memory))
+    controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), agents)
+    with pytest.raises(SnapshotNotSaved, match=rf"agent 'ada' .*{what}.*plain values"):
+        await controller.pause()
+    assert (controller.phase, FileStateStore(tmp_path).path.exists()) == (Phase.PAUSING, False)
+    agent.memory = {"plain": [1, 2.5, None, {"text": "Otter 水獺"}]}
+    await controller.pause()
+    snapshot = await FileStateStore(tmp_path).load_snapshot()
+    assert snapshot is not None
+    assert snapshot.active_agents == (agent.state,)
+
+
+async def forever(agent: Agent) -> AsyncGenerator[None, None]:
+    while True:
+        await asyncio.sleep(0)
+        yield

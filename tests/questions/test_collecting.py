@@ -41,7 +41,7 @@ class Shop:
         return one_step(ask)
 
 
-@pytest.mark.covers("S2.54", "S2.64")
+@pytest.mark.covers("S2.54")
 @on_loop
 async def test_with_everything_given_the_tool_runs_and_nobody_is_asked() -> None:
     shop = Shop()

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tools.acceptance import LIST, Item, Results, main, ranges, read_items, read_results, report, uncovered
+from tools.acceptance import (
+    LIST,
+    Item,
+    Results,
+    Standing,
+    judge,
+    main,
+    read_items,
+    read_later,
+    read_results,
+    report,
+    verdict,
+    write_results,
+)
 
 pytest_plugins = ["pytester"]
 
@@ -123,48 +138,83 @@ def test_without_the_option_nothing_is_written(pytester: pytest.Pytester) -> Non
     assert list(pytester.path.glob("*.json")) == []
 
 
-# the report
+# the report and the gate
 
 
-def test_the_report_counts_by_seed_and_area_and_names_what_is_missing() -> None:
-    lines = [" ".join(line.split()) for line in report(ITEMS, results("S1.2")).splitlines()]
-    for line in ["S1 1 of 2", "S2 0 of 1", "pause 1 of 2", "state 0 of 1", "all 1 of 3", "S1: 1", "S2: 1"]:
+def standing(*passed: str, failed: tuple[str, ...] = (), later: tuple[str, ...] = ()) -> Standing:
+    return judge(ITEMS, frozenset(later), results(*passed, failed=failed))
+
+
+def test_the_report_counts_by_seed_and_area() -> None:
+    lines = [" ".join(line.split()) for line in report(ITEMS, standing("S1.2"), results("S1.2")).splitlines()]
+    for line in ["S1 1 of 2", "S2 0 of 1", "pause 1 of 2", "state 0 of 1"]:
         assert line in lines
 
 
-def test_an_item_that_a_failing_test_refutes_is_not_covered() -> None:
-    text = report(ITEMS, results("S1.1", "S1.2", failed=("S1.2",)))
-    assert "all             1 of 3" in text
+def test_an_item_that_a_failing_test_refutes_is_missing_and_the_report_says_so() -> None:
+    refuted = standing("S1.1", "S1.2", failed=("S1.2",))
+    assert refuted.missing == [ITEMS["S1.2"], ITEMS["S2.1"]]
+    text = report(ITEMS, refuted, results("S1.1", "S1.2", failed=("S1.2",)))
     assert text.endswith("Refuted by a failing test:\n  S1.2  Two")
 
 
-def test_a_complete_report_lists_nothing_missing() -> None:
-    assert "Without" not in report(ITEMS, results(*ITEMS))
+def test_the_verdict_names_what_is_missing_and_what_to_do() -> None:
+    first, *rest = verdict(standing("S1.1", later=("S2.1",))).splitlines()
+    assert first == "Acceptance: 1 of 3 items have a passing test; for a later part wait: S2.1."
+    assert rest[:2] == ["Without a passing test:", "  S1.2  Two"]
+    assert "@pytest.mark.covers" in rest[2]
+    assert len(verdict(standing(*ITEMS)).splitlines()) == 1
 
 
-def test_neighbouring_numbers_are_joined() -> None:
-    assert ranges([5, 1, 2, 3, 9]) == "1–3, 5, 9"
+def test_an_item_that_waits_is_neither_missing_nor_shown_even_if_a_test_shows_some_of_it() -> None:
+    found = standing("S1.1", "S1.2", "S2.1", later=("S2.1",))
+    assert (found.shown, found.later, found.missing) == ([ITEMS["S1.1"], ITEMS["S1.2"]], [ITEMS["S2.1"]], [])
 
 
-def test_the_gate_asks_only_for_what_it_names() -> None:
-    assert uncovered(ITEMS, results("S1.1"), "S1.1 and later\nS2.1") == [ITEMS["S2.1"]]
-    assert uncovered(ITEMS, results("S1.1", "S2.1"), "S1.1 S2.1") == []
+def test_what_waits_is_read_from_the_page_with_its_reason(tmp_path: Path) -> None:
+    page = tmp_path / "acceptance.md"
+    page.write_text("- **S1.1** needs a boat.\n\n| S1.1 | One thing | state |\n", "utf-8")
+    assert read_later(page) == {"S1.1"}
+    for reason in ("- **S1.1**\n", "- **S1.1** \n"):
+        page.write_text(f"{reason}\n| S1.1 | One thing | state |\n", "utf-8")
+        with pytest.raises(ValueError, match=r"S1\.1 wait without a reason"):
+            read_later(page)
+    page.write_text("- **S1.2** needs a boat.\n\n| S1.1 | One thing | state |\n", "utf-8")
+    with pytest.raises(ValueError, match=r"lets S1\.2 wait"):
+        read_later(page)
 
 
-@pytest.mark.parametrize(("demanded", "complaint"), [("S1.99", "not in docs"), ("nothing here", "names no item")])
-def test_a_gate_that_could_not_hold_is_refused(demanded: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        uncovered(ITEMS, results(), demanded)
+def test_hardly_anything_waits() -> None:
+    assert len(read_later()) <= 5
 
 
-def test_the_report_succeeds_and_the_gate_fails_while_items_are_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found, gate = tmp_path / "found.json", tmp_path / "gate.txt"
-    found.write_text('{"passed": ["S1.21"], "failed": []}', "utf-8")
+def test_the_gate_fails_while_one_item_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = tmp_path / "deep" / "found.json"
+    everything = read_items().keys() - read_later()
+    write_results(found, everything, [])
     assert main([str(found)]) == 0
-    gate.write_text("S1.20 S1.21", "utf-8")
-    assert main([str(found), "--gate", str(gate)]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    write_results(found, everything - {"S1.20"}, [])
+    assert main([str(found)]) == 1
     assert "S1.20  A pause from outside touches nothing else" in capsys.readouterr().out
-    gate.write_text("S1.21", "utf-8")
-    assert main([str(found), "--gate", str(gate)]) == 0
+    write_results(found, everything, ["S1.20"])
+    assert main([str(found), "--report"]) == 1
+    assert "Refuted by a failing test:\n  S1.20" in capsys.readouterr().out
+
+
+def test_the_last_act_of_the_test_command_is_the_gate() -> None:
+    """And a run of some tests, which cannot say that an item has none, does not ask it."""
+    acts = commands("test")
+    assert "--acceptance build/acceptance.json" in acts[-2]
+    assert acts[-1].endswith("-m tools.acceptance build/acceptance.json")
+    assert not any("tools.acceptance" in act for act in commands("test", "ARGS=tests/unit"))
+
+
+def commands(*words: str) -> list[str]:
+    """What make would run."""
+    planned = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", *words], cwd=LIST.parents[1], capture_output=True, text=True,
+        env={name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKELEVEL")},
+        check=True,
+    )  # fmt: skip
+    return planned.stdout.splitlines()

@@ -13,7 +13,6 @@ from holdfast.cli.prompting import at_terminal
 from holdfast.cli.words import counted, one_line
 
 if TYPE_CHECKING:
-    from holdfast.api import Engine
     from holdfast.inspection import ArtifactState
     from holdfast.outcome import SessionInfo, Stale
     from holdfast.plan import Plan
@@ -103,15 +102,12 @@ def _about(each: ArtifactState) -> str:
 # before a resume
 
 
-async def decided(cli: Cli, engine: Engine, info: SessionInfo, edits: str | None) -> str | None:
+def decided(cli: Cli, plan: Plan, edits: str | None) -> str | None:
     """What is to become of edits that nobody has decided about: as was said, or as somebody at the terminal says."""
-    if edits is not None:
-        return edits
-    plan = await engine.plan(info.session_id)
-    if not plan.undecided:
-        return None
-    _shown(cli, plan)
     broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
+    if not plan.undecided or edits == "discard" or (edits == "accept" and not broken):
+        return edits
+    _shown(cli, plan)
     ways = ["discard", "stop"] if broken else ["accept", "discard", "stop"]
     if at_terminal(cli.out):
         chosen = click.prompt("What is to become of it?", type=click.Choice(ways), default="stop")
@@ -121,7 +117,7 @@ async def decided(cli: Cli, engine: Engine, info: SessionInfo, edits: str | None
     mend = "; or mend what cannot be read, or run its step again with --rerun STEP" if broken else ""
     files = counted(len(plan.undecided), "artifact")
     raise Refused(
-        f"{files} of session {info.session_id} changed by another hand: {', '.join(plan.undecided)}; nothing was done."
+        f"{files} of session {plan.session_id} changed by another hand: {', '.join(plan.undecided)}; nothing was done."
         f" Decide with {options}{mend}",
         DECISION,
     )

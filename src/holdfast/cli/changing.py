@@ -360,6 +360,7 @@ def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
 @click.option("--owner", help="Its owner; else that of the other one.")
 @click.option("--tag", "tags", multiple=True, help="Its tags; else those of the other one.")
 @click.option("--budget", type=Usd(), metavar="USD", help="Its budget; else that of the other one.")
+@click.option("--folder", metavar="PATH", help="Where its artifacts go, if its steps leave any.")
 @dry_option
 @force_option
 @run_option

@@ -267,16 +267,18 @@ async def _chosen(
             return await listed(cli, engine, found)
         info = found[0]
         cli.check_code(engine, info)
-        if dry_run or until is not None:
-            plan = await (engine.plan(info.session_id) if start is None else engine.plan_rewind(info.session_id, start))
+        leaves = bool(engine.workflows[info.workflow].leaves) and info.holder is None
+        if dry_run or until is not None or leaves:
+            id = info.session_id
+            plan = await (engine.plan(id, rerun=how["rerun"]) if start is None else engine.plan_rewind(id, start))
             if until is not None:
                 _check_until(plan, until)
             if dry_run:
                 return _planned(cli, plan, start, until)
-        if start is None and engine.workflows[info.workflow].leaves and info.holder is None and not how["rerun"]:
-            from holdfast.cli.artifacts import decided
+            if leaves:
+                from holdfast.cli.artifacts import decided
 
-            how["edits"] = await decided(cli, engine, info, how["edits"])
+                how["edits"] = decided(cli, plan, how["edits"])
         return info, engine.workflows[info.workflow]
 
 

@@ -54,10 +54,8 @@ def run(
     """
     named = str(sample_plan(start.folder)) if plan is None else plan
     found = read(asyncio.run(path_of(start, named)))
-    click.echo(
-        f"Plan {found.name} ({found.path}): {many(len(found.todos), 'task')},"
-        f" {many(found.head.agents, 'agent')}, in {found.workspace}"
-    )
+    size = f"{many(len(found.todos), 'task')}, {many(found.head.agents, 'agent')}"
+    click.echo(showing.folded(f"Plan {found.name}: {size}, in {found.workspace}"))
     return Ride(start, found, named, by or who(), budget=budget, accept=accept_edits, replan=replan).begin()
 
 

@@ -132,7 +132,7 @@ class Ride:
         except Stop as stop:
             click.echo(str(stop), err=True)
             return stop.code, asyncio.run(self._looked()) if self.known else None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):
             return self._left("Interrupted", INTERRUPTED)
         except SystemExit as end:
             if end.code != TERMINATED:
@@ -292,7 +292,7 @@ async def _stands(engine: Engine, session_id: str) -> bool:
 
 def _prompted(question: Question) -> bool | None:
     """Ask at the terminal; None: later."""
-    click.echo(one_line(question.next_question))
+    click.echo(showing.folded(one_line(question.next_question)))
     said = click.prompt("Approve", type=click.Choice(["yes", "no", "later"]), default="later")
     return {"yes": True, "no": False}.get(said)
 

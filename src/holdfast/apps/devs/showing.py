@@ -30,10 +30,10 @@ STILL = 10.0
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MARKS = {
     "pending": ("·", "dim"), "blocked": ("·", "dim"), "begun": ("", "cyan"), "asks": ("?", "yellow"),
-    "done": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("–", "dim"),
+    "done": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("–", "dim"), "cut": ("↺", "yellow"),
 }  # fmt: skip
-WORDS = {"begun": "at work", "asks": "waiting for an answer", "blocked": "waiting for one that failed"}
-ORDER = ("done", "skipped", "begun", "asks", "failed", "blocked", "pending")
+WORDS = {"begun": "at work", "asks": "waiting for an answer", "cut": "cut off"}
+ORDER = ("done", "skipped", "begun", "asks", "cut", "failed", "blocked", "pending")
 
 Line = list[tuple[str, str]]
 """Pieces of text, each with its style."""
@@ -60,7 +60,7 @@ def took(seconds: float) -> str:
 def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
     """The graph: each task below and to the right of what it needs. ``height``: so many lines at most."""
     status = view.status
-    whole: list[Line] = [[(view.name, "bold"), (f"  {status}  ", "yellow"), (counted(view), "")]]
+    whole = [_cut([(view.name, "bold"), (f"  {status}  ", "yellow"), (counted(view), "")], width)]
     rows = sorted(view.rows.values(), key=lambda row: row.level)
     room = len(rows) if height is None else max(height - 3, 3)
     chosen = rows if len(rows) <= room else _window(rows, room - 1)
@@ -80,7 +80,10 @@ def _row(row: Row, names: int) -> Line:
     spent = took(row.seconds) if row.status in ("begun", "asks", "done", "failed") else ""
     who = f"{row.agent}  " if row.status == "begun" else ""
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
-    what = {"asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for one that failed"}
+    what = {
+        "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for one that failed",
+        "cut": "was cut off; it is done again",
+    }  # fmt: skip
     said = f"skipped: {one_line(row.note) or 'nobody said why'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
     rest = (said, style) if said else (needs, "dim")
@@ -89,7 +92,7 @@ def _row(row: Row, names: int) -> Line:
 
 def _window(rows: Sequence[Row], room: int) -> list[Row]:
     """Those that matter most now, in their order: at work and in trouble first, then what comes, then what was."""
-    urgency = {"begun": 0, "asks": 0, "failed": 1, "pending": 2, "blocked": 3, "skipped": 4, "done": 5}
+    urgency = {"begun": 0, "asks": 0, "cut": 0, "failed": 1, "pending": 2, "blocked": 3, "skipped": 4, "done": 5}
     last = max((row.began for row in rows), default=0)
     ranked = sorted(rows, key=lambda row: (urgency[row.status], row.level, last - row.began))
     chosen = {row.task.id for row in ranked[:room]}
@@ -118,6 +121,11 @@ def graph(view: View) -> str:
     if not sys.stdout.isatty():
         return "\n".join(map(plain, drawn(view, 10_000)))
     return "\n".join(map(_painted, drawn(view, shutil.get_terminal_size((100, 24)).columns)))
+
+
+def folded(text: str) -> str:
+    """A sentence in lines that fit, at a terminal: no word is broken where it ends."""
+    return click.wrap_text(text, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else text
 
 
 def _painted(line: Line) -> str:

@@ -17,7 +17,9 @@ CHANGED = ("session.edited", "session.rewound", "session.reopened")
 
 @dataclass
 class Row:
-    """One task. ``status``: pending, blocked (one that it needs failed), begun, asks, done, failed, skipped."""
+    """One task. ``status``: pending, blocked (one that it needs failed), begun, asks, done, failed, skipped; or cut:
+    it had begun when the run was stopped, and is done again.
+    """
 
     task: Task
     level: int
@@ -98,8 +100,8 @@ class View:
             id = row.task.id
             if id in self._skipped:
                 row.status, row.note = "skipped", self._skipped[id]
-            elif row.status in ("begun", "asks"):
-                row.status = "asks" if id in asking else "begun"
+            elif row.status in ("begun", "asks", "cut"):
+                row.status = "asks" if id in asking else "cut" if self.info.holder is None else "begun"
             elif row.status in ("pending", "blocked"):
                 row.status = "blocked" if stuck.intersection(row.task.needs) else "pending"
             if row.status in ("failed", "blocked"):

@@ -29,7 +29,8 @@ and paused at any word; --session-id goes on with it.
 
 SCRIPTS = {"english": "english.txt", "chinese": "chinese.txt"}
 SAMPLE_NOW = "2030-03-04T09:00"
-"""The sample has dates of its own, so it brings the moment that they belong to."""
+"""The sample has dates of its own, so it brings the moment that they belong to; and a shop of its own, in which
+nothing of it was done before."""
 
 
 def chat(
@@ -60,10 +61,12 @@ def chat(
     }  # fmt: skip
     given = {name: value for name, value in settings.items() if value is not None}
     lines = say or ([] if play is None else script(play))
+    chosen = session_id or f"chat-{token_hex(4)}"
     if play in SCRIPTS:
         settings["now"] = now or SAMPLE_NOW
+        settings["shop"] = shop or start.folder / f"shop-of-{chosen}.db"
     channel = "script" if lines else "terminal"
-    talk = Talk(start, session_id or f"chat-{token_hex(4)}", desk_of(start, settings), by, channel)
+    talk = Talk(start, chosen, desk_of(start, settings), by, channel)
     if session_id is not None and given:
         asyncio.run(check_new(talk, given))
     if not lines and play is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import date
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from pydantic import AwareDatetime
 
 from holdfast import Context, Retry, Tool, Workflow, collect, route, step
 from holdfast.apps.helpdesk import words
-from holdfast.apps.helpdesk.extraction import normal
+from holdfast.apps.helpdesk.extraction import normal, orders
 from holdfast.apps.helpdesk.intents import is_cancel, tool_of, wants_person, yes_or_no
 from holdfast.apps.helpdesk.models import Call, Desk, Errand, Language, Message, Quote, Result, ToolName
 from holdfast.apps.helpdesk.parameters import MODELS, answered, found_in
@@ -83,16 +84,23 @@ async def _understood(ctx: Context, call: Call, shop: Shop, text: str, names: li
         raise Declined("taken back", reason="cancel")
     if wants_person(text):
         raise Declined("a person is wanted", reason="person")
-    found = answered(call.tool, text, names, shop.now.date())
-    if tool_of(text) not in (None, call.tool) and _is_beside(text, set(found) & set(names)):
+    today = shop.now.date()
+    if _is_beside(call, text, names, today):
         raise Declined(ELSE, reason=ELSE)
-    named = await read_answer(ctx, call, text, names, shop.now.date())
-    return found if named is None else named
+    named = await read_answer(ctx, call, text, names, today)
+    return answered(call.tool, text, names, today) if named is None else named
 
 
-def _is_beside(text: str, given: set[str]) -> bool:
+def _is_beside(call: Call, text: str, names: list[str], today: date) -> bool:
     """Whether words that ask for another tool are no answer: "where is B-2001?" names an order, and asks."""
-    return not given or (given == {"order"} and "?" in normal(text))
+    tool, said = tool_of(text), normal(text)
+    if tool in (None, call.tool):
+        return False
+    given = set(answered(call.tool, text, [], today)) & set(names)
+    if given:
+        return given == {"order"} and "?" in said
+    # "It arrived smashed" has a word of another tool, and is what somebody says who was asked for the reason.
+    return tool != "order_status" or len(names) > 1 or "?" in said or bool(orders(said))
 
 
 def _served(

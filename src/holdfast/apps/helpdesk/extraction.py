@@ -19,9 +19,10 @@ LONGEST = 1_000
 _ORDER = re.compile(r"(?<![A-Za-z0-9])(?:([A-Za-z])-?|([A-Z]) )(\d{4})(?!\d)")
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])")
 _PHONE = re.compile(r"(?<![A-Za-z0-9@.+])\+?\(?\d[\d ()/.-]{5,22}\d(?![A-Za-z0-9])")
+_SUM = r"(?:\d{1,3}(?:[., ]\d{3})+|\d{1,12})(?:[.,]\d{1,2})?"
 _AMOUNT = re.compile(
-    r"(?:€|\$|£|¥|EUR\b|USD\b)\s?(\d{1,7}(?:[.,]\d{1,2})?)(?!\d)"
-    r"|(?<![\d.,])(\d{1,7}(?:[.,]\d{1,2})?)\s?(?:€|EUR\b|euros?\b|dollars?\b|元|块)",
+    rf"(?:€|\$|£|¥|EUR\b|USD\b)\s?({_SUM})(?![.,]?\d)"
+    rf"|(?<![\d.,])({_SUM})\s?(?:€|EUR\b|euros?\b|dollars?\b|元|块)",
     FLAGS,
 )
 _POSTCODE = re.compile(r"(?<![\dA-Za-z+-])(\d{5,6})(?![\d-])")
@@ -98,10 +99,17 @@ def phones(text: str, today: date = date(2000, 1, 1)) -> list[Found]:
 def amounts(text: str) -> list[Found]:
     """Amounts of money: numbers with a currency.
 
-    >>> [str(found.value) for found in amounts("€49.90, 20,5 euros or 30元")]
-    ['49.90', '20.5', '30']
+    >>> [str(found.value) for found in amounts("€49.90, 20,5 euros, 30元, $1,234.50 or 1.234 €")]
+    ['49.90', '20.5', '30', '1234.50', '1234']
     """
-    return [Found(Decimal((m[1] or m[2]).replace(",", ".")), *m.span()) for m in _AMOUNT.finditer(text)]
+    return [Found(_sum(m[1] or m[2]), *m.span()) for m in _AMOUNT.finditer(text)]
+
+
+def _sum(written: str) -> Decimal:
+    """Of a number with points, commas and spaces: three digits behind the last of them are thousands."""
+    cents = re.search(r"[.,](\d{1,2})$", written)
+    whole = written[: cents.start()] if cents else written
+    return Decimal(re.sub(r"\D", "", whole) + (f".{cents[1]}" if cents else ""))
 
 
 def choice(text: str, synonyms: Mapping[str, Iterable[str]]) -> str | None:

@@ -94,6 +94,8 @@ def meaning(text: str) -> Meaning:
             calls[-1] = calls[-1].model_copy(update={"text": f"{calls[-1].text} {part}"})
         else:
             unclear.append(part)
+    if not (calls or talk or unclear) and said:
+        unclear.append(said)
     if len(text) > LONGEST:
         unclear.append(f"… {text[LONGEST:][:60]} …")
     return Meaning(calls, talk, unclear)

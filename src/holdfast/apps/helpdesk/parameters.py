@@ -125,7 +125,8 @@ def _value(name: str, said: str, today: date) -> str | None:
         case "order":
             return _only(orders(said))
         case "amount":
-            return _only(amounts(said))
+            several = " or ".join(str(each.value) for each in amounts(said))
+            return _only(amounts(said)) or several or None  # not none: without an amount all would be paid back
         case "day":
             return _only(dates(said, today))
         case "time":

@@ -26,6 +26,9 @@ PATIENCE = 30
 """Seconds that a transaction waits for another one."""
 
 OPENS, CLOSES = time(9), time(18)
+LENGTH = 30
+"""Minutes that an appointment takes."""
+
 SUNDAY = 6
 FURTHEST = 90
 """Days ahead that an appointment can be."""
@@ -139,10 +142,11 @@ class Shop:
             return Served(facts=facts, refused=trouble, ask="time" if trouble == "closed_then" else "day")
         with _transaction(self.path) as db:
             if not _is_done(db, "appointments", key):
-                at = (wanted.day.isoformat(), f"{wanted.time:%H:%M}")
-                if db.execute("SELECT 1 FROM appointments WHERE day = ? AND time = ?", at).fetchone() is not None:
+                day = wanted.day.isoformat()
+                known = db.execute("SELECT time FROM appointments WHERE day = ?", (day,)).fetchall()
+                if any(abs(_minutes(time.fromisoformat(at)) - _minutes(wanted.time)) < LENGTH for (at,) in known):
                     return Served(facts=facts, refused="taken", ask="time")
-                row = {"day": at[0], "time": at[1], "kind": wanted.kind, "contact": wanted.contact}
+                row = {"day": day, "time": f"{wanted.time:%H:%M}", "kind": wanted.kind, "contact": wanted.contact}
                 _insert(db, "appointments", {"key": key, **row})
             return Served(facts=facts)
 
@@ -153,7 +157,7 @@ class Shop:
             return "too_far"
         if day.weekday() == SUNDAY:
             return "sunday"
-        return "" if OPENS <= at < CLOSES else "closed_then"
+        return "" if at >= OPENS and _minutes(at) + LENGTH <= _minutes(CLOSES) else "closed_then"
 
     def open_ticket(self, about: dict[str, Any], ctx: BlockingContext) -> int:
         """Leave everything to a person; the number of the ticket."""
@@ -163,6 +167,10 @@ class Shop:
                 _insert(db, "tickets", {"key": key, "about": json.dumps(about, ensure_ascii=False)})
             found = db.execute("SELECT number FROM tickets WHERE key = ?", (key,)).fetchone()
             return int(found["number"])
+
+
+def _minutes(at: time) -> int:
+    return at.hour * 60 + at.minute
 
 
 def _order(db: sqlite3.Connection, number: str) -> dict[str, Any] | None:

@@ -64,7 +64,10 @@ SAYINGS: dict[str, tuple[str, str]] = {
     "past": ("That is over already.", "这个时间已经过去了。"),
     "too_far": ("That is too far ahead.", "这个日期太远了。"),
     "sunday": ("We are closed on Sundays.", "周日我们不营业。"),
-    "closed_then": ("We are open from 9 to 18 o'clock.", "我们的营业时间是9点到18点。"),
+    "closed_then": (
+        "We are open from 9 to 18 o'clock, and an appointment takes half an hour.",
+        "我们的营业时间是9点到18点，每次预约需要半小时。",
+    ),
     "taken": ("That time is taken.", "这个时间已经被预约了。"),
     # results
     "order_status.done": (

@@ -1,0 +1,364 @@
+"""Devs as a program: what a person types, what it says, what it keeps; and its README.
+
+The requirement 1_PRD-REQ-UI-008 (global pause and resume) is covered here and in `test_devs_faults`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine
+from holdfast.apps.devs import read, workspace
+from holdfast.apps.devs.__main__ import main
+from holdfast.apps.devs.models import Head, Stops, Todo
+from holdfast.apps.devs.view import View
+from holdfast.orchestrator import FileStateStore
+from tests.apps.devs_kit import Called, effects, in_order, small, task, write_plan
+from tests.docs.pages import section
+from tests.support.children import ROOT
+
+README = ROOT / "src" / "holdfast" / "apps" / "devs" / "README.md"
+PATIENCE = 50
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, for commands that are called in this process."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+class Devs:
+    """A plan in this folder, and commands about it."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.capsys = capsys
+
+    def plan(self, *tasks: dict[str, Any], **head: Any) -> None:
+        write_plan(self.folder, list(tasks), **head)
+
+    def __call__(self, *args: str, code: int = 0) -> Called:
+        done = Called(self.capsys, *args)
+        assert done.code == code, (done.out, done.err)
+        return done
+
+    def statuses(self) -> dict[str, str]:
+        found = self("status", "plan", "--json").document
+        return {each["id"]: each["status"] for each in found["tasks"]}
+
+
+@pytest.fixture
+def devs(here: Path, capsys: pytest.CaptureFixture[str]) -> Devs:
+    return Devs(here, capsys)
+
+
+# as a process
+
+
+def ran(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+    words = [sys.executable, "-m", "holdfast.apps.devs", *args]
+    return subprocess.run(
+        words, cwd=cwd, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+
+def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and_then_to_the_end(
+    here: Path, devs: Devs
+) -> None:
+    done = ran(here)
+    assert done.returncode == 3, done.stderr
+    assert "agent-1 begins folders" in done.stdout
+    assert "stars is done after " in done.stdout
+    assert "book is waiting: 8 done, 1 waiting for an answer" in done.stdout
+    work = here / ".holdfast" / "devs-sample"
+    assert "lighthouse" in (work / "build" / "book").read_text()
+    assert not (work / "book.txt").exists(), "it waits for a yes"
+    (question,) = devs("status", "book", "--json").document["questions"]
+    assert f"answer {question['id']} --approve" in done.stderr
+    devs("answer", question["id"], "--approve")
+    assert "publish is done" in devs("resume", "book").out
+    assert (work / "book.txt").exists()
+    again = ran(here)
+    assert (again.returncode, "book completed: 9 done" in again.stdout, "begins" in again.stdout) == (0, True, False)
+
+
+# a plan from its beginning to its end
+
+
+@pytest.mark.covers("S5.45")
+def test_a_run_keeps_its_output_and_its_state_below_the_workspace(devs: Devs, here: Path) -> None:
+    devs.plan(*small(), task("say", run="echo $GREETING from $DEVS_RUN; echo aside >&2", env={"GREETING": "ahoy"}))
+    done = devs("run", "plan.json", "--json")
+    assert done.document["status"] == "completed"
+    assert done.document["counts"] == {"done": 5}
+    assert done.document["command"] is None
+    assert in_order(effects(here))
+    (said,) = (Path(each["output"]) for each in done.document["tasks"] if each["id"] == "say")
+    assert said == here / "work" / ".devs" / "output" / "say.txt"
+    assert said.read_text().splitlines()[1:] == ["ahoy from plan", "aside"]
+    devs("pause", "plan.json")  # of one that is complete nothing is left to stop
+    assert FileStateStore(here / "work").path == here / "work" / ".devs" / "state_snapshot.json"
+
+
+def test_a_failing_task_ends_with_1_its_dependants_wait_and_a_resume_tries_it_again(devs: Devs, here: Path) -> None:
+    devs.plan(task("a"), task("b", ["a"], run="echo no luck >&2; test -e luck"), task("c", ["b"]), task("d", ["a"]))
+    failed = devs("run", "plan.json", code=1)
+    assert "b failed: CommandFailed: exit code 1: no luck" in failed.out
+    assert "plan failed: 2 done, 1 failed, 1 blocked" in failed.out
+    assert "resume plan.json" in failed.err
+    assert str(here / "work" / ".devs" / "output" / "b.txt") in failed.err
+    assert devs.statuses() == {"a": "done", "b": "failed", "c": "blocked", "d": "done"}
+    assert "begins" not in devs("run", "plan.json", code=1).out, "nothing is tried again unasked"
+    (here / "work" / "luck").touch()
+    again = devs("resume", "plan.json", "--accept-edits")
+    assert "new: luck" in again.err
+    assert "plan completed: 4 done" in again.out
+    assert sorted(effects(here)) == ["a", "c", "d"]
+
+
+def test_a_skipped_task_counts_as_done_and_says_who_and_why(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="false"), task("b", ["a"]))
+    devs("run", "plan.json", code=1)
+    said = devs("skip", "plan", "a", "--reason", "not here", "--by", "ann").out
+    assert "a is skipped." in said
+    assert "resume plan" in said
+    assert devs.statuses() == {"a": "skipped", "b": "pending"}
+    assert "skipped: not here" in devs("status", "plan").out
+    devs("resume", "plan")
+    assert effects(here) == ["b"]
+    history = devs("events", "plan").out
+    assert "skip a: not here" in history
+    assert "ann" in history
+    assert devs("skip", "plan", "bb", code=2).err == "devs: run 'plan' has no task 'bb'; did you mean 'b'?\n"
+
+
+def test_a_rewound_task_is_done_anew_with_all_that_needs_it(devs: Devs, here: Path) -> None:
+    devs.plan(*small())
+    devs("run", "plan.json")
+    assert "To be done anew: b, d." in devs("rewind", "plan.json", "b").out
+    assert devs.statuses() == {"a": "done", "b": "pending", "c": "done", "d": "pending"}
+    devs("resume", "plan.json")
+    assert effects(here)[4:] == ["b", "d"]
+    devs("rewind", "plan.json", "--all")
+    devs("run", "plan.json")
+    assert in_order(effects(here)[6:])
+    assert "name the tasks to do anew, or --all" in devs("rewind", "plan.json", code=2).err
+
+
+def test_a_command_that_takes_too_long_is_ended_and_has_failed(devs: Devs) -> None:
+    devs.plan(task("a", run="echo so far; sleep 100", timeout=0.2))
+    failed = devs("run", "plan.json", code=1)
+    assert "a failed: CommandFailed: took too long and was ended: so far" in failed.out
+
+
+def test_a_run_stops_itself_when_task_after_task_fails_in_the_same_way(devs: Devs) -> None:
+    tasks = [task(f"t{n}", run="echo no network; exit 7") for n in range(9)]
+    devs.plan(*tasks, agents=1, safety={"same_error": 2})
+    stopped = devs("run", "plan.json", code=3)
+    assert "2 tasks failed in the same way: CommandFailed: exit code 7: no network" in stopped.out
+    assert stopped.out.count(" failed: ") <= 4
+
+
+# what somebody has to decide
+
+
+def test_a_restricted_command_waits_for_a_yes_while_the_others_go_on(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="echo gone > a.txt; rm -f a.txt; echo > removed"), task("b"), restricted=["rm"], agents=1)
+    asked = devs("run", "plan.json", code=3)
+    assert "Asked: a: run 'echo gone > a.txt; rm -f a.txt; echo > removed'? It is restricted (rm)." in asked.out
+    assert devs.statuses() == {"a": "asks", "b": "done"}
+    assert not (here / "work" / "removed").exists()
+    (question,) = devs("status", "plan", "--json").document["questions"]
+    assert question["task"] == "a"
+    devs("answer", question["id"], "--approve", "--run", code=2)  # it is gone on with by resume alone
+    devs("answer", question["id"], "--approve")
+    devs("resume", "plan.json")
+    assert (here / "work" / "removed").exists()
+
+
+def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="rm x; touch removed"), task("b"), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    (question,) = devs("status", "plan", "--json").document["questions"]
+    devs("answer", question["id"], "--reject", "too dangerous")
+    refused = devs("resume", "plan.json", code=1)
+    assert "too dangerous" in refused.err
+    assert devs.statuses() == {"a": "failed", "b": "done"}
+    assert not (here / "work" / "removed").exists()
+
+
+def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_somebody_decides(
+    devs: Devs, here: Path
+) -> None:
+    work = here / "work"
+    devs.plan(task("a", run="echo one > one; echo two > two; echo three > three; rm -f x"), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    (question,) = devs("status", "plan", "--json").document["questions"]
+    devs("answer", question["id"], "--approve")
+    for name in ("one", "two", "three"):
+        (work / name).write_text(f"{name}\n")
+    devs("rewind", "plan.json", "a")
+    workspace.keep(read(here / "plan.json"))
+    (work / "one").write_text("mine")
+    (work / "two").unlink()
+    (work / "four").touch()
+    os.utime(work / "three", (1, 1))  # touched, not changed
+    for verb in ("resume", "run"):
+        noticed = devs(verb, "plan.json", code=6)
+        assert [line.strip() for line in noticed.err.splitlines()[1:4]] == ["new: four", "changed: one", "gone: two"]
+        assert "resume plan.json --accept-edits" in noticed.err
+        assert "rewind plan.json TASK" in noticed.err
+    assert (work / "one").read_text() == "mine"
+    assert not (work / "two").exists()
+    accepted = devs("resume", "plan.json", "--accept-edits", code=3)
+    assert "It goes on with them as they are." in accepted.err
+    assert devs("resume", "plan.json", code=3).err.count("changed:") == 0, "what was accepted is not asked again"
+
+
+def test_what_a_plan_ignores_and_what_belongs_to_tools_is_not_compared(here: Path) -> None:
+    plan = read(write_plan(here, [task("a")], ignore=["*.log", "cache/*"]))
+    workspace.keep(plan)
+    for name in ("x.log", "cache/y", ".git/index", "__pycache__/z", ".devs/w"):
+        (here / "work" / name).parent.mkdir(exist_ok=True)
+        (here / "work" / name).touch()
+    assert workspace.changes(plan) == []
+    (here / "work" / "link").symlink_to("task.sh")
+    assert workspace.changes(plan) == ["new: link"]
+    (here / "work" / ".devs" / "workspace.json").write_text("{")
+    with pytest.raises(ValueError, match=r"workspace\.json is damaged"):
+        workspace.changes(plan)
+
+
+def test_a_pause_after_a_kill_is_where_comparing_begins(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="false"))
+    devs("run", "plan.json", code=1)
+    workspace.forget(read(here / "plan.json"))  # as a killed process leaves it
+    assert "plan is paused" in devs("pause", "plan.json", "--reason", "look first").out
+    (here / "work" / "new").touch()
+    assert "new: new" in devs("resume", "plan.json", code=6).err
+
+
+def test_a_plan_that_changed_is_told_and_taken_in_when_somebody_says_so(devs: Devs, here: Path) -> None:
+    devs.plan(*small())
+    devs("run", "plan.json")
+    devs.plan(task("a"), task("b", ["a"], run="sh task.sh b # otherwise"), task("c", ["a"]), task("e", ["b"]))
+    told = devs("resume", "plan.json", code=5)
+    assert [line.strip() for line in told.err.splitlines()[1:4]] == ["gone: d", "changed: b", "new: e"]
+    devs("resume", "plan.json", "--replan")
+    assert effects(here)[4:] == ["b", "e"]
+
+
+def test_another_run_that_stands_in_the_workspace_is_not_disturbed(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="touch here; rm x || true"), task("b", ["a"]), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    devs("pause", "plan.json")
+    devs("run", "plan.json", code=3)
+    devs("resume", "plan.json", code=3)
+    devs("pause", "plan.json")
+    devs("resume", "plan.json", code=3)
+    (here / "other.json").write_text(json.dumps({"workspace": "work", "tasks": [task("z")]}))
+    snapshot = json.loads((here / "work" / ".devs" / "state_snapshot.json").read_text())
+    assert [each["sessionId"] for each in snapshot["activeAgents"]] == ["plan"]
+    assert "run plan stands in" in devs("run", "other.json", code=2).err
+    devs("cancel", "plan")
+    devs("run", "other.json")
+
+
+def test_a_damaged_snapshot_is_told_and_can_be_deleted(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="rm x || true"), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    devs("pause", "plan.json")
+    (here / "work" / ".devs" / "state_snapshot.json").write_text("{")
+    assert "or delete it: the store knows everything" in devs("resume", "plan.json", code=2).err
+    (here / "work" / ".devs" / "state_snapshot.json").unlink()
+    devs("resume", "plan.json", code=3)
+
+
+@pytest.mark.parametrize("verb", [["resume"], ["pause"], ["status"], ["skip", "a"], ["rewind", "a"]])
+def test_what_was_never_run_is_not_found(devs: Devs, here: Path, verb: list[str]) -> None:
+    devs.plan(*small())
+    devs(verb[0], "plan.json", *verb[1:], code=4)
+    devs("run", "plan.json")
+    (here / "other.toml").write_text('[[tasks]]\nid = "a"\nrun = "true"')
+    assert "has not been run" in devs(verb[0], "other.toml", *verb[1:], code=4).err
+
+
+def test_a_run_can_be_paused_and_looked_at_by_a_plan_that_is_broken_by_now(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="false"))
+    devs("run", "plan.json", code=1)
+    (here / "plan.json").write_text("{")
+    assert "plan is paused" in devs("pause", "plan.json").out
+    assert "✗ a" in devs("status", "plan.json").out
+    devs("resume", "plan.json", code=2)
+
+
+def test_a_session_of_another_program_is_no_run(devs: Devs, here: Path) -> None:
+    from holdfast.apps.aura import aura
+    from holdfast.apps.aura.starting import starting
+
+    devs.plan(*small())
+    with Engine(here / ".holdfast" / "holdfast.db") as engine:
+        engine.start(aura, starting("student-1", reports=here), session_id="plan", paused=True)
+    assert "is a session of aura, no run" in devs("run", "plan.json", code=2).err
+    assert "is one of aura, no run of a plan" in devs("pause", "plan", code=2).err
+
+
+# how it is shown
+
+
+def test_a_graph_larger_than_the_screen_shows_what_matters_and_counts_the_rest() -> None:
+    from holdfast.apps.devs import showing
+    from holdfast.apps.devs.view import Row
+    from holdfast.orchestrator import Task
+
+    view = View("big")
+    view.info = type("Info", (), {"status": type("S", (), {"value": "running"})})
+    view.rows = {f"t{n}": Row(Task(id=f"t{n}", needs=[f"t{n - 1}"] if n else []), n % 7) for n in range(200)}
+    for n in range(100):
+        view.rows[f"t{n}"].status = "done"
+    view.rows["t150"].status, view.rows["t160"].status = "begun", "failed"
+    for width, height in ((80, 24), (140, 40)):
+        shown = [showing.plain(line) for line in showing.drawn(view, width, height)]
+        assert len(shown) < height
+        assert max(map(len, shown)) <= width
+        assert {"t150", "t160"} <= {line.split()[1] for line in shown[1:-1]}
+        assert shown[-1].strip().startswith("… and ")
+
+
+# the README
+
+
+def listed(heading: str) -> list[str]:
+    """The first column of the first table below a heading."""
+    below = section(README, heading).partition("\n### ")[0]
+    return [re.findall(r"`(\S+?)[ `]", line)[0] for line in below.splitlines() if line.startswith("| `")]
+
+
+def test_the_readme_lists_every_key_of_a_plan_and_every_command() -> None:
+    assert listed("The plan") == [*Head.model_fields, "tasks"]
+    assert listed("A task") == list(Todo.model_fields)
+    assert listed("When it stops itself") == list(Stops.model_fields)
+    assert listed("Commands") == ["run", "resume", "pause", "status", "skip", "rewind"]
+    assert set(listed("Commands")) == set(main.commands)
+    for file in re.findall(r"`(src/[^`]+)`", section(README, "Where things are")):
+        assert (ROOT / file).exists()
+
+
+@pytest.mark.covers("S5.58")
+def test_the_requirement_is_named_where_it_is_covered() -> None:
+    id = "1_PRD-REQ-UI-008"
+    named = [path.name for path in sorted((ROOT / "tests" / "apps").glob("test_devs_*.py")) if id in path.read_text()]
+    assert named == ["test_devs_faults.py", "test_devs_program.py"]
+    assert id in README.read_text()

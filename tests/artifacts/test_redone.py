@@ -1,0 +1,200 @@
+"""What runs again, and what it sees, where edits of files, edits of the state and rewinds come together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast import Artifact, Context, Workflow, step
+from holdfast.errors import UndecidedEdits
+from tests.artifacts.pipeline import Desk, Finding, Memo, calls, in_folder
+from tests.support.loop import on_loop
+
+SECTIONS = ["01-intro", "02-team", "03-risks"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A session that has completed."""
+    desk = Desk(tmp_path)
+    asyncio.run(desk.run())
+    calls.taken()
+    return desk
+
+
+# edits of the state
+
+
+@on_loop
+async def test_an_edit_of_the_state_stays_when_a_later_redo_goes_back_further_than_the_one_that_carried_it(
+    desk: Desk,
+) -> None:
+    async with desk.engine() as engine:
+        await engine.edit("s1", company="Moss")
+        await (await engine.resume("s1", rerun="finalize")).outcome()
+        outcome = await (await engine.resume("s1", rerun="research")).outcome()
+        assert outcome.state.company == "Moss"
+        outcome = await (await engine.resume("s1", rerun="draft")).outcome()
+    assert outcome.state.company == "Moss"
+    assert calls.taken() == ["finalize", *["research", "draft", *SECTIONS, "finalize"], "draft", *SECTIONS, "finalize"]
+
+
+@on_loop
+async def test_a_step_that_is_to_run_again_sees_what_was_edited_since_and_others_are_kept(desk: Desk) -> None:
+    """header is kept, although it reads the company: an edit of the state does not make finished steps stale."""
+    async with desk.engine() as engine:
+        await engine.edit("s1", outline=["01-intro"], company="Moss")
+        verdicts = {each.step: each.verdict for each in await engine.plan("s1", rerun="draft")}
+        outcome = await (await engine.resume("s1", rerun="draft")).outcome()
+    assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
+    assert calls.taken() == ["draft", "01-intro", "finalize"]
+    assert [*outcome.state.sections] == ["01-intro"]
+    assert outcome.state.company == "Moss"
+
+
+@on_loop
+async def test_an_edit_of_what_a_kept_step_wrote_stays_behind_it_however_often_it_is_kept(desk: Desk) -> None:
+    desk.file("header.md").write_text("# by Ada\n")
+    async with desk.engine() as engine:
+        await engine.adopt("s1", by="ada")
+        await engine.edit("s1", header="# by Bo\n")
+        for _ in range(2):
+            outcome = await (await engine.resume("s1", rerun="draft")).outcome()
+            assert outcome.state.header == "# by Bo\n"
+            assert outcome.state.memo.startswith("# by Bo\n")
+    assert "header" not in calls.taken()
+
+
+@on_loop
+async def test_a_file_that_is_edited_after_its_field_was_edited_in_the_state_takes_its_place(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with desk.engine() as engine:
+        session = await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True)
+        await (await session.resume(until="research")).outcome()
+        await session.edit(research=[Finding(claim="Edited in the state.")])
+        desk.edit_research("Moss, in the file.")
+        outcome = await (await session.resume()).outcome()
+    assert outcome.state.research[0].claim == "Moss, in the file."
+    assert calls.taken() == ["research", "draft", *SECTIONS, "header", "finalize"]
+
+
+@on_loop
+async def test_who_has_read_an_edit_of_the_state_is_stale_when_the_file_is_edited_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with desk.engine() as engine:
+        session = await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True)
+        await (await session.resume(until="research")).outcome()
+        await session.edit(research=[Finding(claim="Edited in the state.")])
+        await (await session.resume()).outcome()
+        calls.taken()
+        desk.edit_research("Moss, in the file.")
+        with pytest.raises(UndecidedEdits):
+            await session.resume()
+        outcome = await (await session.resume(edits="accept")).outcome()
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    assert "Moss, in the file." in outcome.state.memo
+
+
+# decisions
+
+
+@on_loop
+async def test_discarding_puts_back_also_what_nobody_has_built_on(desk: Desk) -> None:
+    recorded = desk.file("4-final.md").read_bytes()
+    desk.file("4-final.md").write_text("## by hand, and nobody reads it\n")
+    outcome = await desk.resume(edits="discard")
+    assert desk.file("4-final.md").read_bytes() == recorded
+    assert outcome.state.memo.encode() == recorded
+    assert desk.bin() == [b"## by hand, and nobody reads it\n"]
+
+
+@on_loop
+async def test_where_nothing_was_edited_nothing_is_adopted_and_what_has_ended_stays_so(desk: Desk) -> None:
+    async with desk.engine() as engine:
+        before = await engine.info("s1")
+        assert await engine.adopt("s1") == []
+        after = await engine.info("s1")
+    assert (after.seq, after.status) == (before.seq, before.status)
+
+
+@on_loop
+async def test_a_newline_less_at_the_end_is_an_edit_and_no_damage(desk: Desk) -> None:
+    for path in ("1-research.json", "header.md"):
+        desk.file(path).write_text(desk.file(path).read_text().rstrip("\n"))
+    states = await desk.states()
+    assert (states["1-research.json"], states["header.md"]) == ("edited", "edited")
+
+
+@on_loop
+async def test_a_json_text_that_was_made_shorter_by_hand_is_whole(desk: Desk) -> None:
+    desk.file("1-research.json").write_text(json.dumps([]))
+    assert (await desk.states())["1-research.json"] == "invalid", "less than the least size"
+    desk.file("1-research.json").write_text('[{"claim": "Moss."}]')
+    assert (await desk.states())["1-research.json"] == "edited"
+
+
+# rewinds
+
+
+@on_loop
+async def test_what_an_adopted_edit_has_made_stale_stays_stale_over_a_rewind_to_a_later_step(desk: Desk) -> None:
+    desk.edit_research()
+    async with desk.engine() as engine:
+        await engine.adopt("s1", by="ada")
+        await engine.rewind("s1", "finalize")
+        verdicts = {each.step: each.verdict for each in await engine.plan("s1")}
+        outcome = await (await engine.resume("s1")).outcome()
+    assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    assert "grows moss" in outcome.state.memo
+
+
+@on_loop
+async def test_files_that_a_step_does_not_leave_any_more_go_to_the_bin(desk: Desk) -> None:
+    gone = desk.file("2-sections/03-risks.md").read_bytes()
+    desk.file("2-sections/notes.md").write_text("mine\n")
+    async with desk.engine() as engine:
+        await engine.edit("s1", outline=["01-intro", "02-team"])
+        await (await engine.resume("s1", rerun="draft")).outcome()
+    sections = [path for path in in_folder(desk.folder) if path.startswith("2-")]
+    assert sections == ["2-sections/01-intro.md", "2-sections/02-team.md", "2-sections/notes.md"]
+    assert desk.bin() == [gone]
+
+
+@step(writes="research", leaves=Artifact("1-research.json", min_bytes=5))
+async def study(company: str) -> list[Finding]:
+    return [Finding(claim=f"{company} grows ferns.")]
+
+
+def paragraph(name: str) -> str:
+    return f"{name}, {calls(name)}"
+
+
+def sections_of(stops: list[bool]) -> Workflow[Memo]:
+    @step(writes="sections", leaves=Artifact("2-sections/*.md", min_bytes=5))
+    async def compose(research: list[Finding], ctx: Context) -> dict[str, str]:
+        """What it remembers does not show what it was made of."""
+        one = await ctx.do(paragraph, "one")
+        if stops.pop():
+            raise ValueError("half way")
+        return {"one": f"{one}: {research[0].claim}", "two": await ctx.do(paragraph, "two")}
+
+    return Workflow("study", state=Memo, steps=[study, compose])
+
+
+@pytest.mark.parametrize("edited", [True, False])
+@on_loop
+async def test_a_visit_that_remembers_work_on_what_was_edited_begins_anew(tmp_path: Path, edited: bool) -> None:
+    desk = Desk(tmp_path, sections_of([False, True]))
+    assert (await desk.run()).status.value == "failed"
+    if edited:
+        desk.edit_research()
+    plan = await desk.ask(lambda engine: engine.plan("s1"))
+    assert ("begins anew" in plan["compose"].why) is edited
+    outcome = await desk.resume()
+    assert outcome.status.value == "completed"
+    assert calls.taken() == (["one", "one", "two"] if edited else ["one", "two"])
+    assert ("moss" in outcome.state.sections["one"]) is edited
