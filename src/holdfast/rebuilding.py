@@ -19,7 +19,7 @@ from holdfast.errors import FolderRefused, HoldfastError
 from holdfast.inspection import ArtifactState, Examination, examine, look
 from holdfast.shelf import Shelf
 from holdfast.traces import Trail
-from holdfast.workflow import BoundStep, Workflow
+from holdfast.workflow import BoundStep, Check, Workflow
 
 START, COMPLETE = "start", "complete"
 _VERSION = re.compile(r"v0\.0\.(\d{1,9})")
@@ -211,11 +211,11 @@ def judge(shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> Judged:
     if not step.leaves:
         return Judged(step, {}, "it leaves no artifact, and there is no record of it")
     values: dict[str, Any] = {}
-    absent = True
+    absent, said = True, _says(step.when, known)
     for artifact in step.leaves:
         try:
             value = carried(shelf, artifact, known)
-            if value is None and not artifact.place.admits_none:
+            if value is None and (not artifact.place.admits_none if said is None else said):
                 raise Unfit(f"{artifact.path} is not there")
             if value is not None and (problem := _lacks(artifact, value, known)):
                 raise Unfit(f"{artifact.path}: {problem}")
@@ -224,6 +224,15 @@ def judge(shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> Judged:
         if value is not None:
             values[artifact.place.path], absent = value, False
     return Judged(step, values, absent=absent)
+
+
+def _says(when: Check | None, known: Mapping[str, Any]) -> bool | None:
+    """Whether a step has to run, as its ``when`` says of what is known; None if that does not tell."""
+    if when is None or when.whole is not None:
+        return None
+    if any(read.recent or read.place.path not in known for read in when.reads):
+        return None
+    return bool(when(**{read.param: known[read.place.path] for read in when.reads}))
 
 
 def _lacks(artifact: BoundArtifact, value: Any, known: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ replaced since is *stale*, and so is every reader of what it wrote. Pure: no I/O
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -286,5 +286,12 @@ def stale(trail: Trail, redone: Mapping[str, str]) -> dict[str, str]:
         why = next((f"upstream changed: {gone[pair]}" for pair in work.reads.items() if pair in gone), "")
         if why := why or redone.get(work.step, ""):
             found[work.step] = why
-            gone |= dict.fromkeys(work.writes.items(), f"{work.step} runs again")
+            gone |= dict.fromkeys(_built_on(trail, work), f"{work.step} runs again")
     return found
+
+
+def _built_on(trail: Trail, work: Work) -> Iterator[tuple[str, int]]:
+    """The versions that are no more when a visit is redone: its own, and those that were made of them."""
+    for field, version in work.writes.items():
+        yield field, version
+        yield from (pair for pair in trail.readers(work, field) if pair[1] >= version)

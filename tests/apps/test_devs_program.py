@@ -18,12 +18,15 @@ import pytest
 from holdfast import Engine
 from holdfast.apps.devs import read, workspace
 from holdfast.apps.devs.__main__ import main
+from holdfast.apps.devs.commands import Commands
 from holdfast.apps.devs.models import Head, Stops, Todo
 from holdfast.apps.devs.view import View
+from holdfast.apps.input import BadInput
 from holdfast.orchestrator import FileStateStore
 from tests.apps.devs_kit import Called, effects, in_order, small, task, write_plan
 from tests.docs.pages import section
 from tests.support.children import ROOT
+from tests.support.loop import on_loop
 
 README = ROOT / "src" / "holdfast" / "apps" / "devs" / "README.md"
 PATIENCE = 50
@@ -169,6 +172,19 @@ def test_a_run_stops_itself_when_task_after_task_fails_in_the_same_way(devs: Dev
     stopped = devs("run", "plan.json", code=3)
     assert "2 tasks failed in the same way: CommandFailed: exit code 7: no network" in stopped.out
     assert stopped.out.count(" failed: ") <= 4
+
+
+@on_loop
+async def test_without_its_warden_no_command_is_run(here: Path) -> None:
+    async with Commands(here / ".devs", grace=0.1, env={}) as commands:
+        ran = await commands.run("echo one", here, here / "log", None, {})
+        assert (ran.code, ran.tail) == (0, "one\n")
+        assert commands._warden is not None
+        commands._warden.kill()
+        await commands._warden.wait()
+        with pytest.raises(BadInput, match="the warden was killed; resume"):
+            await commands.run("touch unguarded", here, here / "log", None, {})
+    assert not (here / "unguarded").exists()
 
 
 # what somebody has to decide

@@ -273,6 +273,15 @@ def test_a_topic_may_have_any_name(name: str) -> None:
     assert _review(cut).result_type == "capacity_limited_plan"
 
 
+def test_a_chapter_that_is_called_review_is_not_taken_for_the_review() -> None:
+    """Else the review would stay in a plan that has to cut topics, since its minutes seem to be a topic's."""
+    given = inputs(90, alpha=date(2030, 3, 6))
+    plans = cycle(given, [topic("alpha", REVIEW, 15), topic("alpha", "A", 165)])
+    assert [plan.strategy for plan in plans] == ["with_review", "without_review"]
+    assert _review(plans[-1]).result_type == "approved_plan"
+    assert {row.topic for row in plans[-1].plan_rows if row.estimated_minutes} == {f"{REVIEW} (topic)", "A"}
+
+
 # the reviewer
 
 GIVEN = inputs(120, "Sunday", alpha=date(2030, 3, 14), beta=date(2030, 3, 18))

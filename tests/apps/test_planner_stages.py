@@ -274,6 +274,7 @@ def test_a_replan_without_a_change_or_with_a_wrong_one_is_refused_and_changes_no
         ({}, "nothing is other than it was"),
         ({"midterms": {"calc": date(2030, 2, 22)}}, "there is no course 'calc'; did you mean 'calc2'"),
         ({"midterms": {"hist": date(2030, 1, 1)}}, "its midterm on 2030-01-01 lies before the first day"),
+        ({"midterms": {"hist": date(2300, 2, 7)}}, "its midterm on 2300-02-07 is more than five years after the first"),
         ({"max_minutes": -5}, "shared_constraints.max_minutes_per_day"),
     ]:
         with pytest.raises(BadInput, match=said):

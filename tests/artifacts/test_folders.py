@@ -178,6 +178,27 @@ async def test_a_text_that_may_be_cut_off_is_not_complete_where_only_the_folder_
     assert outcome.state.memo.encode() == desk.file("4-final.md").read_bytes()
 
 
+@pytest.mark.parametrize("title", ["A-B", ""])
+def test_without_records_a_step_that_may_be_skipped_is_judged_by_what_its_condition_says(
+    tmp_path: Path, title: str
+) -> None:
+    """One that was to run has to have left its file, one that was not cannot have."""
+
+    @step(writes="first", leaves=Artifact("first.md", min_bytes=1), when=lambda title: bool(title))
+    async def introduce(title: str) -> str:
+        return title
+
+    @step(writes="second", leaves=Artifact("second.md", min_bytes=1))
+    async def tell() -> str:
+        return "text"
+
+    workflow = Workflow("notes", state=Notes, steps=[introduce, tell])
+    (tmp_path / "second.md").write_text("text")
+    found = detect(tmp_path, workflow, title=title)
+    assert found.resume_at == ("start" if title else "complete")
+    assert bool(found.inconsistent) is bool(title)
+
+
 # names
 
 

@@ -99,6 +99,8 @@ class Commands:
         self, command: str | Sequence[str], folder: Path, log: Path, timeout: float | None, env: Mapping[str, str]
     ) -> Ran:
         """Run a command to its end; its output is added to the log."""
+        if self._warden is None or self._warden.returncode is not None:
+            raise BadInput(f"nobody would end what {self.state.parent} leaves running: the warden was killed; resume")
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()

@@ -165,7 +165,7 @@ class Ride:
                 try:
                     await self._work(engine, Worker(plan, commands), act)
                 finally:
-                    workspace.keep(plan)
+                    self._keep_workspace()
 
     async def _work(self, engine: Engine, worker: Worker, act: Act) -> None:
         plan = self.plan
@@ -183,6 +183,13 @@ class Ride:
             outcome.result()
         finally:
             outcome.cancel()
+
+    def _keep_workspace(self) -> None:
+        """So that it is noticed what others change. If that cannot be, it must not hide how the run stands."""
+        try:
+            workspace.keep(self.plan)
+        except OSError as error:
+            click.echo(f"What others change in {self.plan.workspace} will not be noticed: {error}", err=True)
 
     async def _check_free(self, engine: Engine) -> None:
         """Refuse a run that another process works on, and a workspace in which another run stands."""

@@ -46,7 +46,7 @@ def open_shop(path: Path) -> None:
     """Make the shop from the sample, unless it is there. Several processes may do so at once."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _transaction(path) as db:
+        with _transaction(path, create=True) as db:
             for statement in (SAMPLE / "shop.sql").read_text("utf-8").split(";"):
                 db.execute(statement)
             if db.execute("SELECT 1 FROM orders").fetchone() is None:
@@ -65,7 +65,9 @@ def _fill(db: sqlite3.Connection, sample: dict[str, list[dict[str, str]]]) -> No
 
 
 @contextmanager
-def _transaction(path: Path) -> Iterator[sqlite3.Connection]:
+def _transaction(path: Path, create: bool = False) -> Iterator[sqlite3.Connection]:
+    if not (create or path.exists()):  # an empty one would be made, in which nothing can be found
+        raise FileNotFoundError(f"the shop's file {path} is gone; put it back, then go on")
     with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as db:
         db.row_factory = sqlite3.Row
         db.execute("PRAGMA synchronous = FULL")

@@ -60,11 +60,12 @@ def _check_text(path: Path) -> None:
         at = 0
         while True:
             piece = stream.read(2**20)
+            begun = len(decoder.getstate()[0])  # bytes of a character that the last piece ended in
             try:
                 text = decoder.decode(piece, final=not piece)
             except UnicodeDecodeError as error:
                 raise BadInput(
-                    f"{path}: byte {at + error.start} is no UTF-8; save the text as UTF-8 and add it again"
+                    f"{path}: byte {at - begun + error.start} is no UTF-8; save the text as UTF-8 and add it again"
                 ) from None
             if "\0" in text:
                 raise BadInput(f"{path}: this is no text: it has bytes that are zero")

@@ -5,6 +5,7 @@ Dates are days where the student lives; moments are in UTC.
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -39,7 +40,14 @@ def _name(text: str) -> str:
 Title = Annotated[str, AfterValidator(_name)]
 """A name that somebody else gave to something."""
 
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+def _id(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
+        raise ValueError(f"{text!r} is no id: use up to 64 letters, digits or . _ -, beginning with a letter or digit")
+    return text
+
+
+Identifier = Annotated[str, AfterValidator(_id)]
 
 
 def _absolute(path: Path) -> Path:

@@ -20,6 +20,10 @@ ALLOWED: dict[Stage, tuple[Stage, ...]] = {
 keeps its stage, and a resume goes on in it."""
 
 
+FURTHEST = timedelta(days=5 * 366)
+"""How far ahead a midterm may be. Every day up to it is planned, so a year that was mistyped would take for ever."""
+
+
 class TransitionRefused(ValueError):
     """A stage may not follow another one. Nothing was changed."""
 
@@ -48,6 +52,11 @@ def inputs_missing(inputs: UserInputs, files: dict[str, FileEntry]) -> str | Non
             return (
                 f"course {course.course_id} ({course.course_name}): its midterm on {course.midterm_date} lies before"
                 f" the first day, {inputs.start_date}"
+            )
+        if inputs.start_date is not None and course.midterm_date - inputs.start_date > FURTHEST:
+            return (
+                f"course {course.course_id} ({course.course_name}): its midterm on {course.midterm_date} is more than"
+                f" five years after the first day, {inputs.start_date}; look at the year"
             )
     known = {course.course_id for course in inputs.courses}
     for file in files.values():

@@ -367,7 +367,7 @@ class Writes:
         freezes = pause.freeze and connection.execute(QUERIES["frozen_since"], (row.key,)).get is None
         if asked and not raised and not freezes:
             return row
-        if raised and asked:
+        if raised:
             connection.execute(QUERIES["raise_pauses"], (row.key,))
         if freezes or not asked:
             record = replace(pause, id=str(uuid.uuid4()), kind="operator", step=row.step or "", closed_at=None)

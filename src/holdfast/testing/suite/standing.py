@@ -105,6 +105,15 @@ class StandingTests(Suite):
             assert await store.lift("ben", 9500) == []
 
     @on_loop
+    async def test_of_two_pauses_the_one_that_aborts_counts(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await created(store)
+            await store.pause(ALL, everything())
+            await store.pause(Filter(session_id="s1"), operator(mode="abort"))
+            assert [pause.mode for pause in await store.pauses(row.key)] == ["abort", "abort"]
+            assert (await stored(store)).pause_mode == "abort"
+
+    @on_loop
     async def test_a_resume_of_one_session_lets_that_one_go_until_all_are_asked_again(self, place: Place) -> None:
         async with place.store() as store:
             row = await parked(store)
