@@ -300,10 +300,6 @@ class Control(Curation, Retention, Transfer, Answering):
         for child in await self.store.find(Filter(parent=row.key, unended=True)):
             await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
 
-    async def _is_part_of_all(self, row: SessionRow) -> bool:
-        """Whether a pause of everything keeps it where it is: only a resume lets it go on, no verb that starts."""
-        return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
-
     # resuming
 
     @overload

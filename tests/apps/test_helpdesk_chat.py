@@ -125,6 +125,22 @@ async def test_a_message_without_a_word_is_not_understood_either(tmp_path: Path)
         assert "I did not understand: 🐙?!" in await chat.says("🐙?!")
 
 
+@on_loop
+async def test_a_shop_whose_file_is_gone_is_named_and_the_chat_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        await chat.says("refund B-2001, it is damaged")
+        kept = chat.shop.rename(tmp_path / "elsewhere.db")
+        await chat.engine.message(chat.session.id, "yes")
+        failure = (await chat.session.outcome()).failure
+        assert failure is not None
+        assert f"the shop's file {chat.shop} is gone; put it back" in failure.message
+        assert not chat.shop.exists(), "no empty shop takes its place"
+        kept.rename(chat.shop)
+        await chat.session.resume()
+        await chat.session.outcome()
+        assert effects(chat.shop)["refunds"] == 1
+
+
 # missing, wrong, corrected
 
 

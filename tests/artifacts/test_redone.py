@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel
 
-from holdfast import Artifact, Context, Workflow, step
+from holdfast import Artifact, Context, Engine, Merge, Workflow, step
 from holdfast.errors import UndecidedEdits
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, in_folder
 from tests.support.loop import on_loop
@@ -198,3 +200,56 @@ async def test_a_visit_that_remembers_work_on_what_was_edited_begins_anew(tmp_pa
     assert outcome.status.value == "completed"
     assert calls.taken() == (["one", "one", "two"] if edited else ["one", "two"])
     assert ("moss" in outcome.state.sections["one"]) is edited
+
+
+# what was made of what is made again
+
+
+@on_loop
+async def test_who_has_read_an_edit_of_what_a_step_wrote_is_stale_when_that_step_runs_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with desk.engine() as engine:
+        session = await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True)
+        await (await session.resume(until="header")).outcome()
+        await session.edit(header="# by Bo\n")
+        assert (await (await session.resume()).outcome()).state.memo.startswith("# by Bo\n")
+        calls.taken()
+        verdicts = [each.verdict for each in await session.plan(rerun="header")]
+        await (await session.resume(rerun="header")).outcome()
+    assert verdicts == ["done", "done", "next", "will run"]
+    assert calls.taken() == ["header", "finalize"]
+
+
+class Heap(BaseModel):
+    heap: Annotated[dict[str, str], Merge] = {}
+    total: str = ""
+
+
+@on_loop
+async def test_who_has_read_what_another_step_added_to_is_stale_when_what_it_was_added_to_is_made_again(
+    tmp_path: Path,
+) -> None:
+    @step(writes="heap", leaves=Artifact("one.json", carries="heap", min_bytes=1))
+    async def one() -> dict[str, str]:
+        return {"one": str(calls("one"))}
+
+    @step(writes="heap")
+    async def two() -> dict[str, str]:
+        calls("two")
+        return {"two": "b"}
+
+    @step(writes="total")
+    async def total(heap: dict[str, str]) -> str:
+        calls("total")
+        return "".join(heap.values())
+
+    flow = Workflow("heap", state=Heap, steps=[one, two, total])
+    calls.taken()
+    async with Engine(tmp_path / "hold.db", workflows=[flow], signals=False) as engine:
+        session = await engine.start(flow, session_id="s1", folder=tmp_path / "out")
+        assert (await session.outcome()).state.total == "1b"
+        verdicts = [each.verdict for each in await session.plan(rerun="one")]
+        outcome = await (await session.resume(rerun="one")).outcome()
+    assert verdicts == ["next", "done", "will run"]
+    assert outcome.state.total == "2b"
+    assert calls.taken() == ["one", "two", "total", "one", "total"]

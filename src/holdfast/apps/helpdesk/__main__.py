@@ -63,16 +63,17 @@ def chat(
     lines = say or ([] if play is None else script(play))
     chosen = session_id or f"chat-{token_hex(4)}"
     if play in SCRIPTS:
-        settings["now"] = now or SAMPLE_NOW
-        settings["shop"] = shop or start.folder / f"shop-of-{chosen}.db"
+        settings |= {"now": now or SAMPLE_NOW, "shop": shop or start.folder / f"shop-of-{chosen}.db"}
     channel = "script" if lines else "terminal"
     talk = Talk(start, chosen, desk_of(start, settings), by, channel)
     if session_id is not None and given:
         asyncio.run(check_new(talk, given))
-    if not lines and play is None:
-        return chatted(talk)
+    return _spoken(talk, lines, whole=play is not None) if lines else chatted(talk)
+
+
+def _spoken(talk: Talk, lines: list[str], whole: bool) -> tuple[int, dict[str, Any] | None]:
     try:
-        stand, document = asyncio.run(played(talk, lines, whole=play is not None))
+        stand, document = asyncio.run(played(talk, lines, whole))
     except KeyboardInterrupt:
         return interrupted(talk), None
     left(talk, stand)
