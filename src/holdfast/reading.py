@@ -248,6 +248,10 @@ class Reading(Service):
         self._check_open()
         return await self.store.standing_pause()
 
+    async def _is_part_of_all(self, row: SessionRow) -> bool:
+        """Whether a pause of everything keeps it where it is: only a resume lets it go on, no verb that starts."""
+        return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
+
     async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
         """What a resume would do with each step, and why. Nothing runs and nothing is changed.
 
