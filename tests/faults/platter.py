@@ -17,7 +17,7 @@ Files = dict[str, bytes]  # by how the name ends
 
 
 class Platter:
-    """Fails the first sync from touch ``index`` on: runs differ by a write now and then. `left` is what is on the disk."""
+    """Fails the first sync from touch ``index`` on, since runs differ by a write now and then."""
 
     def __init__(self, base: bytes, index: int) -> None:
         self.index = index
