@@ -1,7 +1,6 @@
 """Aura's program with its agents watched, as a job of the fork server: a real process without the wait for imports.
 
-Every call of an agent is a line in the file ``AURA_CALLS``. The call that ``AURA_HOLD`` names says so through the pipe
-``AURA_REACHED`` and waits at the pipe ``AURA_GATE``. Everything else is as it is.
+Every call of an agent is a point at which a test can hold it (`tests.support.held`). Everything else is as it is.
 """
 
 from __future__ import annotations
@@ -17,16 +16,7 @@ from holdfast.apps.aura import classroom_sync, daily_planner, parent_insight, ru
 from holdfast.apps.aura.__main__ import main
 from holdfast.apps.aura.models import Course
 from holdfast.apps.aura.sources.export import ExportFolder
-
-
-def called(name: str) -> None:
-    with open(os.environ["AURA_CALLS"], "a") as file:
-        file.write(f"{name}\n")
-    if name == os.environ.get("AURA_HOLD"):
-        with open(os.environ["AURA_REACHED"], "w") as pipe:
-            pipe.write("here")
-        with open(os.environ["AURA_GATE"], "rb", buffering=0) as pipe:
-            pipe.read(1)
+from tests.support.held import passed
 
 
 def watch(owner: Any, function: str, name: Callable[..., str | None]) -> None:
@@ -35,7 +25,7 @@ def watch(owner: Any, function: str, name: Callable[..., str | None]) -> None:
     @functools.wraps(real)
     def watched(*args: Any, **kwargs: Any) -> Any:
         if (label := name(*args)) is not None:
-            called(label)
+            passed(label)
         return real(*args, **kwargs)
 
     setattr(owner, function, watched)

@@ -1,8 +1,7 @@
 """The helpdesk's program with its tools watched, as a job of the fork server: a real process that need not import.
 
-Every call of a tool is two lines in the file ``DESK_CALLS``, before and after it, and every message one, when it is
-stored. At the line that ``DESK_HOLD`` names the process says so through the pipe ``DESK_REACHED`` and waits at the pipe
-``DESK_GATE``. Everything else is as it is.
+Before and after every call of a tool, and when a message is stored, there is a point at which a test can hold it
+(`tests.support.held`). Everything else is as it is.
 """
 
 from __future__ import annotations
@@ -23,18 +22,9 @@ from holdfast.apps.helpdesk.__main__ import main
 from holdfast.apps.helpdesk.models import Desk
 from holdfast.apps.helpdesk.shop import Shop
 from holdfast.apps.helpdesk.talking import Talk, played
+from tests.support.held import passed
 
 TOOLS = ("order_status", "change_address", "quote_refund", "pay_refund", "book", "open_ticket")
-
-
-def passed(point: str) -> None:
-    with open(os.environ["DESK_CALLS"], "a") as file:
-        file.write(f"{point}\n")
-    if point == os.environ.get("DESK_HOLD"):
-        with open(os.environ["DESK_REACHED"], "w") as pipe:
-            pipe.write("here")
-        with open(os.environ["DESK_GATE"], "rb", buffering=0) as pipe:
-            pipe.read(1)
 
 
 def watch(name: str) -> None:
@@ -83,7 +73,7 @@ def job(args: list[str], folder: str, said: str, environment: dict[str, str]) ->
     os.environ.update(environment)
     for number, path in ((1, said), (2, f"{said}.err")):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    if "DESK_CALLS" in environment:
+    if "HELD_CALLS" in environment:
         watch_all()
     try:
         main(args)

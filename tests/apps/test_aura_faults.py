@@ -5,10 +5,7 @@ The result is that of an undisturbed session, and the calls of the agents are co
 
 from __future__ import annotations
 
-import os
-import select
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +17,8 @@ from holdfast.apps.aura import get_workflow_state
 from holdfast.apps.aura.models import CurrentStep, WorkflowState
 from holdfast.apps.aura.workflow import POSITIONS
 from tests.support.forkserver import Child, ForkServer
+from tests.support.held import Held
 
-PATIENCE = 30
 COURSES = ("math", "bio", "hist", "astro")
 ONCE = Counter([*(f"sync {course}" for course in COURSES), "analyze", "plan", "report"])
 HELD = ("sync hist", "analyze", "plan", "report")
@@ -30,72 +27,16 @@ POSITIONS_SAID = {position: f"at {step}#1" for step, position in POSITIONS.items
 POSITIONS_SAID[CurrentStep.COMPLETED] = "when it had completed"
 
 
-class Aura:
-    """One session in a folder of its own, driven by one process after another."""
+class Aura(Held):
+    """One session of Aura."""
 
-    def __init__(self, folder: Path, server: ForkServer) -> None:
-        self.folder = folder
-        self.server = server
-        self.store = folder / "aura.db"
-        self.calls_file = folder / "calls.txt"
-        for pipe in ("reached", "gate"):
-            os.mkfifo(folder / pipe)
-        # Opened for both, so that neither side hangs or sees an end if the other one dies.
-        self.reached = os.open(folder / "reached", os.O_RDWR)
-        self.gate = os.open(folder / "gate", os.O_RDWR)
-
-    def close(self) -> None:
-        os.close(self.reached)
-        os.close(self.gate)
-
-    def begin(self, *args: str, hold: str = "") -> Child:
-        environment = {
-            "AURA_CALLS": str(self.calls_file), "AURA_HOLD": hold,
-            "AURA_REACHED": str(self.folder / "reached"), "AURA_GATE": str(self.folder / "gate"),
-        }  # fmt: skip
-        child = self.server.start(
-            "tests.apps.aura_watched:job", args=[*args, "--store", str(self.store)], folder=str(self.folder),
-            said=str(self._said(self.server.next)), environment=environment,
-        )  # fmt: skip
-        if hold:
-            self._reach(child)
-        return child
+    job = "tests.apps.aura_watched:job"
 
     def start(self, hold: str = "") -> Child:
         return self.begin("--session-id", "s1", "--reports", str(self.folder / "reports"), hold=hold)
 
-    def _reach(self, child: Child) -> None:
-        """Wait until the call is made in which a process is held."""
-        end = time.monotonic() + PATIENCE
-        while not select.select([self.reached], [], [], 0.1)[0]:
-            assert child.is_alive(), self.said(child)
-            assert time.monotonic() < end, "the call was never made"
-        assert os.read(self.reached, 100) == b"here"
-
-    def release(self) -> None:
-        os.write(self.gate, b"x")
-
-    def ends(self, child: Child, code: int) -> str:
-        """Wait for a process and see that it ended as it should."""
-        assert child.wait(PATIENCE) == code, self.said(child)
-        return self.said(child)
-
-    def said(self, child: Child) -> str:
-        return self._said(child.number).read_text()
-
-    def _said(self, number: int) -> Path:
-        return self.folder / f"said-{number}.txt"
-
-    def kill(self, child: Child) -> None:
-        child.signal(signal.SIGKILL)
-        self.ends(child, -signal.SIGKILL)
-
     def resume(self) -> str:
         return self.ends(self.begin("resume", "s1"), 0)
-
-    @property
-    def calls(self) -> Counter[str]:
-        return Counter(self.calls_file.read_text().splitlines())
 
     @property
     def document(self) -> WorkflowState:

@@ -174,8 +174,8 @@ class Reader:
         watch = "from tests.apps.aura_watched import watch_all\nwatch_all()\n"
         show = "\nif 'result' in dir(): print(result['status'].value, result['current_step'].value, session_id)"
         env = environment(
-            PYTHONPATH=str(ROOT), AURA_CALLS=str(self.calls), AURA_HOLD=hold,
-            AURA_REACHED=str(self.folder / "reached"), AURA_GATE=str(self.folder / "gate"),
+            PYTHONPATH=str(ROOT), HELD_CALLS=str(self.calls), HELD_AT=hold,
+            HELD_REACHED=str(self.folder / "reached"), HELD_GATE=str(self.folder / "gate"),
         )  # fmt: skip
         return subprocess.Popen(
             [sys.executable, "-c", watch + given + source + show], cwd=self.folder, env=env, text=True,

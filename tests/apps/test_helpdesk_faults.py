@@ -6,11 +6,8 @@ The transcript and the shop are those of an undisturbed conversation, and every 
 from __future__ import annotations
 
 import asyncio
-import os
-import select
 import signal
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,8 +21,8 @@ from holdfast.apps.helpdesk import helpdesk
 from tests.apps.helpdesk_kit import contents, effects, rows
 from tests.apps.helpdesk_watched import TOOLS
 from tests.support.forkserver import Child, ForkServer
+from tests.support.held import Held
 
-PATIENCE = 30
 LINES = (
     "Where is A-1001, and change the address of A-1002",
     "Harbour Road 7",
@@ -43,76 +40,24 @@ SAID = [f"said {line}" for line in LINES]
 Left = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
-class Talking:
-    """One chat in a folder of its own, driven by one process after another."""
+class Talking(Held):
+    """One chat."""
+
+    job = "tests.apps.helpdesk_watched:job"
 
     def __init__(self, folder: Path, server: ForkServer) -> None:
-        self.folder = folder
-        self.server = server
-        self.store = folder / "chat.db"
-        self.calls_file = folder / "calls.txt"
+        super().__init__(folder, server)
         self.script = folder / "script.txt"
         self.script.write_text("\n".join(LINES), "utf-8")
-        for pipe in ("reached", "gate"):
-            os.mkfifo(folder / pipe)
-        # Opened for both, so that neither side hangs or sees an end if the other one dies.
-        self.reached = os.open(folder / "reached", os.O_RDWR)
-        self.gate = os.open(folder / "gate", os.O_RDWR)
-
-    def close(self) -> None:
-        os.close(self.reached)
-        os.close(self.gate)
-
-    def begin(self, *args: str, hold: str = "") -> Child:
-        environment = {
-            "DESK_CALLS": str(self.calls_file), "DESK_HOLD": hold,
-            "DESK_REACHED": str(self.folder / "reached"), "DESK_GATE": str(self.folder / "gate"),
-        }  # fmt: skip
-        child = self.server.start(
-            "tests.apps.helpdesk_watched:job", args=[*args, "--store", str(self.store)], folder=str(self.folder),
-            said=str(self._said(self.server.next)), environment=environment,
-        )  # fmt: skip
-        if hold:
-            self._reach(child)
-        return child
 
     def play(self, hold: str = "", new: bool = False) -> Child:
         """Begin the conversation, or go on with it."""
         now = ["--now", "2030-03-04T09:00", "--time-zone", "UTC"] if new else []
         return self.begin("--session-id", "c1", "--play", str(self.script), *now, hold=hold)
 
-    def _reach(self, child: Child) -> None:
-        end = time.monotonic() + PATIENCE
-        while not select.select([self.reached], [], [], 0.05)[0]:
-            assert child.is_alive(), self.said(child)
-            assert time.monotonic() < end, "the point was never passed"
-        assert os.read(self.reached, 100) == b"here"
-
-    def release(self) -> None:
-        os.write(self.gate, b"x")
-
-    def ends(self, child: Child, *codes: int) -> str:
-        assert child.wait(PATIENCE) in codes, self.said(child)
-        return self.said(child)
-
-    def said(self, child: Child) -> str:
-        out = self._said(child.number)
-        return out.read_text("utf-8") + Path(f"{out}.err").read_text("utf-8")
-
-    def _said(self, number: int) -> Path:
-        return self.folder / f"said-{number}.txt"
-
-    def kill(self, child: Child) -> None:
-        child.signal(signal.SIGKILL)
-        self.ends(child, -signal.SIGKILL)
-
     def finish(self) -> None:
         """Go on, to the end."""
         self.ends(self.play(), 0)
-
-    @property
-    def calls(self) -> Counter[str]:
-        return Counter(self.calls_file.read_text("utf-8").splitlines())
 
     def left(self) -> Left:
         """All that a chat leaves: what was said, and the shop."""
