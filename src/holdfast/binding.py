@@ -87,6 +87,14 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     takes_blocking: bool
     leaves: tuple[BoundArtifact, ...] = ()
 
+    @property
+    def depends_on(self) -> list[str]:
+        """The places of the state that its outcome depends on."""
+        checks: list[BoundStep | Check] = [self] if self.when is None else [self, self.when]
+        if any(check.whole is not None for check in checks):
+            return [*{field for check in checks for field in check.fields}]
+        return [read.place.path for check in checks for read in check.reads]
+
 
 class Inputs(msgspec.Struct, frozen=True):
     """What the parameters of a function stand for."""

@@ -390,7 +390,6 @@ class BlockingEngine:
     adopt = on_engine(Control.adopt)
     restore = on_engine(Control.restore)
     rebuild = on_engine(Control.rebuild)
-    go_on = on_engine(Control.go_on)
     misfits = on_engine(Control.misfits)
     checkpoints = on_engine(Control.checkpoints)
     children = on_engine(Control.children)

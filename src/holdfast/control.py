@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
@@ -23,7 +23,6 @@ from holdfast.errors import (
     AlreadyRunning,
     DamagedRecord,
     DefinitionError,
-    FolderRefused,
     HoldfastError,
     HoldLost,
     InputConflict,
@@ -38,14 +37,12 @@ from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.model import Filter, NewSession, Pause, PauseMode, Record, SessionRow, Status, first_digest, seal
 from holdfast.observe import Watch, pause_asked, tell
 from holdfast.outcome import Listing, SessionInfo
-from holdfast.rebuilding import VersionFolders
 from holdfast.replay import CheckpointBody, KeyBody, to_payload
 from holdfast.retention import Retention
 from holdfast.service import check_owner, tags_of, texts
 from holdfast.session import Session
 from holdfast.state import Blobs, Slot, stored
 from holdfast.steps import as_names
-from holdfast.threads import in_thread
 from holdfast.traces import Trail
 from holdfast.transfer import Transfer
 from holdfast.travel import together
@@ -260,32 +257,6 @@ class Control(Curation, Retention, Transfer, Answering):
         self._know(workflow)
         texts(by=by)
         return Session(self, await self._rebuilt(folder, workflow, session_id, accept, by, given))
-
-    async def go_on(
-        self, workflow: Workflow[S], folders: VersionFolders, /, *, version: str | None = None,
-        edits: Literal["accept", "discard"] | None = None, by: str | None = None,
-        tell: Callable[[str], None] = lambda text: None, **fields: Any,
-    ) -> Session[S]:  # fmt: skip
-        """Go on in the latest of some numbered folders, or in that of a ``version``; or begin in a new one.
-
-        A new one is begun where there is nothing to go on with, and where a folder cannot be carried up to this code:
-        that one is not touched. ``tell`` hears what was found and done, a sentence at a time. ``fields`` are the input.
-        """
-        self._check_open()
-        where, said = await in_thread(folders.choose, workflow, version, fields)
-        for text in said:
-            tell(text)
-        if where is not None:
-            try:
-                session = await self.rebuild(where.folder, workflow, by=by, **fields)
-            except FolderRefused as error:
-                tell(f"{error}; starting from scratch")
-            else:
-                stands = await self._is_part_of_all(await self._row(session.id))
-                return session if stands else await session.resume(by=by, edits=edits)
-        folder = await in_thread(folders.make)
-        tell(f"Starting in {folder}")
-        return await self.start(workflow, folder=folder, by=by, **fields)
 
     async def same_input(
         self, workflow: Workflow[S], state: S | None = None, /, *, at: str | None = None, **fields: Any

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast.artifacts import check_inside
-from holdfast.desk import Desk, check_free, code_of, content_of, gone, is_gone, reads_of
+from holdfast.desk import Desk, check_free, code_of, content_of, gone, is_gone
 from holdfast.errors import (
     AlreadyRunning,
     FolderRefused,
@@ -458,7 +458,7 @@ def _is_concerned(workflow: Workflow[Any], line: Line, fields: Sequence[str] = (
         return False
     since = {seq for work in line.trail.works.values() for seq in work.edits if seq > line.opened}
     edited = [*fields, *(key for key, version in line.trail.versions.items() if version in since)]
-    return any(overlap(place, field) for place in reads_of(workflow.step(line.step)) for field in edited)
+    return any(overlap(place, field) for place in workflow.step(line.step).depends_on for field in edited)
 
 
 def _behind(trail: Trail) -> set[str]:

@@ -31,7 +31,7 @@ from holdfast.threads import in_thread
 from holdfast.timeline import Timeline
 from holdfast.traces import FileLeft, Kept, Left, Trail, Work, overlap
 from holdfast.versions import bring_up
-from holdfast.workflow import BoundStep, Check, Workflow
+from holdfast.workflow import BoundStep, Workflow
 
 FORMAT = 1
 """Of the notes in a folder. One that is newer is refused."""
@@ -213,7 +213,7 @@ class Desk:
         self._pend(step, self._left(step))
 
     def _left(self, step: BoundStep, files: tuple[FileLeft, ...] = (), usd: int = 0) -> Left:
-        places = tuple(reads_of(step))
+        places = tuple(step.depends_on)
         return Left(self.trail.read_by(places), files, code_of(step.fn), usd, places=places)
 
     def keeps(self, step: BoundStep, kept: Kept) -> None:
@@ -287,7 +287,7 @@ class Desk:
         """Of the files that a step left when it last ran: the entries that are still good, as they are in the file."""
         bound, redo, found = self.held.workflow.step(step), self.trail.redo.get(step), dict[str, str]()
         artifact = artifact_of(bound, pattern)
-        if redo is None or redo.reads != self.trail.read_by(reads_of(bound)):
+        if redo is None or redo.reads != self.trail.read_by(bound.depends_on):
             return found
         for file in redo.spared:
             if file.pattern == artifact.path and digest_of(data := self._found(file) or b"") == file.sha256:
@@ -368,14 +368,6 @@ def artifact_of(step: BoundStep, pattern: str) -> BoundArtifact:
             return artifact
     known = ", ".join(repr(artifact.path) for artifact in step.leaves) or "none"
     raise StepError(f"{step.name} leaves no artifact {pattern!r}; it declares {known}")
-
-
-def reads_of(step: BoundStep) -> list[str]:
-    """The places that a step's outcome depends on."""
-    checks: list[BoundStep | Check] = [step] if step.when is None else [step, step.when]
-    if any(check.whole is not None for check in checks):
-        return [*{field for check in checks for field in check.fields}]
-    return [read.place.path for check in checks for read in check.reads]
 
 
 @functools.lru_cache(maxsize=1024)

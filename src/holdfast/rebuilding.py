@@ -315,27 +315,6 @@ class VersionFolders:
                 continue
             return path
 
-    def choose(
-        self, workflow: Workflow[Any], version: str | None, given: Mapping[str, Any]
-    ) -> tuple[Detection | None, list[str]]:  # fmt: skip
-        """The folder to go on in, as it stands, or None if there is none; and what is to be said about that."""
-        where = self.latest() if version is None else self.find(version)
-        said: list[str] = []
-        if where is None:
-            return None, ["No checkpoints found, starting from scratch"]
-        unfinished = [path.name.removeprefix(f"{self.name}-") for path in self.incomplete(workflow, **given)]
-        if len(unfinished) > 1:
-            said.append(f"Several versions are incomplete: {', '.join(unfinished)}; this is about {where.name}")
-        try:
-            found = detect(where, workflow, **given)
-        except FolderRefused as error:
-            return None, [*said, f"{error}; starting from scratch"]
-        if found.resume_at == START and not found.recorded:
-            return None, [*said, "No checkpoints found, starting from scratch"]
-        said += [f"Inconsistent: {text}" for text in found.inconsistent]
-        at = f"Already complete: {where}" if found.complete else f"Resuming from checkpoint: {found.resume_at}"
-        return found, [*said, at]
-
     def incomplete(self, workflow: Workflow[Any], **given: Any) -> list[Path]:
         """Those whose sessions have begun and are not complete, as far as their folders tell."""
         return [path for path in self.all() if _begun(path, workflow, given)]

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.artifacts import BoundArtifact, Unfit, entry_of, named
 from holdfast.codec import Limits, encode
-from holdfast.desk import DoneNote, code_of, reads_of
+from holdfast.desk import DoneNote, code_of
 from holdfast.errors import FolderRefused
 from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.inspection import artifact_named
@@ -176,7 +176,7 @@ def _relogged(
     """One step that its files show to be done."""
     changes = [log.change(path, "set", workflow.shape.place(path).typed.encode(value, path, limits))
                for path, value in done.values.items()]  # fmt: skip
-    read = reads_of(done.step)
+    read = done.step.depends_on
     reads = {key: at for (key, at) in log.versions if any(overlap(key, path) for path in read)}
     files = [file for artifact in done.step.leaves for file in _files(shelf, artifact, known)]
     work = Work(
@@ -197,7 +197,7 @@ def _spared(log: Relog, shelf: Shelf, step: BoundStep, known: Mapping[str, Any])
                     spared.append(file)
                     log.trail.knows(file)
     if spared:
-        read = reads_of(step)
+        read = step.depends_on
         reads = {key: at for (key, _), at in log.versions.items() if any(overlap(key, path) for path in read)}
         log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", tuple(spared), reads)
 

@@ -32,7 +32,8 @@ from holdfast.events import ENGINE_EVENTS
 from holdfast.fields import Place, Shape, shape
 from holdfast.fits import NONE, admits_none, fits, members, show
 from holdfast.questions import is_time_to_answer
-from holdfast.steps import Guard, Migration, Route, Scope, Step, as_names, covered, guard, route, step
+from holdfast.steps import Guard, Migration, Route, Scope, Step, as_names, guard, route, step
+from holdfast.traces import overlap
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -147,7 +148,19 @@ class Workflow(Generic[S]):
 
     def writers(self, field: str) -> tuple[str, ...]:
         """The steps that write a field, or a part of it, in the order of the list."""
-        return tuple(each.name for each in self.steps if any(_overlap(place.path, field) for place in each.writes))
+        return tuple(each.name for each in self.steps if any(overlap(place.path, field) for place in each.writes))
+
+    def readers(self, *fields: str) -> tuple[str, ...]:
+        """The steps whose outcome depends on one of some fields, in the order of the list.
+
+        `DefinitionError` if there is no such field.
+        """
+        wanted = [self.shape.place(field).path for field in fields]
+        return tuple(
+            each.name
+            for each in self.steps
+            if any(overlap(path, field) for path in each.depends_on for field in wanted)
+        )
 
     def mermaid(self) -> str:
         """The workflow as a Mermaid flowchart: guards are hexagons, routes diamonds with all their targets."""
@@ -358,7 +371,7 @@ def _places(declared: tuple[str, ...], state: Shape, problems: Problems) -> tupl
     """The places that a step writes, each once, none a part of another."""
     found: list[Place] = []
     for path in declared:
-        twin = next((other.path for other in found if _overlap(path, other.path)), None)
+        twin = next((other.path for other in found if overlap(path, other.path)), None)
         try:
             place = state.place(path)
         except DefinitionError as exc:
@@ -508,11 +521,6 @@ def _targets(each: Route[..., Any], steps: Mapping[str, BoundStep], problems: Pr
             elif target not in found:
                 found.append(target)
     return tuple(found)
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Whether two places are the same, or one is a part of the other."""
-    return covered(one, (other,)) or covered(other, (one,))
 
 
 def _label(name: str) -> str:

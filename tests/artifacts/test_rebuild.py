@@ -376,71 +376,24 @@ async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder
     assert ran() == ["finalize", "rate"]
 
 
-# going on
-
-
-class Heard(list[str]):
-    def __call__(self, text: str) -> None:
-        self.append(text)
-
-
-@pytest.mark.covers("S4.59", "S4.60", "S4.101", "S4.103", "S4.104")
-@on_loop
-async def test_it_goes_on_in_the_latest_folder_or_in_the_one_that_is_named(tmp_path: Path) -> None:
-    desk, folders, heard = Desk(tmp_path, rated), VersionFolders(tmp_path / "output", "Fern"), Heard()
-    async with desk.engine() as engine:
-        first = await engine.go_on(rated, folders, company="Fern", tell=heard)
-        await first.outcome()
-        assert heard == ["No checkpoints found, starting from scratch", f"Starting in {folders.find('v0.0.1')}"]
-        for last in ("research", "draft"):
-            session = await engine.start(rated, company="Fern", folder=folders.make(), session_id=last, paused=True)
-            await session.resume(until=last)
-            await session.outcome()
-        ran()
-        heard.clear()
-        named = await engine.go_on(rated, folders, version="v0.0.2", company="Fern", tell=heard)
-        await named.outcome()
-        assert (named.id, ran()) == ("research", ["draft", "header", "finalize", "rate"])
-        assert heard == [
-            "Several versions are incomplete: v0.0.2, v0.0.3; this is about Fern-v0.0.2",
-            "Resuming from checkpoint: draft",
-        ]
-        heard.clear()
-        latest = await engine.go_on(rated, folders, company="Fern", tell=heard)
-        await latest.outcome()
-        assert (latest.id, ran(), heard) == (
-            "draft", ["header", "finalize", "rate"], ["Resuming from checkpoint: header"],
-        )  # fmt: skip
-        heard.clear()
-        again = await engine.go_on(rated, folders, company="Fern", tell=heard)
-        assert (await again.outcome()).status.value == "completed"
-        assert (ran(), heard) == ([], [f"Already complete: {folders.latest()}"])
-        with pytest.raises(FolderRefused, match=r"No artifacts found for Fern v0\.0\.9"):
-            await engine.go_on(rated, folders, version="v0.0.9", company="Fern")
-    assert len(folders.all()) == 3, "nothing was begun that could be gone on with"
-
-
-@pytest.mark.covers("S4.93", "S4.94")
+@pytest.mark.covers("S4.94")
 @pytest.mark.parametrize("why", ["cannot be gone on with", "run the newer code"])
 @on_loop
-async def test_a_folder_that_cannot_be_carried_up_stays_and_a_new_one_is_begun_and_announced(
-    tmp_path: Path, why: str
-) -> None:
+async def test_a_folder_that_cannot_be_carried_up_is_refused_and_stays_as_it_is(tmp_path: Path, why: str) -> None:
     listed = [research, draft, header, finalize, rate]
     old = Workflow("rated", state=Memo, steps=listed, version=3 if "newer" in why else 1)
     now = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[fails])
-    folders, heard = VersionFolders(tmp_path / "output", "Fern"), Heard()
+    folders = VersionFolders(tmp_path / "output", "Fern")
     async with Engine(tmp_path / "old.db", signals=False) as engine:
         await (await engine.start(old, company="Fern", folder=folders.make())).outcome()
     before = {path: path.read_bytes() for path in tmp_path.rglob("Fern-v0.0.1/**/*") if path.is_file()}
     assert len(before) > 6
     async with Engine(tmp_path / "now.db", workflows=[now], signals=False) as engine:
-        session = await engine.go_on(now, folders, company="Fern", tell=heard)
-        assert (await session.outcome()).status.value == "completed"
-    assert why in heard[-2]
-    assert heard[-2].endswith("starting from scratch")
-    assert heard[-1] == f"Starting in {folders.find('v0.0.2')}"
+        with pytest.raises(FolderRefused, match=why):
+            await engine.rebuild(folders.find("v0.0.1"), now)
+        assert not list(await engine.sessions())
     assert {path: path.read_bytes() for path in tmp_path.rglob("Fern-v0.0.1/**/*") if path.is_file()} == before
+    assert folders.incomplete(now) == ([] if "newer" not in why else [folders.find("v0.0.1")])
 
 
 # people in between

@@ -190,6 +190,29 @@ def test_writers_of_a_field_include_those_of_its_parts() -> None:
     assert workflow.writers("topic") == ()
 
 
+def test_readers_of_a_field_are_those_whose_outcome_depends_on_it() -> None:
+    @step(writes="draft", when=lambda topic: bool(topic))
+    def maybe() -> str:
+        return ""
+
+    @step(writes="plan.title")
+    def name_it(title: Annotated[str, At("plan.title")]) -> str:
+        return title
+
+    @step(writes="draft")
+    def whole(state: Brief) -> str:
+        return state.topic
+
+    workflow = made(maybe, name_it, whole)
+    assert workflow.readers("topic") == ("maybe", "whole")
+    assert workflow.readers("plan") == ("name_it", "whole")
+    assert workflow.readers("plan.pages") == ("whole",)
+    assert workflow.readers("topic", "plan") == ("maybe", "name_it", "whole")
+    assert workflow.readers() == ()
+    with pytest.raises(DefinitionError, match="has no field 'topci'; did you mean 'topic'"):
+        workflow.readers("topci")
+
+
 def test_workflows_and_steps_show_themselves() -> None:
     assert repr(made(research, write)) == "Workflow('brief', version=1, state=Brief, steps=[research, write])"
     assert repr(write) == "<step write, writes draft>"

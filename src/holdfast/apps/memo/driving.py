@@ -14,7 +14,7 @@ import click
 from holdfast import Engine, Event, Outcome, Question, Session, Start, Status, VersionFolders
 from holdfast.apps.input import BadInput
 from holdfast.apps.memo.models import MemoState
-from holdfast.apps.memo.resuming import Changes, NothingThere, chosen, looked_at, memo_file, readers, session_of
+from holdfast.apps.memo.resuming import Changes, NothingThere, chosen, looked_at, memo_file, session_of
 from holdfast.apps.memo.workflow import AGENTS, memo
 from holdfast.errors import FolderRefused
 
@@ -163,7 +163,7 @@ class Drive:
             return []
         await session.edit(fields, by=self.by, reason="given anew with --resume")
         done = {each.step for each in await session.checkpoints(limit=None)}
-        return [name for name in readers(fields) if name in done]
+        return [name for name in memo.readers(*fields) if name in done]
 
     def _decided(self, plan: Any) -> bool:
         """Ask what is to become of edited files; without anybody to ask, say what has to be said."""

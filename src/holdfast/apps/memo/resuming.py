@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,12 +90,6 @@ class Changes:
         elif self.kind is not None and state.outline == outlines.read(outlines.default(state.investment_type)):
             wanted["outline"] = outlines.read(outlines.default(self.kind))
         return {name: value for name, value in wanted.items() if value not in (None, getattr(state, name))}
-
-
-def readers(fields: Iterable[str]) -> list[str]:
-    """The agents that read some fields, but for the last, which reads everything and follows by itself."""
-    wanted = set(fields)
-    return [each.name for each in memo.steps if wanted & set(inspect.signature(each.fn).parameters)]
 
 
 def check_agent(option: str, name: str | None) -> None:
