@@ -15,6 +15,7 @@ from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_h
 import msgspec
 
 from holdfast.artifacts import BoundArtifact
+from holdfast.callee import enclosed
 from holdfast.errors import DefinitionError, did_you_mean
 from holdfast.fields import At, Place, Replace, Shape, windowed
 from holdfast.fits import NONE, admits_none, bare, fits, members, promises_more, show, without_none
@@ -141,13 +142,7 @@ def unfit_function(fn: object) -> str | None:
 
 def resolve(fn: Function, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A function's annotations as types. ``names`` are those known where a nested function was written."""
-    known = dict(names or {})
-    function = inspect.unwrap(fn)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-        try:
-            known[name] = cell.cell_contents
-        except ValueError:  # assigned later than this
-            continue
+    known = {**(names or {}), **enclosed(inspect.unwrap(fn))}
     try:
         return get_type_hints(fn, localns=known or None, include_extras=True)
     except NameError as exc:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
@@ -59,8 +60,40 @@ def _called(fn: Any) -> Any:
     return type(fn).__call__ if callable(fn) else fn
 
 
+def enclosed(fn: Any) -> dict[str, Any]:
+    """The names that a nested function takes from where it was written, as far as they are assigned already."""
+    known: dict[str, Any] = {}
+    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=False):
+        with suppress(ValueError):
+            known[name] = cell.cell_contents
+    return known
+
+
 def _hints(fn: Any) -> dict[str, Any]:
+    routine = inspect.unwrap(fn if inspect.isroutine(fn) else _called(fn))
+    known = enclosed(routine)
     try:
-        return get_type_hints(fn if inspect.isroutine(fn) else _called(fn), include_extras=True)
-    except (NameError, TypeError):
+        return get_type_hints(routine, localns=known or None, include_extras=True)
+    except NameError:
+        return dict(_one_by_one(routine, known))
+    except TypeError:  # nothing that has annotations
         return {}
+
+
+def _one_by_one(routine: Any, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The annotations that can be resolved. Of the others those matter that say how the function is to be used."""
+
+    def alone() -> None: ...
+
+    for name, text in inspect.get_annotations(routine).items():
+        alone.__annotations__ = {name: text}
+        try:
+            yield from get_type_hints(alone, routine.__globals__, known, include_extras=True).items()
+        except NameError as exc:
+            if name == "return" or "Context" in str(text):
+                what = "of its result" if name == "return" else f"of {name!r}"
+                raise StepError(
+                    f"{routine.__qualname__}: the annotation {what} names {exc.name!r}, which is not defined there;"
+                    " import it outside of 'if TYPE_CHECKING:', or call it from a function of your own"
+                ) from exc

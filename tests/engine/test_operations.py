@@ -477,3 +477,62 @@ async def test_an_operation_that_ends_late_does_not_take_along_what_the_next_ste
 
     outcome = await run(hasty, after)
     assert outcome.spent_usd == 0.5
+
+
+# annotations
+
+
+@on_loop
+async def test_a_result_may_be_of_a_type_that_was_made_beside_its_function() -> None:
+    class Local(BaseModel):
+        number: int
+
+    async def make() -> Local:
+        return Local(number=1)
+
+    twice = Twice()
+    seen: list[Any] = []
+
+    async def body(ctx: Context) -> None:
+        seen.append(await ctx.do(make))
+
+    assert (await twice.run(body)).status is Status.COMPLETED
+    assert seen == [Local(number=1)] * 2
+
+
+def unknown_result() -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+    return ""
+
+
+def unknown_context(ctx: nowhere.Context) -> str:  # type: ignore[name-defined]  # noqa: F821
+    return ""
+
+
+def unknown_parameter(word: Nowhere, ctx: Context) -> str:  # type: ignore[name-defined]  # noqa: F821
+    return f"{word}: {type(ctx).__name__}"
+
+
+@pytest.mark.parametrize(
+    ("fn", "what"),
+    [
+        (unknown_result, "unknown_result: the annotation of its result names 'Nowhere'"),
+        (unknown_context, "unknown_context: the annotation of 'ctx' names 'nowhere'"),
+    ],
+)
+@on_loop
+async def test_an_annotation_that_says_how_to_use_a_function_must_be_known(fn: Any, what: str) -> None:
+    @step
+    async def work(ctx: Context) -> None:
+        await ctx.do(fn)
+
+    outcome = await run(work)
+    assert outcome.failure.message.startswith(f"{what}, which is not defined there; import it outside of")
+
+
+@on_loop
+async def test_other_annotations_of_a_function_need_not_be_known() -> None:
+    @step(writes="text")
+    async def work(ctx: Context) -> str:
+        return await ctx.do(unknown_parameter, "otter")
+
+    assert (await run(work)).state.text == "otter: BlockingContext"
