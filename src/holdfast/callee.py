@@ -22,7 +22,7 @@ class Callee:
 
     def __init__(self, fn: Callable[..., Any], result: Any = None) -> None:
         plain, self.given = _plain(fn)
-        hints = _hints(plain)
+        hints = _hints(plain, needs_result=result is None)
         self.name: str = getattr(plain, "__qualname__", type(plain).__name__).rpartition("<locals>.")[2]
         self.result: Typed = typed(hints.get("return", Any) if result is None else result)
         self.is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_called(plain))
@@ -70,18 +70,18 @@ def enclosed(fn: Any) -> dict[str, Any]:
     return known
 
 
-def _hints(fn: Any) -> dict[str, Any]:
+def _hints(fn: Any, needs_result: bool) -> dict[str, Any]:
     routine = inspect.unwrap(fn if inspect.isroutine(fn) else _called(fn))
     known = enclosed(routine)
     try:
         return get_type_hints(routine, localns=known or None, include_extras=True)
     except NameError:
-        return dict(_one_by_one(routine, known))
+        return dict(_one_by_one(routine, known, needs_result))
     except TypeError:  # nothing that has annotations
         return {}
 
 
-def _one_by_one(routine: Any, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _one_by_one(routine: Any, known: dict[str, Any], needs_result: bool) -> Iterator[tuple[str, Any]]:
     """The annotations that can be resolved. Of the others those matter that say how the function is to be used."""
 
     def alone() -> None: ...
@@ -91,7 +91,7 @@ def _one_by_one(routine: Any, known: dict[str, Any]) -> Iterator[tuple[str, Any]
         try:
             yield from get_type_hints(alone, routine.__globals__, known, include_extras=True).items()
         except NameError as exc:
-            if name == "return" or "Context" in str(text):
+            if needs_result if name == "return" else "Context" in str(text):
                 what = "of its result" if name == "return" else f"of {name!r}"
                 raise StepError(
                     f"{routine.__qualname__}: the annotation {what} names {exc.name!r}, which is not defined there;"

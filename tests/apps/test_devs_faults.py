@@ -161,7 +161,7 @@ def test_a_command_that_ignores_sigterm_is_ended_with_all_that_it_started(
     if way == "pause":
         devs.run("pause", "plan.json", "--abort", "--wait")
         assert child.wait(PATIENCE) == 3
-        assert "plan is paused: 1 cut off" in devs.said
+        assert "plan is paused: 1 stopped" in devs.said
     elif way == "signals":
         child.signal(signal.SIGINT)
         until(lambda: "once more ends it" in devs.said)
@@ -198,7 +198,7 @@ def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: 
     child.signal(signal.SIGKILL)
     assert child.wait(PATIENCE) == -9
     devs.run("resume", "plan.json")
-    assert "What a killed process had left running was ended first" in devs.said
+    assert f"Another process was at work in {devs.work}; its commands have ended now" in devs.said
     assert effects(tmp_path) == ["x"]
     assert not any(map(alive, pids(tmp_path)))
 
@@ -209,7 +209,10 @@ def test_a_second_process_is_told_who_works_on_a_run_and_status_shows_the_graph(
     child.hear(PATIENCE)
     devs.run("resume", "plan.json", code=5)
     assert "plan is worked on by" in devs.said
-    devs.run("skip", "plan.json", "d", code=5)
+    for verb in ("skip", "rewind"):
+        devs.run(verb, "plan.json", "d", code=5)
+        assert f"stop it first: {sys.executable}" in devs.said
+    assert devs.said.count("pause plan.json --wait") == 2
     until(lambda: effects(devs.folder) == ["a", "c"])
     before = set(devs.folder.glob("said-*"))
     devs.run("status", "plan.json")

@@ -73,6 +73,19 @@ def test_a_check_that_is_restricted_waits_for_a_yes_and_the_draft_is_not_paid_fo
     assert len(server.requests) == 1
 
 
+def test_a_run_stops_before_its_budget_is_spent_and_goes_on_with_a_higher_one(
+    server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = NOTES | {"id": "more", "needs": ["notes"], "write": "more.md", "check": "grep rope more.md"}
+    write_plan(tmp_path, [NOTES, more])
+    server.will(draft("a rope"), draft("another rope"))
+    stopped = Called(capsys, "run", "plan.json", "--budget", "0.13")
+    assert stopped.code == 3
+    assert "$0.1200 of a budget of $0.1300 are spent, which is 92%" in stopped.out
+    assert Called(capsys, "resume", "plan.json", "--budget", "1").code == 0
+    assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize(("act", "said"), [(Refuses(), "declines"), (Status(503), "status 503")])
 def test_a_model_that_gives_nothing_fails_that_task_alone(
     server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], act: Any, said: str

@@ -139,6 +139,19 @@ def test_the_same_mistakes_have_their_lines_in_json(tmp_path: Path) -> None:
         ("p.toml", '[safety]\nsame_eror = 1\n[[tasks]]\nid = "a"\nrun = "true"', "did you mean 'same_error'?"),
         ("p.toml", 'tasks = [{id = "a", run = "true", needs = ["a"]}]', "task 'a': these need each other: a → a"),
         ("p.toml", "\udcff", "is no text in UTF-8"),
+        (
+            "p.toml",
+            '[[tasks]]\nid = "a"\nrun = "echo \\u0000"',
+            "line 3: task 'a': run: it has characters that are no text",
+        ),
+        ("p.json", '{"tasks": [{"id": "a", "run": ["\\ud800"]}]}', "task 'a': run: it has characters that are no text"),
+        (
+            "p.toml",
+            '[[tasks]]\nid = "a"\nrun = "true"\nenv = {"A=B" = ""}',
+            "env: 'A=B' cannot be the name of a variable",
+        ),
+        ("9.toml", '[[tasks]]\nid = "a"\nrun = "true"', "the run cannot be called '9' like this file; add name = …"),
+        ("p.toml", '[[tasks]]\nid = "-a"\nrun = "true"', "digits and _ - ., first a letter or digit"),
     ],
 )
 def test_a_file_that_is_no_plan_is_refused_with_the_place(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -174,6 +187,15 @@ def test_what_another_task_may_make_is_not_looked_for(tmp_path: Path) -> None:
         'run = "a-program-that-comes-later"\nfolder = "later"\n[[tasks]]\nid = "shell"\nrun = "cd . && true"\n'
     )
     assert [todo.id for todo in read(path).todos] == ["install", "use", "shell"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("p.toml", '[[tasks]]\nid = "a"\nrun = "true"'), ("p.json", '{"tasks": [{"id": "a", "run": "true"}]}')],
+)
+def test_a_mark_that_some_editors_write_at_the_beginning_is_no_mistake(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, "utf-8-sig")
+    assert [todo.id for todo in read(tmp_path / name).todos] == ["a"]
 
 
 def test_a_task_goes_through_the_store_unchanged() -> None:

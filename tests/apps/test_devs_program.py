@@ -18,12 +18,12 @@ import pytest
 from holdfast import Engine
 from holdfast.apps.devs import read, workspace
 from holdfast.apps.devs.__main__ import main
-from holdfast.apps.devs.commands import Commands
+from holdfast.apps.devs.commands import Commands, Ran
 from holdfast.apps.devs.models import Head, Stops, Todo
 from holdfast.apps.devs.view import View
 from holdfast.apps.input import BadInput
 from holdfast.orchestrator import FileStateStore
-from tests.apps.devs_kit import Called, effects, in_order, small, task, write_plan
+from tests.apps.devs_kit import Called, alive, effects, in_order, small, task, write_plan
 from tests.docs.pages import section
 from tests.support.children import ROOT
 from tests.support.loop import on_loop
@@ -69,9 +69,9 @@ def devs(here: Path, capsys: pytest.CaptureFixture[str]) -> Devs:
 # as a process
 
 
-def ran(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def ran(cwd: Path, *args: str, program: str = "holdfast.apps.devs") -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
-    words = [sys.executable, "-m", "holdfast.apps.devs", *args]
+    words = [sys.executable, "-m", program, *args]
     return subprocess.run(
         words, cwd=cwd, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
     )
@@ -144,7 +144,7 @@ def test_a_skipped_task_counts_as_done_and_says_who_and_why(devs: Devs, here: Pa
     history = devs("events", "plan").out
     assert "skip a: not here" in history
     assert "ann" in history
-    assert devs("skip", "plan", "bb", code=2).err == "devs: run 'plan' has no task 'bb'; did you mean 'b'?\n"
+    assert devs("skip", "plan", "bb", code=2).err == "devs: run plan has no task 'bb'; did you mean 'b'?\n"
 
 
 def test_a_rewound_task_is_done_anew_with_all_that_needs_it(devs: Devs, here: Path) -> None:
@@ -158,6 +158,19 @@ def test_a_rewound_task_is_done_anew_with_all_that_needs_it(devs: Devs, here: Pa
     devs("run", "plan.json")
     assert in_order(effects(here)[6:])
     assert "name the tasks to do anew, or --all" in devs("rewind", "plan.json", code=2).err
+
+
+def test_if_one_of_several_tasks_is_unknown_none_is_rewound(devs: Devs) -> None:
+    devs.plan(*small())
+    devs("run", "plan.json")
+    assert "run plan has no task 'bb'; did you mean 'b'?" in devs("rewind", "plan.json", "a", "bb", code=2).err
+    assert devs("status", "plan.json", "--json").document["status"] == "completed"
+
+
+def test_a_task_that_is_done_is_not_skipped_but_can_be_rewound(devs: Devs) -> None:
+    devs.plan(task("a"))
+    devs("run", "plan.json")
+    assert "rewind plan.json a" in devs("skip", "plan.json", "a", code=2).err
 
 
 def test_a_command_that_takes_too_long_is_ended_and_has_failed(devs: Devs) -> None:
@@ -187,6 +200,25 @@ async def test_without_its_warden_no_command_is_run(here: Path) -> None:
     assert not (here / "unguarded").exists()
 
 
+@on_loop
+async def test_whatever_a_command_does_with_its_input_and_output_it_is_kept_and_ends(here: Path) -> None:
+    async with Commands(here / ".devs", grace=0.1, env={}) as commands:
+
+        async def run(command: str) -> Ran:
+            return await commands.run(command, here, here / "log", None, {})
+
+        assert (await run("cat; read x; echo got:$x")).tail == "got:\n", "there is no input, and none is waited for"
+        binary = await run(r"printf '\000\377\033[2J'; exit 3")
+        assert binary.said == "exit code 3: \x00\ufffd\x1b[2J"
+        assert b"\x00\xff\x1b[2J" in (here / "log").read_bytes()
+        large = await run("head -c 20000000 /dev/zero | tr '\\0' x; echo end")
+        assert (len(large.tail), large.tail[-5:]) == (2000, "xend\n")
+        assert (here / "log").stat().st_size > 20_000_000
+        left = await run("sleep 1000 & echo $!")
+        assert not alive(int(left.tail)), "what it left running ends with it"
+        assert (await run("kill -9 $$")).code == 137
+
+
 # what somebody has to decide
 
 
@@ -198,10 +230,31 @@ def test_a_restricted_command_waits_for_a_yes_while_the_others_go_on(devs: Devs,
     assert not (here / "work" / "removed").exists()
     (question,) = devs("status", "plan", "--json").document["questions"]
     assert question["task"] == "a"
-    devs("answer", question["id"], "--approve", "--run", code=2)  # it is gone on with by resume alone
     devs("answer", question["id"], "--approve")
+    assert "↺ a" in devs("status", "plan").out
     devs("resume", "plan.json")
     assert (here / "work" / "removed").exists()
+
+
+def test_an_answer_can_have_the_run_go_on(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="rm -f x; echo > removed"), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    done = devs("answer", "plan", "--approve", "--run", "--json")
+    assert (done.document["status"], done.document["counts"]) == ("completed", {"done": 1})
+    assert (here / "work" / "removed").exists()
+
+
+def test_holdfast_itself_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="rm -f x"), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    onward = "python -m holdfast.apps.devs resume plan"
+    kept = "; without --run the answer is taken, and kept"
+    for args, more in ((["resume", "plan"], ""), (["answer", "--approve", "--run"], kept)):
+        refused = ran(here, *args, program="holdfast")
+        told = f"holdfast: session plan is gone on with by {onward}{more}\n"
+        assert (refused.returncode, refused.stderr) == (2, told)
+    assert ran(here, "answer", "--approve", program="holdfast").stderr == f"Go on:  {onward}\n"
+    assert f"Go on:  {onward}" in ran(here, "show", "plan", program="holdfast").stdout
 
 
 def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here: Path) -> None:
@@ -252,8 +305,8 @@ def test_what_a_plan_ignores_and_what_belongs_to_tools_is_not_compared(here: Pat
     assert workspace.changes(plan) == []
     (here / "work" / "link").symlink_to("task.sh")
     assert workspace.changes(plan) == ["new: link"]
-    (here / "work" / ".devs" / "workspace.json").write_text("{")
-    with pytest.raises(ValueError, match=r"workspace\.json is damaged"):
+    (here / "work" / ".devs" / "workspace" / "plan.json").write_text("{")
+    with pytest.raises(ValueError, match=r"workspace/plan\.json is damaged"):
         workspace.changes(plan)
 
 
@@ -266,6 +319,63 @@ def test_a_pause_after_a_kill_is_where_comparing_begins(devs: Devs, here: Path) 
     assert "new: new" in devs("resume", "plan.json", code=6).err
 
 
+def test_what_another_plan_did_to_the_same_workspace_is_noticed(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="rm -f x"), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    (here / "other.json").write_text(json.dumps({"workspace": "work", "tasks": [task("z", run="echo > by-another")]}))
+    devs("run", "other.json")
+    assert "new: by-another" in devs("resume", "plan.json", code=6).err
+
+
+def test_a_file_whose_name_no_terminal_can_show_is_told_nevertheless(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="false"))
+    devs("run", "plan.json", code=1)
+    (here / "work" / os.fsdecode(b"odd\xff\x1b[2J")).touch()
+    assert "  new: odd\ufffd [2J\n" in devs("resume", "plan.json", code=6).err
+
+
+def test_of_a_run_that_is_complete_nothing_is_left_to_be_disturbed(devs: Devs, here: Path) -> None:
+    devs.plan(*small())
+    devs("run", "plan.json")
+    (here / "work" / "new").touch()
+    for verb in ("run", "resume"):
+        assert "plan completed: 4 done" in devs(verb, "plan.json").out
+    devs("rewind", "plan.json", "d")
+    assert "new: new" in devs("resume", "plan.json", code=6).err
+
+
+def test_a_plan_of_the_same_name_elsewhere_is_not_taken_for_the_one_that_was_run(devs: Devs, here: Path) -> None:
+    devs.plan(*small())
+    devs("run", "plan.json")
+    (here / "twin" / "work").mkdir(parents=True)
+    twin = here / "twin" / "plan.json"
+    twin.write_bytes((here / "plan.json").read_bytes())
+    for verb in ("run", "resume"):
+        assert f"run plan is that of {here / 'plan.json'}" in devs(verb, str(twin), code=2).err
+    assert "has not been run" in devs("status", str(twin), code=4).err
+
+
+def test_a_plan_that_was_moved_with_its_workspace_goes_on(devs: Devs, here: Path) -> None:
+    (here / "old").mkdir()
+    write_plan(here / "old", [task("a"), task("b", ["a"], run="test -e luck")])
+    devs("run", "old/plan.json", code=1)
+    (here / "old").rename(here / "new")
+    assert "if it was moved, name its file" in devs("resume", "plan", code=2).err
+    assert devs("status", "new/plan.json", "--json").document["workspace"] == str(here / "new" / "work")
+    (here / "new" / "work" / "luck").touch()
+    devs("resume", "new/plan.json", code=6)  # also what the files were has moved with them
+    devs("resume", "new/plan.json", "--accept-edits")
+    assert effects(here / "new") == ["a"]
+
+
+def test_a_run_does_not_change_its_workspace(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="false"))
+    devs("run", "plan.json", code=1)
+    (here / "elsewhere").mkdir()
+    devs.plan(task("a", run="false"), workspace="elsewhere")
+    assert f"run plan works in {here / 'work'}, and plan.json says" in devs("resume", "plan.json", code=2).err
+
+
 def test_a_plan_that_changed_is_told_and_taken_in_when_somebody_says_so(devs: Devs, here: Path) -> None:
     devs.plan(*small())
     devs("run", "plan.json")
@@ -274,6 +384,17 @@ def test_a_plan_that_changed_is_told_and_taken_in_when_somebody_says_so(devs: De
     assert [line.strip() for line in told.err.splitlines()[1:4]] == ["gone: d", "changed: b", "new: e"]
     devs("resume", "plan.json", "--replan")
     assert effects(here)[4:] == ["b", "e"]
+
+
+def test_a_plan_that_lies_in_its_own_workspace_is_one_decision_and_not_two(devs: Devs, here: Path) -> None:
+    plan = here / "own.toml"
+    plan.write_text('[[tasks]]\nid = "a"\nrun = "false"\n')
+    devs("run", "own.toml", code=1)
+    plan.write_text(plan.read_text() + "# a remark\n")
+    devs("resume", "own.toml", code=1)
+    plan.write_text(plan.read_text().replace("false", "true"))
+    assert "changed: a" in devs("resume", "own.toml", code=5).err
+    devs("resume", "own.toml", "--replan")
 
 
 def test_another_run_that_stands_in_the_workspace_is_not_disturbed(devs: Devs, here: Path) -> None:
@@ -327,6 +448,7 @@ def test_a_session_of_another_program_is_no_run(devs: Devs, here: Path) -> None:
     devs.plan(*small())
     with Engine(here / ".holdfast" / "holdfast.db") as engine:
         engine.start(aura, starting("student-1", reports=here), session_id="plan", paused=True)
+    assert "there is no run 'release'; a plan is named by its file" in devs("run", "release", code=4).err
     assert "is a session of aura, no run" in devs("run", "plan.json", code=2).err
     assert "is one of aura, no run of a plan" in devs("pause", "plan", code=2).err
 
@@ -341,7 +463,7 @@ def test_a_graph_larger_than_the_screen_shows_what_matters_and_counts_the_rest()
 
     view = View("big")
     view.info = type("Info", (), {"status": type("S", (), {"value": "running"})})
-    view.rows = {f"t{n}": Row(Task(id=f"t{n}", needs=[f"t{n - 1}"] if n else []), n % 7) for n in range(200)}
+    view.rows = {f"t{n}": Row(Task(id=f"t{n}", needs=[f"t{n - 1}"] if n else []), n) for n in range(200)}
     for n in range(100):
         view.rows[f"t{n}"].status = "done"
     view.rows["t150"].status, view.rows["t160"].status = "begun", "failed"
@@ -370,6 +492,11 @@ def test_the_readme_lists_every_key_of_a_plan_and_every_command() -> None:
     assert set(listed("Commands")) == set(main.commands)
     for file in re.findall(r"`(src/[^`]+)`", section(README, "Where things are")):
         assert (ROOT / file).exists()
+
+
+def test_the_plan_in_the_readme_is_one(here: Path) -> None:
+    (here / "release.toml").write_text(README.read_text().partition("```toml\n")[2].partition("```")[0])
+    assert [todo.id for todo in read(here / "release.toml").todos] == ["test", "notes", "publish"]
 
 
 @pytest.mark.covers("S5.58")

@@ -6,6 +6,8 @@ import asyncio
 import getpass
 import sys
 import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import click
@@ -15,10 +17,13 @@ from holdfast import Engine, Start, program
 from holdfast.apps.devs import showing, workspace
 from holdfast.apps.devs.driving import Ending, Ride, nobody
 from holdfast.apps.devs.finding import looking, path_of, plan_of
+from holdfast.apps.devs.models import Plan
 from holdfast.apps.devs.plan import read
 from holdfast.apps.devs.sample import sample_plan
 from holdfast.apps.devs.view import View
+from holdfast.apps.input import BadInput
 from holdfast.apps.words import many
+from holdfast.errors import AlreadyRunning, did_you_mean
 from holdfast.orchestrator import Orchestrator
 
 HELP = """Work through a plan: tasks with commands, in the order that they need each other, by several agents at once.
@@ -100,7 +105,7 @@ async def _pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, 
         while wait and (await engine.info(name)).holder is not None:
             await asyncio.sleep(showing.EVERY)
         took = time.monotonic() - began
-        view, found = await _looked(engine, name), await plan_of(engine, name)
+        view, found = await _looked(engine, name), await plan_of(engine, name, plan)
         if view.info.holder is None and found is not None and view.status == "paused":
             _keep_if_unknown(found)
         working = [f"{row.agent} at {row.task.id}" for row in view.rows.values() if row.status == "begun"]
@@ -110,7 +115,7 @@ async def _pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, 
         return text, showing.document(view, found, start.command, plan)
 
 
-def _keep_if_unknown(plan: Any) -> None:
+def _keep_if_unknown(plan: Plan) -> None:
     """Nobody was at work, after a kill say: what the workspace is like counts from now on."""
     if workspace.kept(plan) is None:
         workspace.keep(plan)
@@ -136,7 +141,7 @@ async def _status(start: Start, plan: str, live: bool) -> tuple[str, dict[str, A
         view = await _looked(engine, name)
         if live and view.info.holder is not None:
             await showing.follow(engine, view, lambda: view.info.holder is None, None, showing.show())
-        return showing.graph(view), showing.document(view, await plan_of(engine, name), start.command, plan)
+        return showing.graph(view), showing.document(view, await plan_of(engine, name, plan), start.command, plan)
 
 
 @main.verb()
@@ -150,9 +155,12 @@ def skip(start: Start, plan: str, task: str, reason: str, by: str | None) -> Any
 
 
 async def _skip(start: Start, plan: str, task: str, reason: str, by: str | None) -> Any:
-    async with looking(start, plan) as (engine, name):
-        await Orchestrator(engine, name, nobody).skip(task, reason, by)
-        return await _changed(start, engine, name, plan, f"{task} is skipped.")
+    async with changing(start, plan, [task]) as (engine, run, view):
+        if view.rows[task].status == "done":
+            again = start.command("rewind", plan, task)
+            raise BadInput(f"{task} is done, and what needs it builds on that; have it done anew: {again}")
+        await run.skip(task, reason, by)
+        return await _changed(start, engine, view, plan, f"{task} is skipped.")
 
 
 @main.verb()
@@ -169,18 +177,34 @@ def rewind(start: Start, plan: str, tasks: tuple[str, ...], everything: bool, re
 
 
 async def _rewind(start: Start, plan: str, tasks: tuple[str, ...], reason: str, by: str | None) -> Any:
+    async with changing(start, plan, tasks) as (engine, run, view):
+        chosen = tasks or [id for id, row in view.rows.items() if not row.task.needs]
+        again = await run.redo(chosen, reason, by)
+        return await _changed(start, engine, view, plan, f"To be done anew: {', '.join(again)}.")
+
+
+@asynccontextmanager
+async def changing(start: Start, plan: str, tasks: Sequence[str]) -> AsyncIterator[tuple[Engine, Orchestrator, View]]:
+    """A run of which these tasks are to be changed: all of them are there, and nobody works on it."""
     async with looking(start, plan) as (engine, name):
-        run = Orchestrator(engine, name, nobody)
-        chosen = tasks or [each.task.id for each in (await run.report()).tasks if not each.task.needs]
-        again = dict.fromkeys([id for task in chosen for id in await run.redo(task, reason, by)])
-        return await _changed(start, engine, name, plan, f"To be done anew: {', '.join(again)}.")
+        run, view = Orchestrator(engine, name, nobody), View(name)
+        await view.look(engine)
+        for task in tasks:
+            if task not in view.rows:
+                raise BadInput(f"run {name} has no task {task!r}{did_you_mean(task, view.rows)}")
+        if view.info.holder is not None:
+            stop = start.command("pause", plan, "--wait")
+            raise AlreadyRunning(
+                f"{name} is worked on by {view.info.holder}; stop it first: {stop}",
+                session_id=name, holder=view.info.holder,
+            )  # fmt: skip
+        yield engine, run, view
 
 
-async def _changed(start: Start, engine: Engine, name: str, plan: str, told: str) -> tuple[str, dict[str, Any]]:
-    view = View(name)
+async def _changed(start: Start, engine: Engine, view: View, plan: str, told: str) -> tuple[str, dict[str, Any]]:
     await view.look(engine)
-    document = showing.document(view, await plan_of(engine, name), start.command, plan)
-    return f"{told}\n{name} is {view.status}. Go on:  {start.command('resume', plan)}", document
+    document = showing.document(view, await plan_of(engine, view.name, plan), start.command, plan)
+    return f"{told}\n{view.name} is {view.status}. Go on:  {start.command('resume', plan)}", document
 
 
 if __name__ == "__main__":

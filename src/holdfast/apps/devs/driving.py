@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from holdfast import Engine, Question, Start, Status
 from holdfast.apps import model
 from holdfast.apps.devs import showing, workspace
 from holdfast.apps.devs.commands import Commands
-from holdfast.apps.devs.finding import tags_of
+from holdfast.apps.devs.finding import check_whose, tags_of
 from holdfast.apps.devs.models import Plan
 from holdfast.apps.devs.view import View
 from holdfast.apps.devs.working import Worker, log_of
@@ -99,8 +100,7 @@ class Ride:
 
     async def _take_in_plan(self, engine: Engine, run: Orchestrator) -> None:
         """Notice that the plan's file says other tasks than the run has."""
-        stored: Any = await engine.state(self.plan.name)
-        found = differences(stored.tasks, self.plan.tasks)
+        found = await self._differences(engine)
         if found and not self.replan:
             raise Stop(
                 CONFLICT, f"{self.named} has changed since the run was started:", *(f"  {each}" for each in found),
@@ -114,8 +114,7 @@ class Ride:
             info = await engine.info(self.plan.name)
         except UnknownSession:
             return None
-        if "devs" not in info.tags:
-            raise BadInput(f"{self.plan.name!r} is a session of {info.workflow}, no run; give the plan another name")
+        check_whose(info, self.plan)
         self.known = True
         return Status(info.status)
 
@@ -157,24 +156,36 @@ class Ride:
             raise BadInput(f"{plan.path}: a model is needed for {writes}, and none is set up: set HOLDFAST_MODEL")
         async with Engine(self.start.store) as engine:
             await self._check_free(engine)
-            async with Commands(plan.state, plan.head.grace, plan.head.env) as commands:
+            commands = Commands(plan.state, plan.head.grace, plan.head.env)
+            run = Orchestrator(
+                engine, plan.name, Worker(plan, commands).work, agents=plan.head.agents,
+                snapshot_store=FileStateStore(plan.workspace), safety=plan.head.safety.as_safety(), idle_timeout=None,
+            )  # fmt: skip
+            if self.known:
+                await self.view.look(engine)  # what was before is not told again
+                if await self._is_done(engine):
+                    return
+            async with commands:
                 if commands.waited:
-                    click.echo("What a killed process had left running was ended first", err=True)
+                    click.echo(
+                        f"Another process was at work in {plan.workspace}; its commands have ended now", err=True
+                    )
                 self._check_workspace()
                 workspace.forget(plan)
                 try:
-                    await self._work(engine, Worker(plan, commands), act)
+                    await self._work(engine, run, act)
                 finally:
                     self._keep_workspace()
 
-    async def _work(self, engine: Engine, worker: Worker, act: Act) -> None:
-        plan = self.plan
-        run = Orchestrator(
-            engine, plan.name, worker.work, agents=plan.head.agents, snapshot_store=FileStateStore(plan.workspace),
-            safety=plan.head.safety.as_safety(), idle_timeout=None,
-        )  # fmt: skip
-        if self.known:
-            await self.view.look(engine)  # what was before is not told again
+    async def _is_done(self, engine: Engine) -> bool:
+        """Whether nothing is left to do, as the plan is now. What others did to the workspace then does not matter."""
+        return self.view.status == "completed" and not await self._differences(engine)
+
+    async def _differences(self, engine: Engine) -> list[str]:
+        stored: Any = await engine.state(self.plan.name)
+        return differences(stored.tasks, self.plan.tasks)
+
+    async def _work(self, engine: Engine, run: Orchestrator, act: Act) -> None:
         await act(engine, run)
         self.known = True
         outcome = asyncio.ensure_future(run.outcome())
@@ -218,7 +229,7 @@ class Ride:
         if not found:
             return
         what = f"{many(len(found), 'file')} of {self.plan.workspace} changed since the run stopped:"
-        lines = [what, *(f"  {each}" for each in found[:LISTED])]
+        lines = [what, *(f"  {_shown(each)}" for each in found[:LISTED])]
         lines += [f"  … and {len(found) - LISTED} more"] if len(found) > LISTED else []
         if self.accept:
             click.echo("\n".join([*lines, "It goes on with them as they are."]), err=True)
@@ -267,7 +278,8 @@ class Ride:
             if (log := log_of(self.plan, row.task.id)).exists():
                 found.append(f"  its output: {log}")
         for each in view.questions:
-            found += [one_line(each.next_question), f"  Approve:  {self.start.command('answer', each.id, '--approve')}"]
+            approve = self.start.command("answer", each.id, "--approve")
+            found += [one_line(each.next_question), f"  Approve:  {approve}", "  Or refuse it:  --reject WHY instead"]
         if view.failed:
             found.append(self._onward("Skip one", "skip", view.failed[0].task.id))
         if view.status not in ("completed", "cancelled"):
@@ -295,6 +307,11 @@ async def _stands(engine: Engine, session_id: str) -> bool:
         return (await engine.info(session_id)).status not in (Status.COMPLETED, Status.CANCELLED)
     except UnknownSession:
         return False
+
+
+def _shown(path: str) -> str:
+    """A path as a terminal can show it, whatever bytes it is made of."""
+    return one_line(os.fsencode(path).decode("utf-8", "replace"))
 
 
 def _prompted(question: Question) -> bool | None:

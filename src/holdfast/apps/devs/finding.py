@@ -1,23 +1,49 @@
-"""Which run a person means: by the plan's file, or by the name of the run."""
+"""Which run a person means: by the plan's file, or by the name of the run; and whose a run is."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from holdfast import Engine, Start
+from holdfast import Engine, SessionInfo, Start
 from holdfast.apps.devs.models import Plan
 from holdfast.apps.devs.plan import read
 from holdfast.apps.input import BadInput
 from holdfast.errors import StoreMissing, UnknownSession
 
-_PLAN = "plan:"
+PROGRAM = "program:holdfast.apps.devs"
+"""So that ``holdfast`` can say who goes on with a run."""
+
+_PLAN, _WORKSPACE = "plan:", "workspace:"
 
 
 def tags_of(plan: Plan) -> list[str]:
-    """What a run is found by: that it is one, and where its plan lies."""
-    return ["devs", f"{_PLAN}{plan.path.resolve()}"]
+    """What a run is found by and known by: that it is one, and where its plan and its workspace lie."""
+    return ["devs", PROGRAM, f"{_PLAN}{plan.path.resolve()}", f"{_WORKSPACE}{plan.workspace}"]
+
+
+def _place(info: SessionInfo, kind: str) -> Path | None:
+    return next((Path(tag.removeprefix(kind)) for tag in info.tags if tag.startswith(kind)), None)
+
+
+def is_run(info: SessionInfo) -> bool:
+    """Whether a session is a run of a plan."""
+    return PROGRAM in info.tags
+
+
+def check_whose(info: SessionInfo, plan: Plan) -> None:
+    """Refuse what has the plan's name and is not its run. Places that are gone have been moved: that is no other."""
+    if not is_run(info):
+        raise BadInput(f"{plan.name!r} is a session of {info.workflow}, no run; give the plan another name")
+    path, folder = _place(info, _PLAN), _place(info, _WORKSPACE)
+    if path is not None and path != plan.path.resolve() and path.exists():
+        raise BadInput(f"run {plan.name} is that of {path}; give {plan.path} a name of its own: name = …")
+    if folder is not None and folder != plan.workspace and folder.exists():
+        raise BadInput(
+            f"run {plan.name} works in {folder}, and {plan.path} says {plan.workspace} now; put that back, or give the"
+            " plan another name to begin anew there"
+        )
 
 
 def is_path(text: str) -> bool:
@@ -41,24 +67,36 @@ async def looking(start: Start, text: str) -> AsyncIterator[tuple[Engine, str]]:
 
 
 async def _named(engine: Engine, text: str) -> str:
-    """By the place of the plan and not by what it says: one that is broken by now can be paused nevertheless."""
     if is_path(text):
-        found = await engine.sessions(tag=f"{_PLAN}{Path(text).resolve()}", limit=1)
-        if not found:
-            raise UnknownSession(f"{text} has not been run in this store", session_id=text)
-        return found[0].session_id
-    info = await engine.find(text)
-    if "devs" not in info.tags:
+        return await _by_place(engine, Path(text))
+    try:
+        info = await engine.find(text)
+    except UnknownSession:
+        raise UnknownSession(
+            f"there is no run {text!r}; a plan is named by its file: {text}.toml, or ./{text}", session_id=text
+        ) from None
+    if not is_run(info):
         raise BadInput(f"session {info.session_id} is one of {info.workflow}, no run of a plan")
     return info.session_id
 
 
-async def plan_of(engine: Engine, name: str) -> Plan | None:
-    """The plan of a run, if its file can be read where it was."""
-    tags = (await engine.info(name)).tags
-    path = next((tag.removeprefix(_PLAN) for tag in tags if tag.startswith(_PLAN)), "")
+async def _by_place(engine: Engine, path: Path) -> str:
+    """By the place of the plan and not by what it says: one that is broken by now can be paused nevertheless."""
+    found = await engine.sessions(tag=f"{_PLAN}{path.resolve()}", limit=1)
+    if found:
+        return found[0].session_id
+    with suppress(BadInput, UnknownSession):  # it may have been moved
+        plan = read(path)
+        check_whose(await engine.info(plan.name), plan)
+        return plan.name
+    raise UnknownSession(f"{path} has not been run in this store", session_id=str(path))
+
+
+async def plan_of(engine: Engine, name: str, text: str) -> Plan | None:
+    """The plan of a run that a person named so, if its file can be read."""
+    path = Path(text) if is_path(text) else _place(await engine.info(name), _PLAN)
     try:
-        return read(Path(path))
+        return None if path is None else read(path)
     except BadInput:
         return None
 
@@ -68,5 +106,7 @@ async def path_of(start: Start, text: str) -> Path:
     if is_path(text):
         return Path(text)
     async with looking(start, text) as (engine, name):
-        tags = (await engine.info(name)).tags
-    return next(Path(tag.removeprefix(_PLAN)) for tag in tags if tag.startswith(_PLAN))
+        path = _place(await engine.info(name), _PLAN)
+    if path is None or not path.exists():
+        raise BadInput(f"the plan of run {name} was {path}, which is gone; if it was moved, name its file")
+    return path

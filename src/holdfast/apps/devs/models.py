@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from holdfast.orchestrator import Safety, Task
 
@@ -33,15 +34,38 @@ def inside(given: str) -> str:
     return given
 
 
+def _texts(given: Any) -> Any:
+    """What no program can be told and no store can keep, in whatever depth."""
+    if isinstance(given, str) and re.search("[\0\ud800-\udfff]", given):
+        raise ValueError("it has characters that are no text")
+    for each in [*given, *given.values()] if isinstance(given, dict) else given if isinstance(given, list) else ():
+        _texts(each)
+    return given
+
+
+def _variables(given: dict[str, str]) -> dict[str, str]:
+    for name in given:
+        if not name or "=" in name:
+            raise ValueError(f"{name!r} cannot be the name of a variable")
+    return given
+
+
 Command = Annotated[str | list[str], BeforeValidator(_command)]
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
 
 
-class Todo(BaseModel):
-    """A task: a command to ``run``; or a file that a model is to ``write``, and a command that has to ``check`` it."""
+class Written(BaseModel):
+    """Something that a person has written into a plan's file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    _no_other_than_text = field_validator("*", mode="before")(_texts)
+
+
+class Todo(Written):
+    """A task: a command to ``run``; or a file that a model is to ``write``, and a command that has to ``check`` it."""
 
     id: Id
     needs: list[str] = []
@@ -51,7 +75,7 @@ class Todo(BaseModel):
     prompt: str | None = None
     check: Command | None = None
     folder: str = "."
-    env: dict[str, str] = {}
+    env: Variables = {}
     timeout: Seconds | None = None
 
     _below = field_validator("write", "folder")(lambda given: given if given is None else inside(given))
@@ -84,10 +108,8 @@ def todo_of(task: Task) -> Todo:
     return Todo(id=task.id, needs=task.needs, priority=task.priority, **task.data)
 
 
-class Stops(BaseModel):
+class Stops(Written):
     """When a run stops itself; see `holdfast.orchestrator.Safety`. 0 switches a stop off."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     budget_share: Annotated[float, Field(ge=0, le=1)] = 0.8
     failures_in_a_row: Annotated[int, Field(ge=0)] = 5
@@ -98,17 +120,15 @@ class Stops(BaseModel):
         return Safety(self.budget_share or None, self.failures_in_a_row or None, self.same_error or None)
 
 
-class Head(BaseModel):
+class Head(Written):
     """All of a plan but its tasks."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
     workspace: str = "."
     agents: Annotated[int, Field(ge=1, le=1000)] = 4
     restricted: list[Annotated[str, Field(min_length=1)]] = []
     ignore: list[str] = []
-    env: dict[str, str] = {}
+    env: Variables = {}
     timeout: Seconds | None = None
     grace: Seconds = GRACE
     safety: Stops = Stops()

@@ -84,7 +84,7 @@ def _is_json(path: Path) -> bool:
 
 def _parsed(path: Path) -> tuple[dict[str, Any], str]:
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
         raw = json.loads(text, object_pairs_hook=once) if _is_json(path) else tomllib.loads(text)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
@@ -104,6 +104,9 @@ def _head(path: Path, raw: dict[str, Any], mistakes: Mistakes) -> Head | None:
         return Head.model_validate({"name": name} | raw)
     except ValidationError as error:
         for each in error.errors(include_url=False):
+            if each["loc"] == ("name",) and "name" not in raw:
+                mistakes.add(f"the run cannot be called {name!r} like this file; add name = …")
+                continue
             known = Stops if each["loc"][0] == "safety" and len(each["loc"]) > 1 else Head
             mistakes.add(_said(each, [*known.model_fields, "tasks"]), key=str(each["loc"][0]))
         return None
@@ -127,7 +130,8 @@ def _said(error: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
         case "missing":
             return f"{place} is missing"
         case "string_pattern_mismatch":
-            return f"{place}: {error['input']!r} cannot be a name; use letters, digits and - _, up to 64"
+            more, first = (" .", "letter or digit") if place == "id" else ("", "letter")
+            return f"{place}: {error['input']!r} cannot be a name; use letters, digits and _ -{more}, first a {first}"
         case "model_type":
             return "a task is a table"
     said = error["msg"].removeprefix("Value error, ")

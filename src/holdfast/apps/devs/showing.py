@@ -30,10 +30,13 @@ STILL = 10.0
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MARKS = {
     "pending": ("·", "dim"), "blocked": ("·", "dim"), "begun": ("", "cyan"), "asks": ("?", "yellow"),
-    "done": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("–", "dim"), "cut": ("↺", "yellow"),
+    "done": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("–", "dim"), "stopped": ("↺", "yellow"),
 }  # fmt: skip
-WORDS = {"begun": "at work", "asks": "waiting for an answer", "cut": "cut off"}
-ORDER = ("done", "skipped", "begun", "asks", "cut", "failed", "blocked", "pending")
+WORDS = {"begun": "at work", "asks": "waiting for an answer"}
+ORDER = ("done", "skipped", "begun", "asks", "stopped", "failed", "blocked", "pending")
+
+DEEPEST = 10
+"""Levels of the graph that are set to the right; deeper ones stand below each other, so that names stay in sight."""
 
 Line = list[tuple[str, str]]
 """Pieces of text, each with its style."""
@@ -64,7 +67,7 @@ def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
     rows = sorted(view.rows.values(), key=lambda row: row.level)
     room = len(rows) if height is None else max(height - 3, 3)
     chosen = rows if len(rows) <= room else _window(rows, room - 1)
-    names = min(max((2 * row.level + len(row.task.id) for row in chosen), default=0), max(width // 2, 20))
+    names = min(max((len(_name(row)) for row in chosen), default=0), max(width // 2, 20))
     whole += [_cut(_row(row, names), width) for row in chosen]
     if len(chosen) < len(rows):
         whole.append([(f"  … and {many(len(rows) - len(chosen), 'task')} more", "dim")])
@@ -73,16 +76,20 @@ def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
     return whole
 
 
+def _name(row: Row) -> str:
+    return f"{'  ' * min(row.level, DEEPEST)}{row.task.id}"
+
+
 def _row(row: Row, names: int) -> Line:
     mark, style = MARKS[row.status]
     mark = mark or FRAMES[int(time.monotonic() * 10) % len(FRAMES)]
-    name = f"{'  ' * row.level}{row.task.id}"
+    name = _name(row)
     spent = took(row.seconds) if row.status in ("begun", "asks", "done", "failed") else ""
     who = f"{row.agent}  " if row.status == "begun" else ""
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
     what = {
         "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for one that failed",
-        "cut": "was cut off; it is done again",
+        "stopped": "has begun; a resume goes on with it",
     }  # fmt: skip
     said = f"skipped: {one_line(row.note) or 'nobody said why'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
@@ -92,7 +99,7 @@ def _row(row: Row, names: int) -> Line:
 
 def _window(rows: Sequence[Row], room: int) -> list[Row]:
     """Those that matter most now, in their order: at work and in trouble first, then what comes, then what was."""
-    urgency = {"begun": 0, "asks": 0, "cut": 0, "failed": 1, "pending": 2, "blocked": 3, "skipped": 4, "done": 5}
+    urgency = {"begun": 0, "asks": 0, "stopped": 0, "failed": 1, "pending": 2, "blocked": 3, "skipped": 4, "done": 5}
     last = max((row.began for row in rows), default=0)
     ranked = sorted(rows, key=lambda row: (urgency[row.status], row.level, last - row.began))
     chosen = {row.task.id for row in ranked[:room]}

@@ -17,8 +17,8 @@ CHANGED = ("session.edited", "session.rewound", "session.reopened")
 
 @dataclass
 class Row:
-    """One task. ``status``: pending, blocked (one that it needs failed), begun, asks, done, failed, skipped; or cut:
-    it had begun when the run was stopped, and is done again.
+    """One task. ``status``: pending, blocked (one that it needs failed), begun, asks, done, failed, skipped; or
+    stopped: it has begun, nobody is at it, and a resume goes on with it.
     """
 
     task: Task
@@ -61,7 +61,7 @@ class View:
         self.questions = await engine.questions(self.name)
         pauses = await engine.pauses(self.name)
         self.reason = "; ".join(
-            f"{pause.reason or 'paused'}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses
+            f"{pause.reason or 'nobody said why'}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses
         )
         self._mark()
         return news
@@ -100,8 +100,8 @@ class View:
             id = row.task.id
             if id in self._skipped:
                 row.status, row.note = "skipped", self._skipped[id]
-            elif row.status in ("begun", "asks", "cut"):
-                row.status = "asks" if id in asking else "cut" if self.info.holder is None else "begun"
+            elif row.status in ("begun", "asks", "stopped"):
+                row.status = "asks" if id in asking else "stopped" if self.info.holder is None else "begun"
             elif row.status in ("pending", "blocked"):
                 row.status = "blocked" if stuck.intersection(row.task.needs) else "pending"
             if row.status in ("failed", "blocked"):

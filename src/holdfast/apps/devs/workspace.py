@@ -1,6 +1,6 @@
 """What the files of a workspace were when a run stopped, so that it is noticed if another hand changed them since.
 
-Kept in a file of its own beside the snapshot; while somebody works there is none.
+Kept in a file of the run's own below the snapshot's folder; while somebody works on the run there is none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from holdfast.apps.devs.models import STATE, Plan
 from holdfast.apps.input import BadInput
 
-FILE = "workspace.json"
+FOLDER = "workspace"
 UNWATCHED = (STATE, ".holdfast", ".git", "__pycache__")
 """Names that are never looked at: what a run and a store keep for themselves, and what changes by being read."""
 
@@ -37,8 +37,10 @@ Seen = dict[str, Entry]
 
 
 def look(plan: Plan) -> Seen:
-    """The files of the workspace as they are now."""
-    return {path: _entry(plan.workspace / path) for path in _files(plan.workspace, plan.head.ignore)}
+    """The files of the workspace as they are now, but the plan's own: what changed in that is told task by task."""
+    own = plan.path.resolve()
+    places = {path: plan.workspace / path for path in _files(plan.workspace, plan.head.ignore)}
+    return {path: _entry(place) for path, place in places.items() if place != own}
 
 
 def _files(workspace: Path, ignored: Sequence[str]) -> Iterator[str]:
@@ -67,31 +69,33 @@ def _entry(path: Path) -> Entry:
         return Entry(-1, 0, "")
 
 
+def _file(plan: Plan) -> Path:
+    return plan.state / FOLDER / f"{plan.name}.json"
+
+
 def keep(plan: Plan) -> None:
     """Remember the workspace as it is: the run stands, and nobody works on it."""
-    data = {"run": plan.name, "files": look(plan)}
-    plan.state.mkdir(parents=True, exist_ok=True)
-    part = plan.state / f".{FILE}.{os.getpid()}"
-    part.write_text(json.dumps(data), "utf-8", errors="surrogateescape")
-    os.replace(part, plan.state / FILE)
+    file = _file(plan)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    part.write_text(json.dumps(look(plan)), "utf-8", errors="surrogateescape")
+    os.replace(part, file)
 
 
 def kept(plan: Plan) -> Seen | None:
     """What was remembered; None if nothing was, or somebody has worked since."""
     try:
-        data = json.loads((plan.state / FILE).read_text("utf-8", errors="surrogateescape"))
-        if data["run"] != plan.name:
-            return None
-        return {path: Entry(*entry) for path, entry in data["files"].items()}
+        data = json.loads(_file(plan).read_text("utf-8", errors="surrogateescape"))
+        return {path: Entry(*entry) for path, entry in data.items()}
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadInput(f"{plan.state / FILE} is damaged ({error}); delete it to go on without a comparison") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadInput(f"{_file(plan)} is damaged ({error}); delete it to go on without a comparison") from None
 
 
 def forget(plan: Plan) -> None:
     """Somebody begins to work: what the workspace was does not count any more."""
-    (plan.state / FILE).unlink(missing_ok=True)
+    _file(plan).unlink(missing_ok=True)
 
 
 def changes(plan: Plan) -> list[str]:
