@@ -71,6 +71,7 @@ reference: $(DEV) ## write the generated parts of docs/cli.md
 	@$(PY) -m tools.cli_reference
 
 acceptance: $(DEV) ## run all tests and show by seed and area which items of docs/acceptance.md they prove
+	@rm -f build/acceptance.json
 	@$(PYTEST) $(REPORTS) || echo "The suite did not pass; what failed does not count below."
 	@$(PY) -m tools.acceptance --report build/acceptance.json
 

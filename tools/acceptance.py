@@ -86,6 +86,8 @@ def write_results(path: Path, passed: Iterable[str], failed: Iterable[str]) -> N
 
 
 def read_results(path: Path) -> Results:
+    if not path.exists():
+        raise SystemExit(f"{path} is not there: the test run ended before it could say which items passed")
     data = json.loads(path.read_text("utf-8"))
     return Results(frozenset(data["passed"]), frozenset(data["failed"]))
 

@@ -155,6 +155,16 @@ def test_parameters_are_set_one_by_one_and_an_answer_may_come_through_a_pipe(fol
     assert run("answer", "tone", "--data", "-", cwd=folder, typed='"formal"').code == 0
 
 
+def test_with_run_nothing_is_taken_where_the_code_is_not_at_hand(folder: Path) -> None:
+    ids = asking(folder, "tone")
+    (folder / "pyproject.toml").unlink()
+    done = run("answer", ids["tone"], "formal", "--run", cwd=folder)
+    assert done.code == 2
+    assert "nobody said where its code is" in done.stderr
+    assert done.stderr.endswith("; without --run the answer is taken, and kept\n")
+    assert run("answer", ids["tone"], "formal", cwd=folder).code == 0
+
+
 def test_later_shows_the_question_and_leaves_it_open(folder: Path) -> None:
     ids = asking(folder, "tone")
     done = here(folder, "answer", "--later")

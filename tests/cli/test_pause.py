@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from holdfast import Engine, Session, Status
 from holdfast.cli.app import app
-from tests.cli import office
+from tests.cli import documents, office
 from tests.cli.kit import Done, Process, plain, run
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
@@ -94,12 +95,30 @@ async def test_wait_waits_until_the_step_is_finished(place: Path) -> None:
 
 
 @on_loop
+async def test_how_long_it_took_counts_from_the_first_time_that_somebody_asked(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        began = time.monotonic()
+        await session.pause(reason="lunch")
+        await asyncio.sleep(0.2)
+        with Process("pause", "brief-1", "--wait", cwd=place) as process:
+            await asyncio.to_thread(process.until, "still finishing write")
+            gate.opened.set()
+            done = await asyncio.to_thread(process.wait)
+        took = re.search(r"All stand still, (.+) s after they were asked to\.", done.stdout)
+        assert took
+        assert 0.2 <= float(took[1]) <= time.monotonic() - began + 0.05  # it is rounded
+
+
+@on_loop
 async def test_abort_does_not_wait_for_the_step_and_json_says_how_it_ended(place: Path) -> None:
     async with writing(place) as (_, gate):
         done = await beside("pause", "brief-1", "--abort", "--wait", "--json", cwd=place)
         assert done.code == 0
-        (found,) = json.loads(done.stdout)["sessions"]
+        documents.check("pause", done.stdout)
+        told = json.loads(done.stdout)
+        (found,) = told["sessions"]
         assert (found["session_id"], found["status"], found["step"]) == ("brief-1", "paused", "write")
+        assert 0 < told["stopped_in"] < 10
         assert not gate.opened.is_set()
 
 
@@ -197,6 +216,7 @@ def test_without_a_store_all_is_nothing_and_an_id_is_not_found(tmp_path: Path, m
         "sessions": [],
         "total": 0,
         "damaged": [],
+        "stopped_in": None,
     }
     for args in (("pause", "x"), ("cancel", "x"), ("send", "x", "hi"), ("pause", "--all", "--store", "gone.db")):
         assert call(*args).exit_code == 4

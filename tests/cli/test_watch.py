@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,7 +150,7 @@ def test_a_session_is_watched_on_a_terminal_until_somebody_pauses_it(tmp_path: P
         assert [each["status"] for each in found["sessions"]] == ["pausing"]
         watch.until("the step is finished first")
         said = run("status", cwd=tmp_path).stdout
-        assert "still finishing write#1 · bob: lunch · driven by " in said
+        assert re.search(r"finishing a step\n  busy  brief  write  bob: lunch · .+\n +driven by process \d+ on ", said)
         (tmp_path / "go").touch()
         done = watch.wait()
         assert runs.wait().code == 3

@@ -81,6 +81,19 @@ async def test_agents_that_come_during_a_pause_wait_and_are_seen_to() -> None:
 
 
 @on_loop
+async def test_a_snapshot_stays_as_it_is_while_the_agents_go_on_from_it() -> None:
+    agents = Agents()
+    agent = agents.add(Agent("a", twice))
+    snapshot = RunStateSnapshot(0, (AgentState("a", {"goal": "count"}, {"steps": 5}),))
+    await agents.signal_pause()
+    await agents.await_all_idle(5)
+    await agents.restore_from_snapshot(snapshot)
+    await agents.signal_resume()
+    await agent.finished()
+    assert (agent.memory, snapshot.active_agents[0].memory) == ({"steps": 7}, {"steps": 5})
+
+
+@on_loop
 async def test_a_snapshot_with_agents_that_are_not_here_is_refused_naming_them() -> None:
     snapshot = RunStateSnapshot(0, (AgentState("a"), AgentState("b")))
     with pytest.raises(RestoreRefused, match="not here: a, b; add them, or give the registry a revive=") as refused:

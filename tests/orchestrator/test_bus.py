@@ -12,6 +12,7 @@ from holdfast.orchestrator import (
     BusEvent,
     EventBus,
     Logged,
+    MemoryLog,
     OrchestratorPaused,
     OrchestratorResumed,
     TaskCompleted,
@@ -39,11 +40,13 @@ async def test_a_listener_hears_its_kind_by_class_by_name_and_by_pattern() -> No
         heard.append(("class", event.type))
 
     bus.on(OrchestratorPaused, by_class)
+    bus.on(BusEvent, listener("any"))
     await bus.emit(PAUSED)
-    assert heard == [(name, "orchestrator:paused") for name in ("orchestrator:paused", "orchestrator:*", "*", "class")]
+    names = ("orchestrator:paused", "orchestrator:*", "*", "class", "any")
+    assert heard == [(name, "orchestrator:paused") for name in names]
     heard.clear()
     await bus.emit(DONE)
-    assert heard == [("*", "task:completed"), ("task:*", "task:completed")]
+    assert heard == [("*", "task:completed"), ("task:*", "task:completed"), ("any", "task:completed")]
 
 
 @on_loop
@@ -52,13 +55,16 @@ async def test_a_slow_listener_hears_everything_in_order_and_holds_nobody_up() -
     gate = asyncio.Event()
 
     async def slowly(event: BusEvent) -> None:
-        await gate.wait()
+        if event is PAUSED:  # what came first takes longest
+            await gate.wait()
         slow.append(event.type)
 
     bus.on("*", slowly)
     bus.on("*", lambda event: quick.append(event.type))
     for event in (PAUSED, RESUMED, DONE):
         await bus.emit(event)
+    for _ in range(5):
+        await asyncio.sleep(0)
     assert (len(quick), slow) == (3, [])
     gate.set()
     await bus.heard()
@@ -115,6 +121,24 @@ async def test_who_unsubscribes_hears_no_more() -> None:
 
 
 @on_loop
+async def test_who_unsubscribes_while_listening_does_not_hear_the_rest() -> None:
+    bus, heard, gate = EventBus(), list[str](), asyncio.Event()
+
+    async def slowly(event: BusEvent) -> None:
+        heard.append(event.type)
+        await gate.wait()
+
+    off = bus.on("*", slowly)
+    await bus.emit(PAUSED)
+    await bus.emit(RESUMED)
+    off()
+    gate.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert heard == ["orchestrator:paused"]
+
+
+@on_loop
 async def test_what_was_carried_can_be_read_from_any_cursor() -> None:
     bus = EventBus()
     for event in (PAUSED, RESUMED, DONE):
@@ -125,6 +149,15 @@ async def test_what_was_carried_can_be_read_from_any_cursor() -> None:
         assert await bus.replay(logged.cursor) == everything[read:]
     with pytest.raises(ValueError, match="'x' is not a cursor"):
         await bus.replay("x")
+
+
+@on_loop
+async def test_who_hears_of_an_event_finds_it_in_the_log() -> None:
+    log = MemoryLog()
+    bus, found = EventBus(log), list[bool]()
+    bus.on("*", lambda event: found.append(event in log.events))
+    await bus.emit(PAUSED)
+    assert found == [True]
 
 
 class Full:

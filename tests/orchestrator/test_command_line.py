@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from holdfast import Engine, Status
 from holdfast.orchestrator import OrchestratorState, Task
+from tests.cli.kit import Process, plain
 from tests.cli.kit import run as run_command
 from tests.orchestrator.shop import Shop
 from tests.support.loop import on_loop
@@ -37,9 +39,39 @@ async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_
         assert ", ".join(f"agent-{n + 1} at t{n}" for n in range(5)) + ", 3 more agents" in told
         [stopping] = json.loads(await asyncio.to_thread(command, "status", "--json"))["sessions"]
         assert stopping["finishing"] == [{"agent": f"agent-{n + 1}", "task": f"t{n}"} for n in range(8)]
+        shown = await asyncio.to_thread(at_80_columns, tmp_path)
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "is to stand still since" in shown, "nothing claims that it does"
+        for told in ("fire drill", "1 session still finishes", f"driven by process {os.getpid()} on", "agent-5 at t4"):
+            assert told in " ".join(shown.split()), "of what counts nothing is cut"
         shop.open()
         report = await shop.run.outcome()
         assert (report.status, shop.run.get_state()) == (Status.PAUSED, OrchestratorState.PAUSED)
         assert report.counts == {"begun": 8, "pending": 1}, "what had not begun waits, and is seen to"
+        assert "stands still since" in await asyncio.to_thread(command, "status")
         await shop.run.resume()
         assert (await shop.run.outcome()).counts == {"done": 9}
+
+
+def at_80_columns(folder: Path) -> str:
+    with Process("status", cwd=folder, env={"HOLDFAST_STORE": "hold.db"}, tty=True, size=(80, 24)) as process:
+        return plain(process.wait().stdout)
+
+
+@pytest.mark.parametrize("session_id", [None, "release-7"])
+@on_loop
+async def test_who_knows_the_name_of_an_orchestrator_pauses_its_runs_by_that(
+    tmp_path: Path, session_id: str | None
+) -> None:
+    async with Engine(tmp_path / "hold.db") as engine:
+        shop, other = Shop(engine, "release", session_id=session_id), Shop(engine, "other")
+        for each in (shop, other):
+            each.hold("a/first")
+            await each.run.start([Task(id="a")])
+            await each.reached("a/first")
+        words = ("pause", "--workflow", "release", "--store", tmp_path / "hold.db")
+        done = await asyncio.to_thread(run_command, *words, cwd=tmp_path)
+        assert (done.code, "pausing" in done.stdout, "other" in done.stdout) == (0, True, False)
+        for each in (shop, other):
+            each.open()
+        assert [(await each.run.outcome()).status for each in (shop, other)] == [Status.PAUSED, Status.COMPLETED]

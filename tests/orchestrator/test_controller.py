@@ -282,8 +282,10 @@ async def test_a_pause_that_somebody_else_has_signalled_is_carried_through_witho
     crew.gate.set()
     await crew.registry.signal_pause()
     crew.trail.clear()
-    await crew.controller.pause("theirs", by="ben", signalled=True)
+    await crew.controller.pause("theirs", by="ben", signalled=1.5)
     assert crew.trail == PAUSE[1:]
+    assert isinstance(crew.events[0], OrchestratorPaused)
+    assert 1.5 <= crew.events[0].stopped_in < 10, "from the moment at which they were told"
     assert (crew.controller.get_state(), crew.events[0].active_agent_ids) == (PAUSED, ("a",))
     await crew.end()
 

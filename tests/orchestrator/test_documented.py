@@ -66,6 +66,13 @@ def test_every_public_name_is_on_the_page() -> None:
     assert sorted(holdfast.orchestrator.__all__) == holdfast.orchestrator.__all__
 
 
+def test_every_component_is_where_the_page_says() -> None:
+    for _, here, where in rows(section(PAGE, "Components")):
+        text = (ROOT / code(where)[0]).read_text("utf-8")
+        for name in code(here):
+            assert re.search(rf"^(class|async def|def) {name}\b", text, re.MULTILINE), f"{name} is not in {where}"
+
+
 SETTINGS = """
 [run]
 branch = true

@@ -67,6 +67,38 @@ async def test_a_run_that_another_process_worked_on_meanwhile_can_be_started_and
 
 
 @on_loop
+async def test_a_button_that_was_pressed_long_ago_stops_what_another_process_works_on_since(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+        shop, elsewhere = Shop(engine, agents=1), Shop(other, agents=1)
+        await shop.run.start(CHAIN)
+        await shop.run.pause()
+        await elsewhere.run.start()
+        elsewhere.hold("c/first")
+        await elsewhere.run.resume()
+        await elsewhere.reached("c/first")
+        await shop.run.resume()
+        assert shop.run.get_state() is RUNNING, "it goes on already, elsewhere"
+        pausing = asyncio.ensure_future(shop.run.pause("enough", by="ann"))
+        while not (await other.info("run")).pause_requested:
+            await asyncio.sleep(0.001)
+        elsewhere.open()
+        await pausing
+        assert ((await shop.run.report()).status, shop.run.get_state()) == (Status.PAUSED, PAUSED)
+        assert not elsewhere.calls["c/second"]
+
+
+@on_loop
+async def test_a_run_that_somebody_else_paused_is_resumed_by_who_has_not_looked_since(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+        async with Engine(tmp_path / "hold.db", signals=False) as first:
+            await Shop(first, agents=1).run.start(CHAIN)
+            await other.pause("run")
+        shop = Shop(engine, agents=1)
+        await shop.run.resume()
+        assert (await shop.run.outcome()).counts == {"done": 5}
+
+
+@on_loop
 async def test_a_run_that_was_resumed_right_after_somebody_paused_it_is_not_paused_again(tmp_path: Path) -> None:
     """While this process looks at what was paused, another one has the run go on."""
     async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:

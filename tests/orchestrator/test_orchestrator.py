@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from holdfast.orchestrator import (
     PauseResumeController,
     Phase,
     RunStateSnapshot,
+    Safety,
     SessionLog,
     SessionStateStore,
     Task,
@@ -143,6 +146,54 @@ async def test_a_pause_lets_the_calls_end_begins_nothing_and_keeps_what_is_pendi
         assert shop.calls == ALL
 
 
+@on_loop
+async def test_nothing_that_a_task_is_given_or_remembers_keeps_the_button_from_working(tmp_path: Path) -> None:
+    """The store has the values themselves; the snapshot of a run is for people."""
+    odd = {"path": tmp_path, "bytes": b"\xff", "keys": {(1, 2): 3}, "lone": "\ud800"}
+
+    async def work(agent: TaskAgent) -> None:
+        agent.memory.update(odd | {"self": agent})
+        assert agent.task.data == given
+        begun.set()
+        while not done:
+            await agent.call(asyncio.sleep, 0)
+
+    done, begun = list[bool](), asyncio.Event()
+    given = {name: value for name, value in odd.items() if name != "lone"}  # which cannot be stored
+    async with Engine(tmp_path / "hold.db") as engine:
+        run = Orchestrator(engine, "run", work, agents=1, snapshot_store=FileStateStore(tmp_path))
+        await run.start([Task(id="a", data=given), Task(id="b", data=given)])
+        await begun.wait()
+        await run.pause()
+        kept = json.loads((tmp_path / ".devs" / "state_snapshot.json").read_text())
+        assert kept["pendingTasks"][0]["data"]["path"] == str(tmp_path)
+        [agent] = kept["activeAgents"]
+        assert (agent["task"]["data"]["bytes"], agent["memory"]["lone"]) == ("/w==", r"'\ud800'")
+        done.append(True)
+        await run.resume()
+        assert (await run.outcome()).counts == {"done": 2}
+
+
+@pytest.mark.covers("S5.54")
+@on_loop
+async def test_the_registry_of_a_run_keeps_no_agent_alive_that_was_stopped() -> None:
+    known: list[weakref.ref[TaskAgent]] = []
+
+    async def work(agent: TaskAgent) -> None:
+        known.append(weakref.ref(agent))
+        while True:
+            await agent.call(asyncio.sleep, 0)
+
+    async with Engine(":memory:") as engine:
+        run = Orchestrator(engine, "run", work, agents=2)
+        await run.start([Task(id="a"), Task(id="b")])
+        while len(known) < 2:
+            await asyncio.sleep(0)
+        await run.pause()
+        gc.collect()
+        assert [agent() for agent in known] == [None, None]
+
+
 @pytest.mark.covers("S5.52", "S5.32", "S5.40")
 @on_loop
 async def test_another_process_finds_the_run_paused_and_goes_on_with_it(tmp_path: Path) -> None:
@@ -195,11 +246,13 @@ async def test_a_pause_from_elsewhere_is_a_pause_like_any_other(tmp_path: Path) 
         await shop.run.start(CHAIN)
         await shop.reached("a/first")
         await other.pause(everything=True, reason="fire drill", by="ben")
+        await asyncio.sleep(0.05)
         shop.open()
         report = await shop.run.outcome()
         assert (report.status, report.reason, shop.run.get_state()) == (Status.PAUSED, "fire drill", PAUSED)
         [event] = [each for each in shop.heard if isinstance(each, OrchestratorPaused)]
         assert (event.reason, event.by) == ("fire drill", "ben")
+        assert 0.05 <= event.stopped_in < 10, "from the moment at which the other one asked"
         assert await SessionStateStore(engine, "run").load_snapshot() is not None
         await shop.run.resume()
         assert (await shop.run.outcome()).counts == {"done": 5}
@@ -292,6 +345,27 @@ async def test_a_task_and_all_that_needs_it_can_be_done_anew(paused: bool) -> No
         await (shop.run.resume() if paused else shop.run.start())
         assert (await shop.run.outcome()).counts == {"done": 5}
         assert shop.calls == ALL | dict.fromkeys(("b/first", "b/second", "c/first", "c/second"), 2)
+
+
+@on_loop
+async def test_many_tasks_are_redone_and_retried_in_one_act_however_many_they_are() -> None:
+    ids = [f"{'long' * 15}-{number}" for number in range(300)]
+    broken = True
+
+    async def work(agent: TaskAgent) -> None:
+        if broken:
+            raise OSError("no disk")
+
+    async with Engine(":memory:") as engine:
+        run = Orchestrator(engine, "many", work, safety=Safety(failures_in_a_row=None, same_error=None))
+        assert len((await run.run([Task(id=id) for id in ids])).failed) == 300
+        broken = False
+        assert await run.retry() == ids
+        await run.start()
+        assert (await run.outcome()).counts == {"done": 300}
+        assert await run.redo(ids) == ids
+        said = [event.summary async for event in engine.events("many") if event.event_type == "session.edited"]
+        assert [text.rpartition("-")[2] for text in said] == ["19 and 280 more)"] * 2
 
 
 @on_loop

@@ -25,9 +25,12 @@ async def test_a_run_that_is_started_meanwhile_waits_and_says_why(tmp_path: Path
     async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
         await other.pause(everything=True, reason="fire drill", by="ben")
         shop = Shop(engine, agents=1)
+        await asyncio.sleep(0.05)
         await shop.run.start(TASKS)
         report = await shop.run.outcome()
         assert (report.status, report.reason, report.counts) == (Status.PAUSED, "fire drill", {"pending": 2})
+        assert shop.run.controller.stopped_in is not None
+        assert shop.run.controller.stopped_in < 0.05, "what never ran need not be waited for"
         assert (shop.run.get_state(), shop.calls) == (OrchestratorState.PAUSED, {})
 
 

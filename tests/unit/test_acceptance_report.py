@@ -202,6 +202,13 @@ def test_the_gate_fails_while_one_item_is_missing(tmp_path: Path, capsys: pytest
     assert "Refuted by a failing test:\n  S1.20" in capsys.readouterr().out
 
 
+def test_what_a_former_run_found_is_no_excuse_for_one_that_found_nothing(tmp_path: Path) -> None:
+    acts = commands("acceptance")
+    assert acts.index("rm -f build/acceptance.json") < next(n for n, act in enumerate(acts) if "pytest" in act)
+    with pytest.raises(SystemExit, match=r"found\.json is not there: the test run ended before"):
+        main([str(tmp_path / "found.json")])
+
+
 def test_the_last_act_of_the_test_command_is_the_gate() -> None:
     """And a run of some tests, which cannot say that an item has none, does not ask it."""
     acts = commands("test")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +29,12 @@ LOOK_EVERY = 0.1
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
 @click.option("--all", "everything", is_flag=True, help="Everything in this store.")
-@click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="All sessions of a workflow.")
+@click.option(
+    "--workflow",
+    metavar="NAME",
+    shell_complete=WORKFLOWS,
+    help="All sessions of a workflow, or runs of an orchestrator.",
+)
 @click.option("--tag", metavar="TAG", help="All with a tag.")
 @click.option("--owner", metavar="NAME", help="All of an owner.")
 @click.option("--abort", is_flag=True, help="Cancel the running step; a resume runs it again.")
@@ -71,27 +75,33 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
         named = None if session is None else await _named(engine, session)
         everything = named is None and not any(filters)
         given = {"everything": True} if everything else filters._asdict()
-        began = time.monotonic()
         found = await engine.pause(named, **given, **how)
         if not found and not found.damaged:
             why = await _why_nothing(cli, engine, filters) if any(filters) else "There is no session to stop."
             _waits(cli, everything)
             return _nothing(cli, why, await engine.standing_pause())
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
+        asked = await _asked_at(engine, found) if wait else None
         infos = await _reported(cli, engine, found, finishing, _asked_to_pause if wait else None)
-        took = time.monotonic() - began
+        took = None if asked is None else round((engine.clock.now() - asked) / 1e6, 3)
         for damage in found.damaged:
             cli.out.line(f"{damage.fields['session_id']}  was asked to pause, and is damaged: {damage}")
         if not _waits(cli, everything):
             _hint(cli, infos)
         if not cli.out.for_people:
-            cli.out.document(_document(infos, found.damaged, await engine.standing_pause()))
+            cli.out.document(_document(infos, found.damaged, await engine.standing_pause()) | {"stopped_in": took})
         again = [info.session_id for info in infos if not _asked_to_pause(info) and info.status.value not in ENDED]
         if again:
             cli.out.note(f"Somebody took the pause back: {', '.join(again)}")
-        elif wait and any(info.holder is not None for info in found):
+        elif took is not None:
             cli.out.note(f"All stand still, {took:.1f} s after they were asked to.")
         return CONFLICT if again or found.damaged else DONE
+
+
+async def _asked_at(engine: Engine, found: Iterable[SessionInfo]) -> int | None:
+    """When those that somebody drives were first asked to stop, perhaps before this; None if nobody drives any."""
+    driven = [info.session_id for info in found if info.holder is not None]
+    return min([pause.at for session_id in driven for pause in await engine.pauses(session_id)], default=None)
 
 
 def _waits(cli: Cli, everything: bool) -> bool:
@@ -135,7 +145,7 @@ async def _why_nothing(cli: Cli, engine: Engine, filters: Filters) -> str:
 def _nothing(cli: Cli, why: str, standing: Pause | None = None) -> int:
     cli.out.line(why)
     if not cli.out.for_people:
-        cli.out.document(_document([], (), standing))
+        cli.out.document(_document([], (), standing) | {"stopped_in": None})
     return DONE
 
 
@@ -143,7 +153,7 @@ def _hint(cli: Cli, infos: list[SessionInfo]) -> None:
     first = next((info for info in infos if info.status.value not in ENDED), None)
     if first is not None:
         which = "Go on" if len(infos) == 1 else "Go on with the first"
-        cli.out.note(f"{which}:  {cli.command('resume', first.session_id, first.workflow)}")
+        cli.out.note(f"{which}:  {cli.resume(first)}")
 
 
 def _noted(cli: Cli, text: str, work: Any) -> int:
@@ -200,7 +210,7 @@ def print_sessions(cli: Cli, infos: Sequence[SessionInfo], finishing: str = "") 
     for info in infos:
         status = cli.out.status(info.status.value) + " " * (9 - len(info.status.value))
         head = f"{info.session_id:{wide[0]}}  {info.workflow:{wide[1]}}  {status}"
-        cli.out.line(f"{head}  {stands(info, finishing)}".rstrip())
+        cli.out.say(f"{head}  {stands(info, finishing)}".rstrip(), 4)
 
 
 def stands(info: SessionInfo, finishing: str = "") -> str:
@@ -325,7 +335,7 @@ def _told_sent(cli: Cli, info: SessionInfo) -> None:
     }.get(info.status.value, "is kept")
     cli.out.line(f"{info.session_id}  {cli.out.status(info.status.value)}: the message {what}")
     if info.holder is None:
-        cli.out.note(f"Go on:  {cli.command('resume', info.session_id, info.workflow)}")
+        cli.out.note(f"Go on:  {cli.resume(info)}")
 
 
 def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[str, ...], by: str | None) -> int:

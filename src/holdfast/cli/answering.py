@@ -16,7 +16,8 @@ from holdfast.cli.words import left, one_line, wanted
 
 if TYPE_CHECKING:
     from holdfast.api import Engine
-    from holdfast.questions import Question
+    from holdfast.outcome import SessionInfo
+    from holdfast.questions import Question, Receipt
     from holdfast.session import Session
     from holdfast.workflow import Workflow
 
@@ -63,7 +64,10 @@ def answer(
     except Later:
         return _left_open(cli, asked, shown=True)
     reply = Reply(asked, value, by, seen if given or seen else asked.digest)
-    return int(run_async(_record(cli, reply)) if workflow is None else _run(cli, reply, workflow))
+    if workflow is not None:
+        return _run(cli, reply, workflow)
+    receipt, info = run_async(_record(cli, reply))
+    return _resumed(cli, info) if run and info.holder is None else _told(cli, reply, receipt, info)
 
 
 class Given(NamedTuple):
@@ -119,7 +123,7 @@ class Reply(NamedTuple):
     by: str | None
     seen: str | None
 
-    async def give(self, engine: Engine) -> Any:
+    async def give(self, engine: Engine) -> Receipt:
         """Have it taken, or be told why not."""
         return await engine.answer(self.question.id, self.value, by=self.by, channel=CHANNEL, seen=self.seen)
 
@@ -134,10 +138,13 @@ async def _found(cli: Cli, text: str | None, run: bool) -> tuple[Question, Workf
         if len(found) > 1:
             return await listed(cli, engine, found)
         asked = await engine.question(found[0].id)
-        if not run:
+        if not run or cli.host.drives:
             return asked, None
         info = await engine.info(asked.session_id)
-        cli.check_code(engine, info)
+        try:
+            cli.check_code(engine, info)
+        except Refused as error:
+            raise Refused(f"{error.message}; without --run the answer is taken, and kept", error.exit_code) from None
         return asked, engine.workflows[info.workflow]
 
 
@@ -165,22 +172,30 @@ def _left_open(cli: Cli, question: Question, shown: bool = False) -> int:
     return PERSON
 
 
-async def _record(cli: Cli, reply: Reply) -> int:
-    from holdfast.cli import shapes
-
+async def _record(cli: Cli, reply: Reply) -> tuple[Receipt, SessionInfo]:
     async with cli.engine(what=f"question {reply.question.id!r}") as engine:
         receipt = await reply.give(engine)
-        info = await engine.info(reply.question.session_id)
-    resume = cli.command("resume", info.session_id, info.workflow)
+        return receipt, await engine.info(reply.question.session_id)
+
+
+def _told(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:
+    from holdfast.cli import shapes
+
     if not cli.out.for_people:
-        cli.out.document(shapes.answered(receipt, info, resume))
+        cli.out.document(shapes.answered(receipt, info, cli.resume(info)))
         return DONE
     who = f" by {receipt.by}" if receipt.by else ""
     cli.out.line(f"Answered{who}: {one_line(reply.question.next_question)}")
     cli.out.line(f"{info.session_id} {cli.out.stands(info.status.value)}.")
     if info.holder is None:
-        cli.out.note(f"Go on:  {resume}")
+        cli.out.note(f"Go on:  {cli.resume(info)}")
     return DONE
+
+
+def _resumed(cli: Cli, info: SessionInfo) -> int:
+    """A program that drives its sessions by functions of its own: its ``resume`` goes on with this one."""
+    words = ["resume", info.session_id, *cli.store_words(own=True), *(["--json"] if cli.out.as_json else [])]
+    return int(click.get_current_context().find_root().command.main(words, standalone_mode=False, obj=cli.host))
 
 
 def _run(cli: Cli, reply: Reply, workflow: Workflow[Any]) -> int:

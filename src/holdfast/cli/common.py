@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import getpass
+import re
 import shlex
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -76,21 +77,27 @@ class Cli:
         """Refuse, with what to do, if nobody named the code of a session's workflow."""
         if info.workflow in engine.workflows:
             return
+        if self.host.drives or program_of(info.tags) is not None:
+            raise Refused(f"session {info.session_id} is gone on with by {self.resume(info)}", USAGE)
         if self.host.workflows:
             raise Refused(
                 f"session {info.session_id} is one of workflow {info.workflow!r}, which is not of this program"
                 f" ({', '.join(self.host.brought)}): {self.command('show', info.session_id)} shows it",
                 USAGE,
             )
-        if self.host.drives:
-            onward = self.command("resume", info.session_id)
-            raise Refused(f"session {info.session_id} is gone on with by {onward}", USAGE)
         raise Refused(
             f"session {info.session_id} is one of workflow {info.workflow!r}, and nobody said where its code is:"
             f" add --target file.py:name, or name it in {self.project.root / 'pyproject.toml'} under"
             f" [tool.holdfast.workflows]{did_you_mean(info.workflow, engine.workflows)}",
             USAGE,
         )
+
+    def resume(self, info: SessionInfo) -> str:
+        """The exact command that goes on with a session: this program's, or that of the one which its tags name."""
+        program = program_of(info.tags)
+        if program is None or program in self.host.words:
+            return self.command("resume", info.session_id, info.workflow)
+        return shlex.join(["python", "-m", program, "resume", info.session_id, *self.store_words()])
 
     def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
         """The exact command for a session: with the store and, if a workflow is given, its target, where needed."""
@@ -100,17 +107,31 @@ class Cli:
         if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
             known = self.known() if self.targets else {}
             words += ["--target", known[workflow][0] if workflow in known else "TARGET"]
+        return shlex.join([*words, *self.store_words(own)])
+
+    def store_words(self, own: bool = False) -> list[str]:
+        """So that a command finds the same store. ``own``: it is one of this program."""
         if self.named_store is not None:
-            words += ["--store", self.named_store]
-        elif not own and self.host.store is not None:
-            words += ["--store", str(self.place.path)]
-        return shlex.join(words)
+            return ["--store", self.named_store]
+        return ["--store", str(self.place.path)] if not own and self.host.store is not None else []
 
     @property
     def lift(self) -> str:
         """The exact command that lifts a pause of everything. It is Holdfast's: a program may have another `resume`."""
         named = self.named_store if self.host is HOLDFAST else str(self.place.path or self.place.url)
         return shlex.join([*HOLDFAST.words, "resume", "--all", *([] if named is None else ["--store", named])])
+
+
+def program_of(tags: Iterable[str]) -> str | None:
+    """The module whose ``resume`` goes on with a session, if a tag of it names one.
+
+    It is told to people and never run, and nothing but the name of a module is: a tag may come from anywhere.
+
+    >>> program_of(["night", "program:shop.desk"]), program_of(["program:x; rm -rf /"])
+    ('shop.desk', None)
+    """
+    found = (re.fullmatch(r"program:([A-Za-z_][\w.]*)", tag, re.ASCII) for tag in tags)
+    return next((match[1] for match in found if match is not None), None)
 
 
 class OneOf(click.Choice[str]):

@@ -12,6 +12,7 @@ from holdfast.cli.common import WORKFLOWS, Cli, OneOf, common, run_async
 from holdfast.cli.host import spoken
 from holdfast.cli.output import ago, columns, money
 from holdfast.cli.words import MANY, asked, counted, note, one_line, place, reason, shortened, still
+from holdfast.clock import to_datetime
 from holdfast.errors import StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ async def _list(
     else:
         _print_list(cli, [info for _, info in shown], total, damaged, standing)
     if standing is not None:
-        cli.out.note(f"{still(standing)}. Let it go on:  {cli.lift}")
+        finishing = (await engine.tally(status="pausing")).values()
+        cli.out.note(f"{still(standing, sum(finishing))}. Let it go on:  {cli.lift}")
     for broken in damaged:
         cli.out.note(f"! {broken}")
     if not total:
@@ -298,7 +300,7 @@ async def _agents(engine: Engine, info: SessionInfo) -> dict[str, str]:
 
 def _busy(agents: Mapping[str, str]) -> str:
     found = [f"{agent} at {one_line(task)}" for task, agent in agents.items()]
-    return ", ".join(found if len(found) <= AGENTS else [*found[:AGENTS], f"{len(found) - AGENTS:,} more agents"])
+    return ", ".join(found if len(found) <= AGENTS else [*found[:AGENTS], counted(len(found) - AGENTS, "more agent")])
 
 
 async def _tell_status(
@@ -310,7 +312,7 @@ async def _tell_status(
     said = [f"{count:,} {out.status(name)}" for name, count in counts.items()]
     out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.path})', dim=True)}"))
     if (standing := await engine.standing_pause()) is not None:
-        out.say(out.paint(f"{still(standing)}. Let it go on:  {cli.lift}", "yellow"))
+        out.say(out.paint(f"{still(standing, counts.get('pausing', 0))}. Let it go on:  {cli.lift}", "yellow"))
     wrong = [engine.trouble] if engine.trouble else []
     for each in [*wrong, *damaged]:
         out.line(out.paint(f"! {each}", "red"))
@@ -331,16 +333,29 @@ def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
     widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
     for each, row in zip(found, rows, strict=True):
         cells = "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True))
-        cli.out.line(cli.out.fitted(f"  {cells}  {_detail(each, short)}".rstrip()))
+        if each.info.status.value == "pausing":
+            cli.out.line(cli.out.fitted(f"  {cells}  {_asked(each)}"))
+            cli.out.say(f"      {_finishing(each)}", 6)
+        else:
+            cli.out.line(cli.out.fitted(f"  {cells}  {_detail(each, short)}".rstrip()))
+
+
+def _asked(standing: Standing) -> str:
+    """Who wants a session to stand still, why, and since when."""
+    since = min((pause.at for pause in standing.pauses), default=None)
+    return " · ".join([*map(reason, standing.pauses), *([] if since is None else [ago(to_datetime(since))])])
+
+
+def _finishing(standing: Standing) -> str:
+    """Who still finishes what: too much to stand beside the session, and never cut."""
+    holder = (standing.info.holder or "nobody").partition(",")[0]
+    return ": ".join(filter(None, (f"driven by {holder}", _busy(standing.agents))))
 
 
 def _detail(standing: Standing, short: dict[str, str]) -> str:
     info = standing.info
     is_told = info.status.value == "ready"  # by the heading
     parts = [] if is_told else [note(info, standing.pauses, standing.questions)]
-    if info.status.value == "pausing":
-        parts += [reason(each) for each in standing.pauses]
-        parts += [_busy(standing.agents)]
     parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in standing.waits_for]
     if info.holder is not None:
         parts += [f"driven by {info.holder}", money(info.spent_usd) if info.spent_usd else ""]

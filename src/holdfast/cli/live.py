@@ -190,7 +190,7 @@ class Lines(Show):
                 self.out.line(f"Finished agent: {visit.name} in {span(timedelta(seconds=visit.took))}{cost}")
             case "step.skipped":
                 self.out.line(f"Skipped agent: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
-            case "step.retried" | "session.waiting":
+            case "step.retried" | "session.waiting" | "artifact.set_aside":
                 self.out.line(one_line(event.summary))
 
     def _runs(self, step: str, visit: int) -> None:
@@ -261,7 +261,7 @@ class Screen(Show):
     def event(self, view: View, event: Event) -> None:
         if event.event_type == "session.resumed":
             self._above(resumed(view, event))
-        elif event.event_type == "step.retried":
+        elif event.event_type in ("step.retried", "artifact.set_aside"):
             self._above([one_line(event.summary)])
 
     def _above(self, lines: list[str]) -> None:

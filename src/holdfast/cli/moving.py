@@ -75,4 +75,4 @@ async def _import(cli: Cli, file: Path, session_id: str | None) -> None:
         cli.out.document(shapes.imported(info, str(file)))
     cli.out.line(f"{info.session_id} is here: {cli.out.status(info.status.value)}, workflow {info.workflow}")
     if info.status.value not in ("completed", "cancelled"):
-        cli.out.note(f"Go on:  {cli.command('resume', info.session_id, info.workflow)}")
+        cli.out.note(f"Go on:  {cli.resume(info)}")

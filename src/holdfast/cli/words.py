@@ -304,12 +304,14 @@ def _why(pause: Pause) -> str:
     return one_line(f"It paused itself{at} ({pause.kind}): {pause.reason}")
 
 
-def still(pause: Pause) -> str:
-    """That everything stands still: since when, who asked for it, and why."""
+def still(pause: Pause, finishing: int = 0) -> str:
+    """That everything stands still, or is to, while some are ``finishing``: since when, who asked for it, and why."""
     since = to_datetime(pause.at)
     who = f", by {pause.by}" if pause.by else ""
     why = f": {pause.reason}" if pause.reason else ""
-    return one_line(f"Everything in this store stands still since {clock(since)} ({ago(since)}){who}{why}")
+    stands = "is to stand still" if finishing else "stands still"
+    rest = f"; {counted(finishing, 'session')} still {'finishes' if finishing == 1 else 'finish'}" if finishing else ""
+    return one_line(f"Everything in this store {stands} since {clock(since)} ({ago(since)}){who}{why}{rest}")
 
 
 def _child(child: SessionInfo) -> str:
@@ -324,7 +326,7 @@ async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]
 async def ways(cli: Cli, engine: Engine, info: SessionInfo, goes_on: bool = False) -> list[tuple[str, str]]:
     """What can be done now: words and the exact command. ``goes_on``: an answer is to drive the session on as well."""
     name, workflow = info.session_id, info.workflow
-    resume = cli.command("resume", name, workflow)
+    resume = cli.resume(info)
     match info.status.value:
         case "created" | "ready" | "failed":
             return [("Go on:", resume)]
@@ -353,7 +355,7 @@ async def ways(cli: Cli, engine: Engine, info: SessionInfo, goes_on: bool = Fals
 
 def _out_of(cli: Cli, info: SessionInfo, kinds: set[str]) -> list[tuple[str, str]]:
     name, workflow = info.session_id, info.workflow
-    resume = cli.command("resume", name, workflow)
+    resume = cli.resume(info)
     found = []
     if "budget" in kinds:
         resume += " --budget USD"

@@ -130,11 +130,16 @@ class MemoryLog:
 class _Subscription:
     """One listener and what it has yet to hear."""
 
-    def __init__(self, pattern: str, listener: Listener) -> None:
-        self.pattern = pattern
+    def __init__(self, what: str | type[BusEvent], listener: Listener) -> None:
+        self.what = what
         self.listener = listener
         self.queue: deque[BusEvent] = deque()
         self.pump: asyncio.Task[None] | None = None
+
+    def wants(self, event: BusEvent) -> bool:
+        if isinstance(self.what, str):
+            return fnmatchcase(event.type, self.what)
+        return isinstance(event, self.what)
 
     def tell(self, event: BusEvent) -> None:
         """A plain function hears it now. An async one hears it as soon as it is done with what came before."""
@@ -143,7 +148,7 @@ class _Subscription:
             return
         waiting = self._called(event)
         if waiting is not None:
-            self.pump = asyncio.get_running_loop().create_task(self._drain(waiting))
+            self.pump = asyncio.get_running_loop().create_task(self._drain(event, waiting))
 
     def _called(self, event: BusEvent) -> Awaitable[None] | None:
         try:
@@ -153,8 +158,7 @@ class _Subscription:
             return None
         return waiting if inspect.isawaitable(waiting) else None
 
-    async def _drain(self, waiting: Awaitable[None] | None) -> None:
-        event = None
+    async def _drain(self, event: BusEvent, waiting: Awaitable[None] | None) -> None:
         try:
             while True:
                 if waiting is not None:
@@ -166,7 +170,7 @@ class _Subscription:
         finally:
             self.pump = None
 
-    async def _listened(self, event: BusEvent | None, waiting: Awaitable[None]) -> None:
+    async def _listened(self, event: BusEvent, waiting: Awaitable[None]) -> None:
         try:
             await waiting
         except asyncio.CancelledError as error:
@@ -177,9 +181,8 @@ class _Subscription:
         except Exception as error:
             self._complain(event, error)
 
-    def _complain(self, event: BusEvent | None, error: BaseException) -> None:
-        what = self.pattern if event is None else event.type
-        logger.error("a listener to %s raised %s: %s", what, type(error).__name__, said(error), exc_info=error)
+    def _complain(self, event: BusEvent, error: BaseException) -> None:
+        logger.error("a listener to %s raised %s: %s", event.type, type(error).__name__, said(error), exc_info=error)
 
 
 class EventBus:
@@ -192,12 +195,13 @@ class EventBus:
     def on(self, what: str | type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
         """Have a plain or async function told of a kind of event: its class, or a pattern (``"task:*"``, ``"*"``).
 
-        Call what comes back to hear no more.
+        Call what comes back to hear no more, not even of what an async listener has yet to hear.
         """
-        found = _Subscription(what if isinstance(what, str) else what.type, listener)
+        found = _Subscription(what, listener)
         self._subscriptions.append(found)
 
         def off() -> None:
+            found.queue.clear()
             if found in self._subscriptions:
                 self._subscriptions.remove(found)
 
@@ -213,7 +217,7 @@ class EventBus:
     def tell(self, event: BusEvent) -> None:
         """Tell the listeners, in the order in which they came, of an event that is in the log already."""
         for each in list(self._subscriptions):
-            if fnmatchcase(event.type, each.pattern):
+            if each.wants(event):
                 each.tell(event)
 
     async def replay(self, after: str = "") -> list[Logged]:

@@ -73,23 +73,23 @@ class PauseResumeController:
             self._phase = Phase.RUNNING
             await self._tell_resumed(self.agent_registry.active_ids())
 
-    async def pause(self, reason: str = "", by: str | None = None, *, signalled: bool = False) -> None:
+    async def pause(self, reason: str = "", by: str | None = None, *, signalled: float | None = None) -> None:
         """Stop every agent after its current step. Returns when all stand still and that is on disk.
 
         If that cannot be (`AgentsStuck`, `SnapshotNotSaved`), the pause stays asked for, in phase `pausing`: no
         snapshot and no event claim otherwise. Call it again to go on waiting, or `resume` to take it back.
-        ``signalled``: somebody else has told the agents.
+        ``signalled``: somebody else has told the agents, so many seconds ago.
         """
         async with self._one_at_a_time:
             if self._phase is Phase.PAUSED:
                 return
             self._phase = Phase.PAUSING
             began = self._clock.monotonic()
-            if not signalled:
+            if signalled is None:
                 await self.agent_registry.signal_pause(reason, by)
             active = self.agent_registry.active_ids()
             await self.agent_registry.await_all_idle(self.idle_timeout)
-            self.stopped_in = self._clock.monotonic() - began
+            self.stopped_in = self._clock.monotonic() - began + (signalled or 0.0)
             now = self._clock.now() // 1000
             await self.snapshot_store.save_snapshot(await self._snapshot(now))
             self._phase = Phase.PAUSED

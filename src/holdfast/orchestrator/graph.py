@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
@@ -36,10 +36,8 @@ def check(tasks: Sequence[Task]) -> None:
     ...
     holdfast.errors.DefinitionError: these tasks need each other: a → b → a; take one of the needs away
     """
-    ids = [task.id for task in tasks]
-    known = set(ids)
-    if len(known) < len(ids):
-        twice = sorted({id for id in ids if ids.count(id) > 1})
+    known = Counter(task.id for task in tasks)
+    if twice := sorted(id for id, count in known.items() if count > 1):
         raise DefinitionError(f"several tasks have the same id: {', '.join(twice)}; give each its own")
     for task in tasks:
         for need in task.needs:
@@ -52,13 +50,13 @@ def check(tasks: Sequence[Task]) -> None:
         raise DefinitionError(f"these tasks need each other: {cycle}; take one of the needs away") from None
 
 
-def dependants(tasks: Iterable[Task], id: str) -> list[str]:
-    """A task and all that needs it, directly or not."""
+def dependants(tasks: Iterable[Task], *ids: str) -> list[str]:
+    """These tasks and all that needs them, directly or not."""
     needed_by: dict[str, list[str]] = {}
     for task in tasks:
         for need in task.needs:
             needed_by.setdefault(need, []).append(task.id)
-    found, todo = dict.fromkeys([id]), deque([id])
+    found, todo = dict.fromkeys(ids), deque(ids)
     while todo:
         for each in needed_by.get(todo.popleft(), ()):
             if each not in found:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,9 +15,15 @@ import msgspec
 from holdfast.codec import fingerprint
 from holdfast.context import Context
 from holdfast.control import Control
-from holdfast.errors import DefinitionError, InputConflict, UnknownSession, VerbRefused, did_you_mean, said
-from holdfast.model import Status
-from holdfast.observe import tell
+from holdfast.errors import (
+    AlreadyRunning,
+    DefinitionError,
+    InputConflict,
+    UnknownSession,
+    VerbRefused,
+    did_you_mean,
+)
+from holdfast.model import Pause, Status
 from holdfast.orchestrator.bus import EventBus, TaskCompleted, TaskFailed, TaskStarted
 from holdfast.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from holdfast.orchestrator.graph import Task, check, dependants
@@ -83,7 +89,6 @@ class Orchestrator:
             clock=engine.clock,
         )
         self._safety = SafetyWatch(safety or Safety())
-        self._stopping: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._trouble: BaseException | None = None
 
@@ -108,10 +113,12 @@ class Orchestrator:
 
     async def pause(self, reason: str = "", by: str | None = None) -> None:
         """Stop every agent at its next boundary; see `PauseResumeController.pause`."""
+        await self._look()
         await self.controller.pause(reason, by)
 
     async def resume(self, budget: float | Decimal | None = None) -> None:
         """Have all go on from the snapshot, perhaps with more money; see `PauseResumeController.resume`."""
+        await self._look()
         if self.phase is Phase.RUNNING:
             if budget is not None:
                 raise VerbRefused(
@@ -166,6 +173,15 @@ class Orchestrator:
         await self._went_on()
         self._watch()
 
+    async def _look(self) -> None:
+        """The button goes by what is true of the run now: another process may have had it go on, or paused it."""
+        status = await self._found()
+        if status in (Status.PAUSED, Status.PAUSING):
+            if self.phase is Phase.RUNNING:
+                await self._adopt()
+        elif status not in (None, Status.COMPLETED, Status.CANCELLED):
+            await self._went_on()
+
     async def _found(self) -> Status | None:
         try:
             return (await self.engine.info(self.session_id)).status
@@ -189,20 +205,26 @@ class Orchestrator:
             self.registry.forget()
             return False
         by = next((pause.by for pause in pauses if pause.by), None)
-        await self.controller.pause("; ".join(filter(None, (pause.reason for pause in pauses))), by, signalled=True)
+        reason = "; ".join(filter(None, (pause.reason for pause in pauses)))
+        await self.controller.pause(reason, by, signalled=await self._asked_for(pauses))
         return True
+
+    async def _asked_for(self, pauses: Sequence[Pause]) -> float:
+        """How many seconds ago somebody asked for a pause; if it has taken effect since, how many that took."""
+        row = await self.engine._row(self.session_id)
+        asked = max(min((pause.at for pause in pauses), default=row.updated_at), row.created_at)
+        return max(0, (self.engine.clock.now() if row.live else row.updated_at) - asked) / 1e6
 
     async def _went_on(self) -> None:
         """The session was resumed by itself, or in another process: the button must not take it for paused."""
         if self.phase is Phase.PAUSED:
             self.registry.forget()
-            await self.controller.found_running()
+            with suppress(AlreadyRunning):  # in another process, which writes the log then
+                await self.controller.found_running()
 
     async def outcome(self) -> RunReport:
         """Wait until the run stands: all is done, or what is left failed, waits for somebody, or is paused."""
         await asyncio.wait([self._watch()])
-        if self._stopping is not None:
-            await asyncio.wait([self._stopping])
         if self._trouble is not None:
             raise self._trouble
         return await self.report()
@@ -252,13 +274,14 @@ class Orchestrator:
             found[id] = TaskStatus(found[id].task, "skipped", note=why)
         return list(found.values())
 
-    async def _plan(self, task: str | None = None) -> Plan:
-        """The stored plan. ``task``: one that has to be in it."""
+    async def _plan(self, *tasks: str) -> Plan:
+        """The stored plan. ``tasks``: those that have to be in it."""
         plan = await self.engine.state(self.session_id)
         assert isinstance(plan, Plan)
-        known = [each.id for each in plan.tasks]
-        if task is not None and task not in known:
-            raise DefinitionError(f"run {self.session_id!r} has no task {task!r}{did_you_mean(task, known)}")
+        known = {each.id for each in plan.tasks}
+        for task in tasks:
+            if task not in known:
+                raise DefinitionError(f"run {self.session_id!r} has no task {task!r}{did_you_mean(task, known)}")
         return plan
 
     # what somebody says about tasks, while nobody works on them
@@ -273,12 +296,13 @@ class Orchestrator:
             )  # fmt: skip
         await self._edit(f"skip {task}", reason, by, skipped=plan.skipped | {task: reason})
 
-    async def redo(self, task: str, reason: str = "", by: str | None = None) -> list[str]:
-        """Have a task and all that needs it done anew, once the run goes on. Which ones comes back."""
-        plan = await self._plan(task)
-        chosen = dependants(plan.tasks, task)
+    async def redo(self, task: str | Sequence[str], reason: str = "", by: str | None = None) -> list[str]:
+        """Have a task, or several, and all that needs them done anew, once the run goes on. Which ones comes back."""
+        tasks = [task] if isinstance(task, str) else list(task)
+        plan = await self._plan(*tasks)
+        chosen = dependants(plan.tasks, *tasks)
         skipped = {id: why for id, why in plan.skipped.items() if id not in chosen}
-        await self._edit(f"redo {task}", reason, by, again=_raised(plan, chosen), skipped=skipped)
+        await self._edit(f"redo {_named(tasks)}", reason, by, again=_raised(plan, chosen), skipped=skipped)
         return chosen
 
     async def retry(self, *tasks: str, reason: str = "", by: str | None = None) -> list[str]:
@@ -292,7 +316,7 @@ class Orchestrator:
                 )  # fmt: skip
         chosen = list(tasks or report.failed)
         if chosen:
-            await self._edit(f"retry {', '.join(chosen)}", reason, by, again=_raised(await self._plan(), chosen))
+            await self._edit(f"retry {_named(chosen)}", reason, by, again=_raised(await self._plan(), chosen))
         return chosen
 
     async def replan(self, tasks: Sequence[Task], reason: str = "", by: str | None = None) -> list[str]:
@@ -335,12 +359,16 @@ class Orchestrator:
         self.registry.ended(event.task)
         self.bus.tell(event)
         if isinstance(event, TaskFailed):
-            self._stop_for(self._safety.failed(event.error))
+            await self._stop_for(self._safety.failed(event.error))
         else:
             self._safety.done()
+        await self.called()
+
+    async def called(self) -> None:
+        """See `Foreman`. A task may be long, so what is spent is looked at here too."""
         drive = self.engine.driver.drive(self.session_id)
         if drive is not None and drive.budgeted is not False:
-            self._stop_for(await self._overspent())
+            await self._stop_for(await self._overspent())
 
     async def _count_anew(self) -> None:
         self._safety.forget()
@@ -350,17 +378,10 @@ class Orchestrator:
         info = await self.engine.info(self.session_id)
         return "" if info.budget_usd is None else self._safety.spent(info.spent_usd, info.budget_usd)
 
-    def _stop_for(self, reason: str) -> None:
-        """Press the button: not from within the step, which would wait for itself."""
-        if reason and (self._stopping is None or self._stopping.done()):
-            self._stopping = asyncio.get_running_loop().create_task(self._stop(reason), name=f"stop {self.session_id}")
-
-    async def _stop(self, reason: str) -> None:
-        try:
-            if await self._found() not in (Status.COMPLETED, Status.FAILED):  # else there is nothing left to stop
-                await self.controller.pause(reason, SAFETY)
-        except Exception as error:
-            tell(logging.ERROR, f"could not be paused ({reason}): {said(error)}", self.session_id)
+    async def _stop_for(self, reason: str) -> None:
+        """Press the button: ask for a pause, before the agent begins anything else. The rest follows once all stand."""
+        if reason and all(pause.by != SAFETY for pause in await self.engine.pauses(self.session_id)):
+            await self.engine.pause(self.session_id, reason=reason, by=SAFETY)
 
 
 TaskEvent = TaskStarted | TaskCompleted | TaskFailed
@@ -370,3 +391,9 @@ _STATUS: dict[type[TaskEvent], str] = {TaskStarted: "begun", TaskCompleted: "don
 
 def _raised(plan: Plan, tasks: Sequence[str]) -> dict[str, int]:
     return plan.again | {id: plan.again.get(id, 0) + 1 for id in tasks}
+
+
+def _named(tasks: Sequence[str]) -> str:
+    """Some tasks in a line of the history, which has no room for thousands."""
+    more = f" and {len(tasks) - 20} more" if len(tasks) > 20 else ""
+    return ", ".join(tasks[:20]) + more

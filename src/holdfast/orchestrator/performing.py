@@ -19,7 +19,7 @@ from holdfast.context import Context
 from holdfast.errors import ContextClosed, TasksFailed, said
 from holdfast.orchestrator.bus import TaskCompleted, TaskFailed, TaskStarted
 from holdfast.orchestrator.graph import Board, Task
-from holdfast.orchestrator.snapshot import ToolCall
+from holdfast.orchestrator.snapshot import ToolCall, readable
 
 R = TypeVar("R")
 
@@ -63,7 +63,10 @@ class TaskAgent:
     in a snapshot; when the function runs again from its top, it fills it again.
     """
 
-    def __init__(self, agent: str, task: Task, results: Mapping[str, Any], board: Board, ctx: Context) -> None:
+    def __init__(
+        self, agent: str, task: Task, results: Mapping[str, Any], board: Board, ctx: Context,
+        called: Callable[[], Awaitable[None]],
+    ) -> None:  # fmt: skip
         self.id = agent
         self.task = task
         self.results = dict(results)
@@ -73,6 +76,7 @@ class TaskAgent:
         self.in_step = True
         self.is_away = False
         self._board = board
+        self._called = called
         self._calls = 0
 
     def __repr__(self) -> str:
@@ -100,14 +104,14 @@ class TaskAgent:
             self.pending_tool_calls.remove(call)  # it was made. Cancelled, it was not: then it stays pending
             raise
         self.pending_tool_calls.remove(call)
+        await self._called()
         return found
 
     def _tool_call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ToolCall:
         self._calls += 1
         name = getattr(fn, "__name__", type(fn).__name__)
-        arguments: dict[str, Any] = {"args": list(args)} if args else {}
-        plain: dict[str, Any] = msgspec.to_builtins(arguments | kwargs, enc_hook=repr)
-        return ToolCall(f"{self.task.id}/{self._calls}", name, plain)
+        arguments = {"args": list(args)} | kwargs if args else kwargs
+        return ToolCall(f"{self.task.id}/{self._calls}", name, {each: readable(arguments[each]) for each in arguments})
 
     async def boundary(self) -> None:
         """Between two atomic steps: a pause may take effect here."""
@@ -155,6 +159,9 @@ class Foreman(Protocol):
     def left(self, agent: TaskAgent) -> None:
         """The step was left while the agent was at work."""
 
+    async def called(self) -> None:
+        """An agent has made a tool call."""
+
     async def ended(self, event: TaskCompleted | TaskFailed) -> None:
         """A task has ended, and that is on disk."""
 
@@ -185,17 +192,17 @@ class Performance:
         async def task(data: Any, ctx: Context) -> Ended:
             nonlocal worker
             needed = {need: self.board.results.get(need) for need in what.needs}
-            worker = TaskAgent(agent, what, needed, self.board, ctx)
+            worker = TaskAgent(agent, what, needed, self.board, ctx, self.foreman.called)
             return await self._done(worker, again + 1)
 
         try:
             ended = await self.ctx.do(task, what.data, key=f"{again}:{what.id}")
+            if worker is not None:
+                await self.foreman.ended(_event(worker, again + 1, ended))
         finally:
             if worker is None or not worker.is_away:
                 self.board.free(agent if worker is None else worker.id)
         self._settle(what.id, ended)
-        if worker is not None:
-            await self.foreman.ended(_event(worker, again + 1, ended))
 
     def _settle(self, id: str, ended: Ended) -> None:
         if ended.error:

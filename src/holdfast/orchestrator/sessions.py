@@ -14,7 +14,7 @@ from holdfast.errors import AlreadyRunning, DefinitionError, RestoreRefused, Unk
 from holdfast.model import Filter, SessionRow, Status
 from holdfast.orchestrator.performing import TaskAgent, TaskStatus
 from holdfast.orchestrator.registry import IDLE_TIMEOUT, stuck_for
-from holdfast.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall
+from holdfast.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall, readable
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.SLEEPING)
 _LEFT_ALONE = (Status.PAUSING, Status.PAUSED)
@@ -176,7 +176,9 @@ class RunAgents:
         for each in await self._tasks():
             if each.begun:
                 id, memory, calls = self._left.get(each.task.id, (each.agent, {}, ()))
-                working.append(AgentState(id, each.task.model_dump(mode="json"), memory, calls, **here))
+                task = each.task.model_dump() | {"data": readable(each.task.data)}
+                shown = {str(key): readable(value) for key, value in memory.items()}
+                working.append(AgentState(id, task, shown, calls, **here))
         known = {state.id for state in working}
         idle = [AgentState(id, **here) for id in self._asked or () if id not in known]
         return sorted([*working, *idle], key=lambda state: state.id)
@@ -184,7 +186,7 @@ class RunAgents:
     async def pending_tasks(self) -> Sequence[TaskState]:
         """See `AgentRegistry`."""
         return [
-            TaskState(each.task.id, tuple(each.task.needs), each.task.priority, each.status, each.task.data)
+            TaskState(each.task.id, tuple(each.task.needs), each.task.priority, each.status, readable(each.task.data))
             for each in await self._tasks()
             if each.status in ("pending", "failed")
         ]

@@ -103,6 +103,18 @@ def unchanged(state: AgentState) -> AgentState:
     )
 
 
+def readable(value: Any) -> Any:
+    """A copy that JSON can hold, of what nobody goes on from: a value without a form in JSON is told in words.
+
+    >>> readable({"from": Path("a.txt"), "seen": {1}, (1, 2): b"key"})
+    {'from': 'a.txt', 'seen': [1], '(1, 2)': 'a2V5'}
+    """
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
 def from_json(data: bytes, place: str) -> RunStateSnapshot:
     """A stored snapshot. Raises `DamagedSnapshot`, naming the place."""
     try:
