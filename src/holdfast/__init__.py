@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.ids import SessionId
     from holdfast.model import Event, Status
     from holdfast.outcome import Outcome, SessionInfo
+    from holdfast.plan import Plan
     from holdfast.questions import Question
     from holdfast.rebuilding import Detection, VersionFolders, detect
     from holdfast.retry import Retry
@@ -49,6 +50,7 @@ _HOMES = {
     "MapFailed": "errors",
     "Merge": "fields",
     "Outcome": "outcome",
+    "Plan": "plan",
     "Question": "questions",
     "Replace": "fields",
     "Retry": "retry",
@@ -92,6 +94,7 @@ __all__ = [
     "MapFailed",
     "Merge",
     "Outcome",
+    "Plan",
     "Question",
     "Replace",
     "Retry",

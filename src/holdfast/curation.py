@@ -6,6 +6,7 @@ record, and the steps that have to run again become one rewind, which says which
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ from holdfast.artifacts import check_inside
 from holdfast.desk import Desk, check_free, code_of, content_of, gone, is_gone
 from holdfast.errors import (
     AlreadyRunning,
+    FolderMisfit,
     FolderRefused,
     HoldLost,
     InputConflict,
@@ -26,7 +28,8 @@ from holdfast.errors import (
 from holdfast.ids import SessionId, check_session_id
 from holdfast.inspection import ArtifactState, Examination, Finding, artifact_named, examine, look
 from holdfast.lending import Lending
-from holdfast.model import NewSession, Pause, SessionRow, Status
+from holdfast.model import Pause, SessionRow, Status
+from holdfast.observe import tell
 from holdfast.outcome import Stale
 from holdfast.rebuilding import by_files, recorded
 from holdfast.relogging import by_judgement, by_record
@@ -116,10 +119,12 @@ class Curation(Travel):
         else:
             wanted = session_id or found.note.session_id
             if await self.store.get(check_session_id(wanted)) is not None:
-                return await self._known_there(wanted, path)
+                return await self._known_there(workflow, wanted, path)
             line = await in_thread(by_record, workflow, path, wanted, found, accept, self.limits)
         new = line.session(workflow, self.clock.now(), by)
-        await self._check_carried(workflow, new, path)
+        carried = fold(new.records)
+        carried.state.provide(dict(new.blobs))
+        await self._check_carried(workflow, carried, new.session_id, path)
         if await self.store.create(new) is None:
             raise InputConflict(
                 f"session {new.session_id!r} exists already; give another session_id", session_id=new.session_id
@@ -127,9 +132,10 @@ class Curation(Travel):
         self.driver.on_change()
         return SessionId(new.session_id)
 
-    async def _known_there(self, session_id: str, folder: Path) -> SessionId:
+    async def _known_there(self, workflow: Workflow[Any], session_id: str, folder: Path) -> SessionId:
         """A session that this store has already, if that is its folder."""
-        trail = (await self._timeline(await self._row(session_id)).line()).trail
+        line = await self._timeline(await self._row(session_id)).line()
+        trail = line.trail
         if trail is None or Path(trail.folder).resolve() != folder.resolve():
             where = "no folder" if trail is None else f"its folder at {trail.folder}"
             raise FolderRefused(
@@ -137,17 +143,16 @@ class Curation(Travel):
                 " back there, or give another session_id= to make another session of it",
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
+        await self._check_carried(workflow, line, session_id, folder)
         return SessionId(session_id)
 
-    async def _check_carried(self, workflow: Workflow[Any], new: NewSession, folder: Path) -> None:
+    async def _check_carried(self, workflow: Workflow[Any], line: Line, session_id: str, folder: Path) -> None:
         """Have a look whether the session could go on with the code at hand, before anything is stored."""
-        line = fold(new.records)
-        line.state.provide(dict(new.blobs))
         wrong = await self._misfit_of(workflow, line)
         if wrong is not None:
-            raise FolderRefused(
+            raise FolderMisfit(
                 f"{folder} cannot be gone on with: {'; '.join(wrong[0])}; it was not touched, start in a new folder",
-                session_id=new.session_id, path=str(folder),
+                session_id=session_id, path=str(folder),
             )  # fmt: skip
 
     # examining
@@ -202,6 +207,10 @@ class Curation(Travel):
             row = await self._row(row.session_id)
         line = await self._timeline(row).line()
         found = await self._examined(workflow, row, line, rerun)
+        for step in _changed(workflow, line.trail) if line.trail is not None else ():
+            if step not in found.redo:
+                text = f"the code of {step} has changed since; what it left is kept: resume(rerun=[{step!r}]) redoes it"
+                tell(logging.WARNING, text, row.session_id, step)
         if found.redo or (line.trail is not None and line.trail.pending) or _is_concerned(workflow, line):
             await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
@@ -278,9 +287,9 @@ class Curation(Travel):
         assert now.trail is not None
         works = _in_order(now.trail)
         behind = _behind(now.trail)
-        first = next((work for work in works if work.step in found.redo or work.step in behind), None)
-        since = row.seq if first is None else first.seq
-        line, base, visit = await self._back(row, f"{now.step}#{now.visit}" if first is None else since, False)
+        begins = [redo.since for redo in found.redo.values()] + [work.seq for work in works if work.step in behind]
+        since = min(begins, default=row.seq)
+        line, base, visit = await self._back(row, since if begins else f"{now.step}#{now.visit}", False)
         blobs = await self._adopted(workflow, line, row) if line.version != now.version else []
         trail = line.trail
         assert trail is not None
@@ -291,7 +300,7 @@ class Curation(Travel):
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
         reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
         body = RewindBody(visit, False, by, reason or "an edit takes its place", row.ended or "")
-        again = ", ".join(found.redo) or (now.step if first is None else "nothing")
+        again = ", ".join(found.redo) or ("nothing" if begins else now.step)
         await self._revise(
             row, line, "rewind", body, f"to run again: {again}", parent=base,
             blobs=[*blobs, *line.state.seal()], close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
@@ -327,7 +336,7 @@ class Curation(Travel):
             (record,) = await self.store.records(row.key, seq, seq)
             body: EditBody = body_of(record)
             for each in body.adopted:
-                if each.step == work.step:
+                if each.step == work.step and not each.same:
                     field = _field_of(trail.works[step], each.file.path)
                     trail.replaced = (*trail.replaced, *trail.readers(trail.works[step], field))
                     line.state.apply(msgspec.structs.replace(each.change, path=field))
@@ -373,7 +382,7 @@ class Curation(Travel):
             if seq < work.seq:
                 continue  # it was kept before, and has the edit in it
             (edit,) = await self.store.records(row.key, seq, seq)
-            changes += [each.change for each in body_of(edit).adopted if each.step == work.step]
+            changes += [each.change for each in body_of(edit).adopted if each.step == work.step and not each.same]
         return Kept(tuple(changes), left, work.skipped, work.edits, work.by)
 
     async def _as_now(self, now: Line, work: Work, blobs: Blobs) -> tuple[Change, ...]:
@@ -393,18 +402,15 @@ class Curation(Travel):
             return plan
         from holdfast.plan import with_artifacts
 
-        changed = {
-            work.step: "its code has changed since; resume with rerun= to run it again"
-            for work in line.trail.works.values()
-            if work.step in workflow.outline and work.code and not work.skipped
-            and work.code != code_of(workflow.step(work.step).fn)
-        }  # fmt: skip
         # While it runs its folder is in motion; the log knows what it keeps.
         again = _finished(workflow, line.trail, rerun)
         found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
         writes = {step.name: tuple(step.places) for step in workflow.steps}
-        edited = [each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited"]
+        edited = [
+            each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited" and not each.same
+        ]
         anew = line.step if _is_concerned(workflow, line, edited) else None
+        changed = _changed(workflow, line.trail)
         return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, anew)
 
     async def _check_free(self, session_id: str, folder: str | Path | None) -> None:
@@ -434,6 +440,12 @@ class _Looked:
     def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
         self.store, self.workflow, self.limits = control.store, workflow, control.limits
+
+
+def _changed(workflow: Workflow[Any], trail: Trail) -> list[str]:
+    """The finished steps whose code is another than the one that they ran with."""
+    ran = [work for work in trail.works.values() if work.step in workflow.outline and work.code and not work.skipped]
+    return [work.step for work in ran if work.code != code_of(workflow.step(work.step).fn)]
 
 
 def _in_order(trail: Trail) -> list[Work]:
@@ -550,7 +562,7 @@ def _chosen(
         wrong = known[path]
         if wrong.state not in states:
             raise VerbRefused(
-                f"{path} is {wrong.state}: {wrong.why}; nothing was changed",
+                f"{path} is {wrong.state}: {wrong.why}; nothing was changed: name what is {' or '.join(states)}",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
     return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
@@ -569,7 +581,7 @@ def _adopted(workflow: Workflow[Any], lending: Lending, found: Finding, blobs: B
     else:
         change = lending.replaced(place, found.value, blobs)
     now = msgspec.structs.replace(file, field=place.path, sha256=digest_of(data), size=len(data))
-    return Adopted(now, found.work.step, change)
+    return Adopted(now, found.work.step, change, found.same)
 
 
 async def _uncut(held: Any, shelf: Shelf, found: Finding) -> Finding:

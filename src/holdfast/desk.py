@@ -18,18 +18,18 @@ import msgspec
 
 from holdfast.artifacts import BoundArtifact, clash
 from holdfast.codec import Limits
-from holdfast.errors import FolderRefused, StateRefused, StepError
+from holdfast.errors import FolderMisfit, FolderRefused, StateRefused, StepError
 from holdfast.ledger import Ledger
 from holdfast.lending import Lending
 from holdfast.model import SessionRow
 from holdfast.observe import tell
-from holdfast.replay import CheckpointBody, EditBody, Effect, KeyBody, Line, body_of
+from holdfast.replay import CheckpointBody, EditBody, Effect, Line, body_of
 from holdfast.shelf import OWN, Shelf, digest_of, mark
 from holdfast.state import Act, Blob, Blobs, Change, Inline, State
 from holdfast.store import Store
 from holdfast.threads import in_thread
 from holdfast.timeline import Timeline
-from holdfast.traces import FileLeft, Kept, Left, Trail, Work, overlap
+from holdfast.traces import FileLeft, Kept, Left, Trail, Work
 from holdfast.versions import bring_up
 from holdfast.workflow import BoundStep, Workflow
 
@@ -40,7 +40,8 @@ FORMAT = 1
 class SessionNote(msgspec.Struct, frozen=True):
     """``.holdfast/session.json``: whose folder it is, and what the session began with, field by field.
 
-    ``through``: that is what all up to this record have come to; it was migrated then.
+    ``through``: that is what all up to this record have come to; it was migrated then. ``first`` is the step that it
+    began at; not always that of the outline: a fork begins later.
     """
 
     format: int
@@ -50,18 +51,39 @@ class SessionNote(msgspec.Struct, frozen=True):
     outline: tuple[str, ...]
     input: dict[str, msgspec.Raw]
     through: int = 0
+    first: str = ""
+
+    @property
+    def begins_at(self) -> str:
+        """The first step that has a completion record."""
+        return self.first or self.outline[0]
+
+
+EDITED = "edited.json"
+
+Noted = tuple[str, Act, msgspec.Raw]
+"""What was written, and no file shows: path, act, value."""
 
 
 class DoneNote(msgspec.Struct, frozen=True):
     """``.holdfast/done/<step>.json``: the completion record of a step.
 
-    ``values`` is what it wrote and no file of it carries: path, act, value. ``next`` is where the session went.
+    ``values`` is what it wrote and no file of it carries, behind what was edited in the state before it. ``next`` is
+    where the session went.
     """
 
     format: int
     work: Work
-    values: tuple[tuple[str, Act, msgspec.Raw], ...] = ()
+    values: tuple[Noted, ...] = ()
     next: str | None = None
+
+
+class EditNote(msgspec.Struct, frozen=True):
+    """``.holdfast/edited.json``: what was edited in the state since a step has ended last; ``seq`` is the last edit."""
+
+    format: int
+    seq: int
+    values: tuple[Noted, ...] = ()
 
 
 class Looked(Protocol):
@@ -119,7 +141,8 @@ class Desk:
         await in_thread(self._retire, [*self.trail.works])
         for work in self.trail.works.values():
             if _noted(notes.get(f"done/{work.step}.json")) != work:
-                await self._note(work)
+                await self._note(work, (await Timeline(self.held.store, self.held.row).line(work.seq)).state)
+        await self._note_edits(notes.get(EDITED))
         for name in notes:
             if name.startswith("done/") and name[5:-5] not in self.trail.works:
                 await in_thread(self.shelf.forget, name)
@@ -130,11 +153,17 @@ class Desk:
         note = check_free(found, self.shelf.path, *ours)
         line = self.held.line
         same = note is not None and (note.session_id, note.version) == (self.held.session_id, line.version)
+        same = same and bool(self.trail.works)  # before the first step has ended, its input may have been edited
         if note is not None and same and note.outline == line.outline:
             return
-        given, through = (note.input, note.through) if note is not None and same else await self._input()
         workflow = self.held.workflow.name
-        now = SessionNote(FORMAT, self.held.session_id, workflow, line.version, line.outline, given, through)
+        if note is not None and same:
+            first = self.held.workflow.renamed.get(note.first, note.first)
+            now = msgspec.structs.replace(note, outline=line.outline, first=first)
+        else:
+            now = SessionNote(
+                FORMAT, self.held.session_id, workflow, line.version, line.outline, *await self._beginning()
+            )  # fmt: skip
 
         def decide(found: bytes | None) -> bytes:
             check_free(found, self.shelf.path, *ours)  # another session may have come in between
@@ -142,17 +171,16 @@ class Desk:
 
         await in_thread(self.shelf.claim, decide)
 
-    async def _input(self) -> tuple[dict[str, msgspec.Raw], int]:
-        """What the session began with; where it was migrated since, what that came to, and up to which record."""
-        (first,) = await self.held.store.records(self.held.row.key, 1, 1)
-        body: KeyBody = body_of(first)
+    async def _beginning(self) -> tuple[dict[str, msgspec.Raw], int, str]:
+        """What the session began with, and where; if migrated since, what that came to, and up to which record."""
         line, through = self.held.line, 0
-        state = State(dict(body.fields))
-        if body.version != line.version:
-            state, through = line.state.copy(), self.held.row.seq
-        if needed := state.needs(state.slots):
-            state.provide(await self.held.store.blobs(needed))
-        return {name: msgspec.Raw(state.read(name) or b"null") for name in state.slots}, through
+        first = min(self.trail.works.values(), key=lambda work: work.seq, default=None)
+        if first is not None:
+            begun = (await Timeline(self.held.store, self.held.row).before(first.seq, keep=False)).line
+            line, through = (begun, 0) if begun.version == line.version else (line, self.held.row.seq)
+        values = await self._values(line.state, [*line.state.slots])
+        at = (line.step or "") if first is None else first.step
+        return {path: raw for path, _, raw in values}, through, at
 
     def _is_older(self, file: FileLeft) -> bool:
         data = self._found(file)
@@ -238,7 +266,7 @@ class Desk:
             elif await in_thread(self._is_older, file) or await in_thread(self._found, file) is None:
                 await self._restore(file, step)  # of a checkpoint that is kept, and whose file has gone meanwhile
         await in_thread(self._retire, [step])
-        await self._note(work)
+        await self._note(work, self.held.line.state)
 
     def _retire(self, steps: Sequence[str]) -> None:
         """What steps left when they ran before, and do not leave any more, goes to the bin: no field shows it now."""
@@ -260,23 +288,43 @@ class Desk:
         await in_thread(self.shelf.stage, file.path, data)
         await self._publish(file, step)
 
-    async def _note(self, work: Work) -> None:
-        """The completion record of a step, with all that only the log would know."""
+    async def _note(self, work: Work, state: State) -> None:
+        """The completion record of a step, with all that only the log would know. ``state``: as the step left it."""
         (record,) = await self.held.store.records(self.held.row.key, work.seq, work.seq)
         body: CheckpointBody = body_of(record)
-        fields = [file.field for file in work.files]
-        values = await self._edited_before(work)
-        for change in body.changes:
-            if not any(overlap(change.path, field) for field in fields):
-                values.append((change.path, change.act, msgspec.Raw(await _bytes(self.held.store, change.value))))
+        shown = [file.field for file in work.files]
+        values = await self._values(state, self._edited(work))
+        if work.visit > 1:  # what its earlier visits wrote, or added to, has no record of its own any more
+            places = self.held.workflow.step(work.step).places if work.step in self.held.workflow.outline else ()
+            written = {path.partition(".")[0] for path in (*places, *work.writes)}
+            values += await self._values(state, [field for field in sorted(written) if not _is_shown(field, shown)])
+        else:
+            for change in body.changes:
+                if not _is_shown(change.path, shown):
+                    values.append((change.path, change.act, msgspec.Raw(await _bytes(self.held.store, change.value))))
         note = DoneNote(FORMAT, work, tuple(values), work.step if body.leaving else body.next)
-        await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(note))
+        spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
+        await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(spelled_out))
 
-    async def _edited_before(self, work: Work) -> list[tuple[str, Act, msgspec.Raw]]:
-        """What a step has read that no step wrote: somebody has edited the state."""
-        written = {pair for each in self.trail.works.values() for pair in each.writes.items()}
-        paths = [key for key, version in work.reads.items() if (key, version) not in written]
-        state = self.held.line.state
+    async def _note_edits(self, found: bytes | None) -> None:
+        """What was edited in the state since a step has ended last; the next one has it in its completion record."""
+        edited = self._edited(None)
+        if edited:
+            values = await self._values(self.held.line.state, edited)
+            note = EditNote(FORMAT, max(self.trail.versions[path] for path in edited), tuple(values))
+            await in_thread(self.shelf.note, EDITED, _pretty(note))
+        elif found is not None:
+            await in_thread(self.shelf.forget, EDITED)
+
+    def _edited(self, work: Work | None) -> list[str]:
+        """What was edited in the state before a step has ended, and after the one before it; None: after the last."""
+        works = self.trail.works.values()
+        until = work.seq if work is not None else float("inf")
+        since = max((each.seq for each in works if each.seq < until), default=0)
+        written = {at for each in works for at in each.writes.values()}
+        return [path for path, at in self.trail.versions.items() if since < at < until and at not in written]
+
+    async def _values(self, state: State, paths: Sequence[str]) -> list[Noted]:
         if needed := state.needs(paths):
             state.provide(await self.held.store.blobs(needed))
         return [(path, "set", msgspec.Raw(state.read(path) or b"null")) for path in paths]
@@ -413,11 +461,12 @@ def session_note(data: bytes, folder: str) -> SessionNote:
         note = msgspec.json.decode(data, type=SessionNote)
     except msgspec.MsgspecError as exc:
         raise FolderRefused(
-            f"{folder}/.holdfast/session.json is damaged ({exc}); restore it from a backup, or start anew elsewhere",
+            f"{folder}/.holdfast/session.json is damaged ({exc}); delete it: a resume of the session writes it anew,"
+            " and without the session the files alone tell",
             path=folder,
         ) from exc
     if note.format > FORMAT:
-        raise FolderRefused(f"{folder} was written by a newer Holdfast (format {note.format}); use that", path=folder)
+        raise FolderMisfit(f"{folder} was written by a newer Holdfast (format {note.format}); use that", path=folder)
     return note
 
 
@@ -426,6 +475,11 @@ def _noted(data: bytes | None) -> Work | None:
         return msgspec.json.decode(data, type=DoneNote).work if data else None
     except msgspec.MsgspecError:
         return None  # it is written anew
+
+
+def _is_shown(path: str, fields: Sequence[str]) -> bool:
+    """Whether all that is at a place is in files, which show these fields."""
+    return any(path == field or path.startswith(f"{field}.") for field in fields)
 
 
 def _pretty(note: Any) -> bytes:

@@ -6,6 +6,7 @@ HoldfastError
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
 │   ├── UnknownFile · FileRefused · FolderRefused
+│   │   └── FolderMisfit   its session is of newer code, or cannot be carried up to this one
 │   ├── UndecidedEdits         files of the session were changed by another hand; says which, and what that costs
 │   └── QuestionError      an answer that is not taken; names the question
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
@@ -209,6 +210,13 @@ class FolderRefused(SessionError):
 
     session_id: str = ""
     path: str
+
+
+class FolderMisfit(FolderRefused):
+    """A folder whose session this code cannot go on with: it is a newer version's, or cannot be carried up to this one.
+
+    It was not touched. Another one can be begun.
+    """
 
 
 class UndecidedEdits(SessionError):

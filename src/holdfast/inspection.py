@@ -44,7 +44,8 @@ class ArtifactState(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """One file as it was found. ``value`` is what an edited one says now, ``data`` its bytes.
 
-    ``whole``: its form tells that its end is there. ``unsure``: nobody can tell whether it was cut off.
+    ``whole``: its form tells that its end is there. ``unsure``: nobody can tell whether it was cut off. ``same``: only
+    its form is another, as after an editor has indented it anew; nobody who has read it is concerned.
     """
 
     file: FileLeft
@@ -57,12 +58,13 @@ class Finding(msgspec.Struct, frozen=True):
     column: int = 0
     whole: bool = False
     unsure: bool = False
+    same: bool = False
 
     @property
     def cut(self) -> bool:
         """Whether it may be what is left of the recorded content: shorter, and not known to be whole."""
         shorter = self.data is not None and len(self.data) < self.file.size
-        return self.state == "edited" and shorter and not self.whole
+        return self.state == "edited" and shorter and not self.whole and not self.same
 
     def doubted(self) -> Finding:
         """The same, where what was recorded is not at hand to compare it with."""
@@ -127,12 +129,15 @@ def _look(
     artifact = artifact_named(workflow, work.step, file.pattern)
     if artifact is None:
         return Finding(file, work, "edited", "it is not as recorded, and no step declares it any more", data)
-    return judged(artifact, file, work, data)
+    return _judged(artifact, shelf, file, work, data)
 
 
-def judged(artifact: BoundArtifact, file: FileLeft, work: Work, data: bytes) -> Finding:
+def _judged(artifact: BoundArtifact, shelf: Shelf, file: FileLeft, work: Work, data: bytes) -> Finding:
     """Content that is not what was recorded: an edit, or something that cannot be read."""
     try:
+        if _says_the_same(artifact, shelf, file, data):
+            why = "it was written otherwise by another hand, and says the same"
+            return Finding(file, work, "edited", why, data, artifact.decoded(data), same=True)
         if len(data) < min(artifact.spec.min_bytes, file.size):
             raise Unfit(f"it has {len(data)} bytes, and less than {artifact.spec.min_bytes} are taken for a remnant")
         value = artifact.decoded(data)
@@ -142,6 +147,18 @@ def judged(artifact: BoundArtifact, file: FileLeft, work: Work, data: bytes) -> 
         return Finding(file, work, "invalid", str(wrong), data, None, wrong.line, wrong.column)
     whole = artifact.codec == "json" and data.strip()[:1] in (b"[", b"{", b'"')
     return Finding(file, work, "edited", "it was changed by another hand", data, value, whole=whole)
+
+
+def _says_the_same(artifact: BoundArtifact, shelf: Shelf, file: FileLeft, data: bytes) -> bool:
+    """Whether content has the recorded value, only in another form. Raises `Unfit`."""
+    form = artifact.encoded(artifact.decoded(data))
+    if digest_of(form) == file.sha256:
+        return True
+    before = shelf.kept(file.sha256)  # what is recorded may be somebody's own form as well
+    try:
+        return before is not None and artifact.encoded(artifact.decoded(before)) == form
+    except Unfit:
+        return False  # the type is another by now
 
 
 def artifact_named(workflow: Workflow[Any], step: str, pattern: str) -> BoundArtifact | None:
@@ -163,15 +180,16 @@ def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], se
     taken = tuple(
         each
         for each in edited
-        if not each.unsure and each.work.step not in redone and not trail.readers(each.work, each.file.field)
+        if each.same
+        or (not each.unsure and each.work.step not in redone and not trail.readers(each.work, each.file.field))
     )
     invalid = [each for each in findings if each.state == "invalid" and each.work.step not in seeds]
     undecided = (*(each for each in edited if each not in taken), *invalid)
     trial: Trail = msgspec.json.decode(msgspec.json.encode(trail), type=Trail)
-    trial.adopts(seq, None, [Adopted(each.file, each.work.step, _NOTHING) for each in edited])
+    trial.adopts(seq, None, [Adopted(each.file, each.work.step, _NOTHING, each.same) for each in edited])
     redo = {
-        step: Redo(why, _spared(findings, step, why), trial.works[step].reads)
-        for step, why in stale(trial, seeds).items()
+        step: msgspec.structs.replace(each, spared=_spared(findings, step, each.why), reads=trial.works[step].reads)
+        for step, each in stale(trial, seeds).items()
     }
     return Examination(findings, redo, taken, undecided)
 

@@ -6,7 +6,7 @@ the next route, whose choice nobody knows before the step in front of it has end
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +18,7 @@ from holdfast.inspection import ArtifactState, Examination
 from holdfast.model import Pause, SessionRow, Status
 from holdfast.outcome import Stale
 from holdfast.replay import Line
-from holdfast.traces import Trail
+from holdfast.traces import Trail, Work, overlap
 from holdfast.workflow import Workflow
 
 Verdict = Literal["done", "next", "will run", "may run", "left out"]
@@ -40,7 +40,8 @@ class Plan(msgspec.Struct, frozen=True):
     """What a resume of a session would do. ``obstacles`` are the reasons for which it would not go on at all.
 
     ``artifacts`` are the files that it left, as they stand; ``stale`` the finished steps that would run again;
-    ``undecided`` the files that somebody has to decide about first.
+    ``undecided`` the files that somebody has to decide about first; ``changed`` the steps that are kept although their
+    code is another by now.
     """
 
     session_id: SessionId
@@ -50,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True):
     artifacts: tuple[ArtifactState, ...] = ()
     stale: tuple[Stale, ...] = ()
     undecided: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[PlannedStep]:
         return iter(self.steps)
@@ -74,6 +76,7 @@ class Plan(msgspec.Struct, frozen=True):
             "artifacts": [msgspec.structs.asdict(each) for each in self.artifacts],
             "stale": [msgspec.structs.asdict(each) for each in self.stale],
             "undecided": list(self.undecided),
+            "changed": list(self.changed),
         }
 
     def _repr_html_(self) -> str:
@@ -93,7 +96,7 @@ def make_plan(
 
 
 def with_artifacts(
-    plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Mapping[str, str],
+    plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Sequence[str],
     writes: Mapping[str, tuple[str, ...]], anew: str | None,
 ) -> Plan:  # fmt: skip
     """The plan with what follows from the artifacts in the session's folder.
@@ -101,32 +104,60 @@ def with_artifacts(
     ``changed``: steps whose code is another than it was. ``writes``: what each step writes. ``anew``: the step that
     is open, and begins once more.
     """
-    redo = {**trail.redo, **found.redo}
-    first = next((each.step for each in plan.steps if each.step in found.redo), None)
+    outlook = _Outlook(trail, found, next((each.step for each in plan.steps if each.step in found.redo), None), anew)
     steps: list[PlannedStep] = []
-    behind, versions = False, dict(trail.versions)
     for each in plan.steps:
-        behind = behind or each.step == first
-        kept = trail.kept.get(each.step)
-        if each.step in redo:
-            verdict: Verdict = "next" if each.step == first or each.verdict == "next" else "will run"
-            each = msgspec.structs.replace(each, verdict=verdict, why=redo[each.step].why)
-        elif (kept is not None and kept.holds(versions)) or (behind and each.step in trail.works):
-            versions |= kept.left.writes if kept is not None else {}
-            each = msgspec.structs.replace(each, verdict="done", why="kept: what it read is as it was")
-        elif behind and each.verdict == "next":
-            each = msgspec.structs.replace(each, verdict="will run")
-        elif each.step == anew:
-            each = msgspec.structs.replace(each, why="begins anew: what it reads was edited")
+        each = outlook.of(each, writes[each.step])
         if each.verdict == "done" and each.step in changed:
-            each = msgspec.structs.replace(each, why=f"{each.why}; {changed[each.step]}")
-        if each.verdict in ("next", "will run"):
-            versions |= dict.fromkeys(writes[each.step], _NEW)
+            why = f"{each.why}; its code has changed since; resume with rerun= to run it again"
+            each = msgspec.structs.replace(each, why=why)
         steps.append(each)
     return msgspec.structs.replace(
         plan, steps=tuple(steps), obstacles=(*plan.obstacles, *found.problems()), artifacts=tuple(found.states()),
         stale=tuple(stale), undecided=tuple(each.file.path for each in found.undecided),
+        changed=tuple(each.step for each in steps if each.verdict == "done" and each.step in changed),
     )  # fmt: skip
+
+
+class _Outlook:
+    """What becomes of the steps, one after the other: whether one is kept depends on what those before it write.
+
+    ``first`` is the first that runs again; ``written``: fields that may be others than they were when it is passed.
+    """
+
+    def __init__(self, trail: Trail, found: Examination, first: str | None, anew: str | None) -> None:
+        self.trail, self.redo, self.first, self.anew = trail, {**trail.redo, **found.redo}, first, anew
+        self.behind, self.versions, self.written = False, dict(trail.versions), set[str]()
+
+    def of(self, each: PlannedStep, writes: Sequence[str]) -> PlannedStep:
+        """The next one, and what comes of what it writes."""
+        self.behind = self.behind or each.step == self.first
+        verdict, why = self._verdict(each)
+        if verdict in ("next", "will run"):
+            self.versions |= dict.fromkeys(writes, _NEW)
+        if verdict in ("next", "will run", "may run"):
+            self.written |= {*writes}
+        return msgspec.structs.replace(each, verdict=verdict, why=why)
+
+    def _verdict(self, each: PlannedStep) -> tuple[Verdict, str]:
+        kept, work = self.trail.kept.get(each.step), self.trail.works.get(each.step)
+        if each.step in self.redo:
+            comes_next = each.step == self.first or each.verdict == "next"
+            return "next" if comes_next else "will run", self.redo[each.step].why
+        if self.behind and work is not None and (field := self._first_written(work)):
+            return "may run", f"runs if {field}, which it reads, is written"
+        if (kept is not None and kept.holds(self.versions)) or (self.behind and work is not None):
+            self.versions |= kept.left.writes if kept is not None else {}
+            self.written -= {*work.writes} if work is not None else set()
+            return "done", "kept: what it read is as it was"
+        if self.behind and each.verdict == "next":
+            return "will run", each.why
+        return each.verdict, "begins anew: what it reads was edited" if each.step == self.anew else each.why
+
+    def _first_written(self, work: Work) -> str:
+        """A field that a finished visit reads, and that nobody had written by then, or the visit were stale."""
+        found = (field for field in sorted(self.written) if any(overlap(field, place) for place in work.places))
+        return next(found, "")
 
 
 def _obstacle(pause: Pause) -> str:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from holdfast.artifacts import BoundArtifact, Unfit, entry_of, named, safe_name
-from holdfast.desk import DoneNote, SessionNote, session_note
-from holdfast.errors import FolderRefused, HoldfastError
+from holdfast.desk import EDITED, DoneNote, EditNote, Noted, SessionNote, session_note
+from holdfast.errors import FolderMisfit, FolderRefused, HoldfastError
 from holdfast.inspection import ArtifactState, Examination, examine, look
 from holdfast.shelf import Shelf
 from holdfast.traces import Trail
 from holdfast.workflow import BoundStep, Check, Workflow
+
+_Note = TypeVar("_Note", DoneNote, EditNote)
 
 START, COMPLETE = "start", "complete"
 _VERSION = re.compile(r"v0\.0\.(\d{1,9})")
@@ -58,17 +60,19 @@ class Detection(msgspec.Struct, frozen=True):
 class Recorded(msgspec.Struct, frozen=True):
     """The completion records of a folder, in the order in which the steps ended.
 
-    ``late`` are those behind a gap: a step went on to one that is not recorded, and still others are.
+    ``late`` are those behind a gap: a step went on to one that is not recorded, and still others are. ``edited``: what
+    was edited in the state behind the last of them.
     """
 
     note: SessionNote
     done: tuple[DoneNote, ...]
     late: tuple[DoneNote, ...] = ()
+    edited: tuple[Noted, ...] = ()
 
     @property
     def gap(self) -> str | None:
         """The step that is not recorded, though later ones are."""
-        return (self.done[-1].next if self.done else self.note.outline[0]) if self.late else None
+        return (self.done[-1].next if self.done else self.note.begins_at) if self.late else None
 
     def trail(self, folder: Path) -> Trail:
         """The same as a log would have it."""
@@ -107,18 +111,30 @@ def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
             f"{folder} was left by workflow {note.workflow!r}, not {workflow.name!r}; give another", path=str(folder)
         )
     if note.version > workflow.version:
-        raise FolderRefused(
+        raise FolderMisfit(
             f"{folder} was left by version {note.version} of {workflow.name!r}, and this code is version"
             f" {workflow.version}: run the newer code",
             path=str(folder),
         )
-    done = [_done(folder, name, data) for name, data in notes.items() if name.startswith("done/")]
-    return _without_gap(note, sorted(done, key=lambda each: each.work.seq))
+    done = [
+        _read(folder, name, data, DoneNote, "its step runs again")
+        for name, data in notes.items()
+        if name.startswith("done/")
+    ]
+    found = _without_gap(note, sorted(done, key=lambda each: each.work.seq))
+    return _with_edits(folder, notes[EDITED], found) if EDITED in notes else found
+
+
+def _with_edits(folder: Path, data: bytes, found: Recorded) -> Recorded:
+    """The records with the edits of the state behind them; those before them are in the records."""
+    edits = _read(folder, EDITED, data, EditNote, "the state is as it was before the last edits of it")
+    last = max([found.note.through, *(each.work.seq for each in found.done)])
+    return found if found.late or edits.seq < last else msgspec.structs.replace(found, edited=edits.values)
 
 
 def _without_gap(note: SessionNote, done: list[DoneNote]) -> Recorded:
     known = {each.work.step for each in done}
-    if done and note.outline[0] not in known:
+    if done and note.begins_at not in known:
         return Recorded(note, (), tuple(done))
     for number, each in enumerate(done[:-1], start=1):
         if each.next is not None and each.next not in known:
@@ -126,12 +142,12 @@ def _without_gap(note: SessionNote, done: list[DoneNote]) -> Recorded:
     return Recorded(note, tuple(done))
 
 
-def _done(folder: Path, name: str, data: bytes) -> DoneNote:
+def _read(folder: Path, name: str, data: bytes, kind: type[_Note], without: str) -> _Note:
     try:
-        return msgspec.json.decode(data, type=DoneNote)
+        return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as exc:
         raise FolderRefused(
-            f"{folder}/.holdfast/{name} is damaged ({exc}); delete it, and its step runs again", path=str(folder)
+            f"{folder}/.holdfast/{name} is damaged ({exc}); delete it, and {without}", path=str(folder)
         ) from exc
 
 

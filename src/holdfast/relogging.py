@@ -32,11 +32,12 @@ from holdfast.workflow import BoundStep, Workflow
 class Relog:
     """The records of a session that is made anew. Versions of fields are numbered as they are written here."""
 
-    def __init__(self, session_id: str, folder: Path, version: int, outline: Sequence[str]) -> None:
+    def __init__(self, session_id: str, folder: Path, version: int, outline: Sequence[str], first: str) -> None:
         self.session_id = SessionId(session_id)
         self.trail = Trail(str(folder))
         self.version = version
         self.outline = tuple(outline)
+        self.first = first
         self.fields: dict[str, Slot] = {}
         self.bodies: list[tuple[str, CheckpointBody]] = []
         self.blobs: Blobs = []
@@ -72,7 +73,7 @@ class Relog:
 
     def session(self, workflow: Workflow[Any], now: int, by: str | None) -> NewSession:
         """All of it. One that had come to its end stands at its last step, to be left once more."""
-        first = self.outline[0]
+        first = self.first
         key = KeyBody(
             self.fields, first, created=True, by=by, version=self.version, outline=self.outline, trail=self.trail
         )
@@ -104,7 +105,7 @@ def by_record(
     """From completion records. What files carry is read from them, also if somebody has edited it."""
     if found.late and not accept:
         raise _at_odds(folder, found.inconsistent(), found.gap)
-    log = Relog(session_id, folder, found.note.version, found.note.outline)
+    log = Relog(session_id, folder, found.note.version, found.note.outline, found.note.begins_at)
     log.trail.rebuilt_from = found.note.session_id
     log.begin({name: bytes(raw) for name, raw in found.note.input.items()})
     for each in found.done:
@@ -112,6 +113,8 @@ def by_record(
         if each.work.seq > found.note.through:
             changes = [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
             changes += _carried(workflow, Shelf(folder), log, each, limits)
+        if each is found.done[-1]:
+            changes += [log.change(path, act, bytes(raw)) for path, act, raw in found.edited]
         log.done(each.work, changes, each.next)
     return log
 
@@ -158,7 +161,7 @@ def by_judgement(
     if seen.inconsistent and not accept:
         raise _at_odds(folder, seen.inconsistent, seen.resume_at)
     id = new_session_id() if session_id is None else check_session_id(session_id)
-    log = Relog(id, folder, workflow.version, workflow.outline)
+    log = Relog(id, folder, workflow.version, workflow.outline, workflow.outline[0])
     start = workflow.shape.start(given)
     log.begin({name: place.typed.encode(start[name], name, limits) for name, place in workflow.shape.fields.items()})
     shelf, known = Shelf(folder), {**start}
@@ -180,7 +183,8 @@ def _relogged(
     reads = {key: at for (key, at) in log.versions if any(overlap(key, path) for path in read)}
     files = [file for artifact in done.step.leaves for file in _files(shelf, artifact, known)]
     work = Work(
-        done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.values, log.seq), tuple(files), code_of(done.step.fn),
+        done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.step.places, log.seq), tuple(files),
+        code_of(done.step.fn),
         skipped="its artifacts were there before" if files else "it left nothing", places=tuple(read),
     )  # fmt: skip
     log.done(work, changes, workflow.following(done.step.name))

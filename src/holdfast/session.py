@@ -191,10 +191,11 @@ class Session(Generic[S]):
         )  # fmt: skip
 
     async def plan_rewind(
-        self, /, to: int | str, edits: Mapping[str, Any] | None = None, *, keep: bool = False, **named: Any
-    ) -> Plan:
-        """What a resume would do after such a rewind; the edits are validated. Nothing is changed."""
-        return await self._control.plan_rewind(self.id, to, edits, keep=keep, **named)
+        self, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+    ) -> Plan:  # fmt: skip
+        """What a resume, with this ``rerun``, would do after such a rewind; the edits are validated."""
+        return await self._control.plan_rewind(self.id, to, edits, keep=keep, rerun=rerun, **named)
 
     async def plan_fork(
         self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,

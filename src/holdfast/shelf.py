@@ -200,7 +200,7 @@ class Shelf:
 
     def note(self, name: str, data: bytes) -> None:
         """Write one of our own files, whole or not at all."""
-        self._write(self._own("done") if "/" in name else Folder(self.path / OWN, 1), name.rpartition("/")[2], data)
+        self._write(self._of_note(name), name.rpartition("/")[2], data)
 
     def notes(self) -> dict[str, bytes]:
         """All of them, by name."""
@@ -222,7 +222,10 @@ class Shelf:
 
     def forget(self, name: str) -> None:
         """Delete one of our own files."""
-        self._own("done").remove(name.rpartition("/")[2])
+        self._of_note(name).remove(name.rpartition("/")[2])
+
+    def _of_note(self, name: str) -> Folder:
+        return self._own("done") if "/" in name else Folder(self.path / OWN, 1)
 
     def keep(self, data: bytes) -> None:
         """Have bytes that a person wrote, and that we have taken in, for when they are to be restored."""

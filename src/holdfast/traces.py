@@ -51,7 +51,8 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last finished visit of a step. ``seq`` is its checkpoint; ``edits`` are records that changed what it left.
 
     ``made`` is the checkpoint of the visit that really ran, where this one was kept. ``grown`` are the fields that it
-    added to, so that what was there before is still in them.
+    added to, so that what was there before is still in them. ``past``, in a loop: versions that earlier visits read and
+    that still stand, and the checkpoint of the first that did.
     """
 
     step: str
@@ -71,14 +72,20 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     made: int = 0
     grown: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    past: tuple[tuple[str, int, int], ...] = ()
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """The versions that this visit and those before it have read, each with the checkpoint of the first."""
+        return dict.fromkeys(self.reads.items(), self.seq) | {(key, at): first for key, at, first in self.past}
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """A file as somebody has changed it, and what that means for the state."""
+    """A file as somebody has changed it, and what that means for the state. ``same``: nothing, it says what it said."""
 
     file: FileLeft
     step: str
     change: Change
+    same: bool = False
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,12 +105,13 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 class Redo(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step that runs again, and why; ``spared`` are files of it that are still good.
 
-    That is, as long as what it reads are these versions.
+    That is, as long as what it reads are these versions. ``since`` is the checkpoint of the first visit to redo.
     """
 
     why: str
     spared: tuple[FileLeft, ...] = ()
     reads: dict[str, int] = {}
+    since: int = 0
 
 
 class Trail(msgspec.Struct, omit_defaults=True):
@@ -138,12 +146,20 @@ class Trail(msgspec.Struct, omit_defaults=True):
         self.redo.pop(work.step, None)
         if kept is not None and work.made:
             work = msgspec.structs.replace(work, skipped=kept.skipped, edits=kept.edits, by=kept.by)
+        before = self.works.get(work.step)
         self.works[work.step] = work
         self.versions.update(work.writes)
+        if before is not None:
+            self.works[work.step] = msgspec.structs.replace(work, past=self._past(before))
         for file in work.files:
             self.knows(file)
-        read = {pair for each in self.works.values() for pair in each.reads.items()}
+        read = {pair for each in self.works.values() for pair in each.read()}
         self.replaced = tuple(pair for pair in self.replaced if pair in read)
+
+    def _past(self, before: Work) -> tuple[tuple[str, int, int], ...]:
+        """What a step has read in the rounds of a loop so far. What was written anew since, nobody can edit."""
+        stand = {*self.versions.values(), *(at for work in self.works.values() for at in work.writes.values())}
+        return tuple((key, at, first) for (key, at), first in before.read().items() if at in stand)
 
     def carried(self, renamed: Mapping[str, str], moved: Mapping[str, str]) -> None:
         """Steps are called otherwise (old → new), and so are fields (new → old)."""
@@ -166,24 +182,30 @@ class Trail(msgspec.Struct, omit_defaults=True):
         changes: list[Change] = []
         for each in adopted:
             work, file = self.works[each.step], msgspec.structs.replace(each.file, at=seq)
-            if self._stands(work, file.field):
-                changes.append(each.change)
-                self.versions[file.field] = seq
-            elif each.step not in self.pending:
-                self.pending = (*self.pending, each.step)
-            self.replaced = (*self.replaced, *self.readers(work, file.field))
+            writes = work.writes
+            if not each.same:
+                changes += self._replaces(work, each, seq)
+                writes = {**writes, file.field: seq}
             files = tuple(file if other.path == file.path else other for other in work.files)
             edits = work.edits if seq in work.edits else (*work.edits, seq)
-            self.works[each.step] = msgspec.structs.replace(
-                work, writes={**work.writes, file.field: seq}, files=files, edits=edits, by=by
-            )
+            self.works[each.step] = msgspec.structs.replace(work, writes=writes, files=files, edits=edits, by=by)
             self.knows(file)
         return changes
+
+    def _replaces(self, work: Work, edit: Adopted, seq: int) -> list[Change]:
+        """What a file says takes the place of what its step wrote: for its readers, and, if it stands, in the state."""
+        stands = self._stands(work, edit.file.field)
+        if stands:
+            self.versions[edit.file.field] = seq
+        elif edit.step not in self.pending:
+            self.pending = (*self.pending, edit.step)
+        self.replaced = (*self.replaced, *self.readers(work, edit.file.field))
+        return [edit.change] if stands else []
 
     def readers(self, work: Work, field: str) -> list[tuple[str, int]]:
         """The versions of a field that visits after this one have read from it, or from before it."""
         later = [other for other in self.works.values() if other.seq > work.seq]
-        pairs = {pair for other in later for pair in other.reads.items() if overlap(pair[0], field)}
+        pairs = {pair for other in later for pair in other.read() if overlap(pair[0], field)}
         stands = self._versions_of(work, field)
         return sorted(pair for pair in pairs if pair[1] in stands and pair not in self.replaced)
 
@@ -244,6 +266,7 @@ class _Names(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             work, step=self.step(work.step), reads=self.versions(work.reads), writes=self.versions(work.writes),
             files=self.files(work.files), grown=self.paths(work.grown), places=self.paths(work.places),
+            past=tuple((self.path(key), at, first) for key, at, first in work.past),
         )  # fmt: skip
 
     def kept(self, kept: Kept) -> Kept:
@@ -271,27 +294,47 @@ def overlap(one: str, other: str) -> bool:
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
-def stale(trail: Trail, redone: Mapping[str, str]) -> dict[str, str]:
-    """The finished steps that have to run again, in the order in which they ran, and why.
+def stale(trail: Trail, redone: Mapping[str, str]) -> dict[str, Redo]:
+    """The finished steps that have to run again, in the order in which they ran, why, and since which visit.
 
     ``redone`` are those of which that is known already. Who read what they wrote, or what an edit replaced, follows.
     """
-    gone: dict[tuple[str, int], str] = {}
+    works = sorted(trail.works.values(), key=lambda each: each.seq)
+    gone, found = _edited_pairs(trail), dict[str, Redo]()
+    while True:
+        before = dict(found), len(gone)
+        for work in works:
+            reads = {pair: first for pair, first in work.read().items() if pair in gone}
+            if not reads and work.step not in redone:
+                continue
+            why = next((f"upstream changed: {gone[pair]}" for pair in reads), "") or redone[work.step]
+            known = found.get(work.step, Redo(why, since=work.seq))
+            found[work.step] = msgspec.structs.replace(known, since=min(known.since, *reads.values(), work.seq))
+            for pair in _built_on(trail, work, found[work.step].since):
+                gone.setdefault(pair, f"{work.step} runs again")
+        if before == (found, len(gone)):
+            return {work.step: found[work.step] for work in works if work.step in found}
+
+
+def _edited_pairs(trail: Trail) -> dict[tuple[str, int], str]:
+    """The versions that edits have taken the place of, and what to say about each."""
+    edited = [work for work in trail.works.values() if work.edits]
+    found: dict[tuple[str, int], str] = {}
     for pair in trail.replaced:
-        edited = [work.step for work in trail.works.values() if work.edits]
-        writer = next((step for step in edited if any(overlap(pair[0], key) for key in trail.works[step].writes)), "")
-        gone[pair] = f"what {writer} left was edited" if writer else f"{pair[0]} was edited"
-    found: dict[str, str] = {}
-    for work in sorted(trail.works.values(), key=lambda each: each.seq):
-        why = next((f"upstream changed: {gone[pair]}" for pair in work.reads.items() if pair in gone), "")
-        if why := why or redone.get(work.step, ""):
-            found[work.step] = why
-            gone |= dict.fromkeys(_built_on(trail, work), f"{work.step} runs again")
+        writer = next((work.step for work in edited if any(overlap(pair[0], key) for key in work.writes)), "")
+        found[pair] = f"what {writer} left was edited" if writer else f"{pair[0]} was edited"
     return found
 
 
-def _built_on(trail: Trail, work: Work) -> Iterator[tuple[str, int]]:
-    """The versions that are no more when a visit is redone: its own, and those that were made of them."""
+def _built_on(trail: Trail, work: Work, since: int) -> Iterator[tuple[str, int]]:
+    """The versions that are no more when a visit is redone: its own, and those that were made of them.
+
+    In a loop also those of its earlier visits, ``since`` the first that is redone.
+    """
     for field, version in work.writes.items():
         yield field, version
         yield from (pair for pair in trail.readers(work, field) if pair[1] >= version)
+    theirs = {at for other in trail.works.values() if other is not work for at in other.writes.values()}
+    for pair in {pair for other in trail.works.values() for pair in other.read()} if since < work.seq else ():
+        if since <= pair[1] < work.seq and pair[1] not in theirs and any(overlap(pair[0], key) for key in work.writes):
+            yield pair

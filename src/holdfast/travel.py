@@ -8,7 +8,7 @@ crash in between leaves nothing half done.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -41,6 +41,7 @@ from holdfast.reading import Reading
 from holdfast.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
 from holdfast.service import texts
 from holdfast.state import Blob, Blobs, Change, State
+from holdfast.steps import as_names
 from holdfast.threads import in_thread
 from holdfast.timeline import Before
 from holdfast.traces import Trail
@@ -193,9 +194,12 @@ class Travel(Reading):
 
     async def plan_rewind(
         self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
-        keep: bool = False, **named: Any,
+        keep: bool = False, rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
-        """What a resume would do after such a rewind; the edits are validated. A session that is driven has one too."""
+        """What a resume would do after such a rewind; the edits are validated. A session that is driven has one too.
+
+        ``rerun`` is as for `resume`.
+        """
         self._check_open()
         row = await self._row(session_id)
         workflow, given = self._workflow_of(row), together(edits, named)
@@ -206,7 +210,7 @@ class Travel(Reading):
             line.fold(seal(row.digest, row.seq + 3, row.seq + 2, "edit", "", 0, row.updated_at, to_payload(body)), body)
             line.state.provide(dict(blobs))
         pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind in STAYS]
-        return await self._planned(workflow, _standing(row, line, len(pauses)), line, pauses)
+        return await self._planned(workflow, _standing(row, line, len(pauses)), line, pauses, as_names(rerun))
 
     async def plan_fork(
         self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,

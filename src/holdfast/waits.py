@@ -204,6 +204,11 @@ def _identify(
 ) -> Operation:
     if not isinstance(workflow, Workflow):
         raise StepError(f"{visit.step.name}: ctx.call takes a Workflow, not {type(workflow).__name__}")
+    if workflow.leaves:
+        raise StepError(
+            f"{visit.step.name}: {workflow.name!r} leaves artifacts, and a child session has no folder for them; start"
+            " it as a session of its own: engine.start(..., folder=...)"
+        )
     name = f"call:{workflow.name}"
     content = dict(given) if isinstance(given, Mapping) else given.model_dump()
     try:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.apps.input import BadInput
-from holdfast.apps.memo import deck, documents
+from holdfast.apps.memo import citing, deck, documents, research
 from holdfast.apps.memo import outline as outlines
 from holdfast.apps.memo.facts import Known, facts
-from holdfast.apps.memo.models import InvestmentType, Section, Source
+from holdfast.apps.memo.models import InvestmentType, Research, Section, SectionResearch, Source
 from holdfast.apps.memo.prose import bare, sentences
 from holdfast.apps.memo.starting import SAMPLE
 from tests.apps.pdfs import make_pdf
@@ -79,6 +79,51 @@ def test_a_text_has_its_first_line_as_title_and_a_pdf_its_pages(tmp_path: Path) 
     ]  # fmt: skip
 
 
+def test_what_a_document_is_called_cannot_break_the_list_of_citations(tmp_path: Path) -> None:
+    """A definition is one line that ends with its key, whatever the file, its title and its address are."""
+    odd = read(tmp_path / "a\nb “(x)”.txt", f"{'Title ' * 15}[^9]\n\nAcme raised $3 million in revenue.")
+    page = read(
+        tmp_path / "c.html",
+        "<title>[@x-1] [^1]: t</title><link rel=canonical href='javascript:x'><p>Acme raised $4 million in revenue.",
+    )
+    money = Section(name="money", title="Money", about=["revenue"])
+    text = "## Money\n\n" + " ".join(f"Acme raised it [@{each.passages[0].key}]." for each in (odd, page)) + "\n"
+    memo = citing.assembled("# Acme\n", {"money": text}, [money], [odd, page])
+    assert citing.definitions(memo) == {1: odd.passages[0].key, 2: page.passages[0].key}
+    assert page.where == "c.html"
+    assert len(odd.title) <= documents.LONGEST_TITLE + 1
+
+
+def test_html_shows_tags_that_it_writes_about_and_holds_any_address(tmp_path: Path) -> None:
+    source = read(
+        tmp_path / "a.html",
+        "<p>Use &lt;script&gt;x&lt;/script&gt;.</p><p>See <a href='https://a.example/b (c)'>Acme</a>,"
+        " <a href=' javascript:x'>Bad</a>.</p>",
+    )
+    assert [text for _, text in texts(source)] == ["Use &lt;script>x&lt;/script>.", "See Acme, Bad."]
+    assert [(link.text, link.url) for link in source.links] == [("Acme", "https://a.example/b%20%28c%29")]
+
+
+def test_no_two_passages_share_a_key_and_no_document_is_dropped(tmp_path: Path) -> None:
+    canonical = "<link rel='canonical' href='https://a.example'><p>Page {}.</p>"
+    names = {"a.md": "One.", "x/a.md": "Two.", "a-v2.md": "Three.", "报告.md": "Four.", "年.md": "Five.",
+             "p.html": canonical.format(1), "q.html": canonical.format(2)}  # fmt: skip
+    (tmp_path / "x").mkdir()
+    sources = [read(tmp_path / name, text) for name, text in names.items()]
+    found = research.by_key(research.every(Research(sources=sources), SectionResearch()))
+    assert sorted(passage.text for _, passage in found.values()) == sorted(
+        ["One.", "Two.", "Three.", "Four.", "Five.", "Page 1.", "Page 2."]
+    )
+
+
+def test_what_is_too_much_beside_the_others_is_not_read_and_named(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("Acme grew.\n\n" * 100)
+    assert research._read(tmp_path / "a.md", "a.md", 50_000)[1] == ""
+    found, why = research._read(tmp_path / "a.md", "a.md", 40_000)
+    assert found is None
+    assert why.endswith("a.md: it is too much beside the others; give only what the memo needs of it")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -86,6 +131,8 @@ def test_a_text_has_its_first_line_as_title_and_a_pdf_its_pages(tmp_path: Path) 
         ("a.md", b"caf\xe9", "a.md: byte 3 is no UTF-8"),
         ("a.docx", b"x", "a.docx: only PDF, Markdown, text and HTML can be read"),
         ("a.pdf", b"x", "a.pdf: the PDF cannot be read"),
+        ("a.html", b"<p>x<![odd bar", "a.html: the HTML cannot be read: "),
+        ("a.html", b"<script>x</script>", "a.html: there is no text in it$"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
@@ -101,6 +148,12 @@ def test_a_folder_is_read_with_what_is_below_it_but_not_what_is_hidden(tmp_path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     assert [str(path.relative_to(tmp_path)) for path in documents.listed(tmp_path)] == ["a.txt", "b.md", "sub/c.html"]
+
+
+def test_pages_of_a_deck_count_with_or_without_text(tmp_path: Path) -> None:
+    make_pdf(tmp_path / "deck.pdf", [["Acme", "Acme grew in 2029."], []])
+    found = deck.analyze(tmp_path / "deck.pdf")
+    assert (found.pages, [slide.page for slide in found.slides]) == (2, [1])
 
 
 @pytest.mark.covers("S4.12")

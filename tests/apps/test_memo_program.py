@@ -19,8 +19,8 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import holdfast
-from holdfast import Engine, VersionFolders
-from holdfast.apps.memo import AGENTS, checking, memo, search
+from holdfast import Engine, Session, VersionFolders, Workflow, migrate
+from holdfast.apps.memo import AGENTS, MemoState, checking, citing, driving, memo, resuming, search, workflow
 from holdfast.apps.memo.__main__ import main
 from holdfast.apps.memo.documents import ENDINGS
 from holdfast.apps.memo.models import CompanyData, MemoDocument
@@ -165,9 +165,9 @@ def test_what_an_agent_takes_and_costs_is_told_as_it_ends(
     with searched(monkeypatch, [PAGE]):
         said = program("Quietwater", "--until", "section_research", code=3)
     assert re.search(r"^Finished agent: research \(2 of 13\) in \d+\.\d\d s, \$0\.04$", said, re.MULTILINE)
-    assert re.search(r"^Finished agent: deck_analyst \(1 of 13\) in \d+\.\d\d s$", said, re.MULTILINE)
     cost = re.findall(r"^Spent: (\$[\d.]+)$", said, re.MULTILINE)
     said = program("Quietwater", "--resume", code=3)
+    assert re.search(r"^Finished agent: enrich_trademark \(5 of 13\) in \d+\.\d\d s$", said, re.MULTILINE)
     assert re.findall(r"^Saved by resuming: .* and (\$[\d.]+) \(3 agents skipped\)$", said, re.MULTILINE) == cost
 
 
@@ -268,7 +268,154 @@ def test_type_and_mode_are_those_of_the_session_unless_given_anew(here: Path, pr
     assert json.loads((here / ONE / "state.json").read_text())["investment_type"] == "direct"
 
 
+def test_what_is_given_anew_is_used_and_what_is_the_same_changes_nothing(
+    here: Path, program: Program, calls: Calls
+) -> None:
+    company(here, "Fernstone", deck="deck.pdf")
+    make_pdf(here / "data" / "deck.pdf", [["Fernstone", "The team of Fernstone has 12 engineers."]])
+    data = here / "data" / "Fernstone.json"
+    program("Fernstone", "--until", "validate", code=3)
+    same: list[str | Path] = [
+        "--documents",
+        here / "data" / "papers",
+        "--deck",
+        here / "data" / "deck.pdf",
+        "--data",
+        data,
+    ]
+    calls.clear()
+    program("Fernstone", "--resume", *same, code=3)
+    assert calls == []
+    (here / "more").mkdir()
+    (here / "more" / "news.md").write_text("Fernstone raised $9 million in a funding round in 2030.\n")
+    program("Fernstone", "--resume", "--documents", "more", "--until", "cite", code=3)
+    assert calls.taken() == [*AGENTS[1:9]]
+    assert "$9 million in a funding round in 2030[^" in (here / ONE / "4-final-draft.md").read_text()
+    make_pdf(here / "new.pdf", [["Fernstone", "The team of Fernstone has 80 engineers."]])
+    program("Fernstone", "--resume", "--deck", "new.pdf", "--until", "cite", code=3)
+    assert calls.taken() == [*AGENTS[:9]]
+    assert "has 80 engineers[^" in (here / ONE / "4-final-draft.md").read_text()
+    (here / "other.json").write_text(json.dumps({"name": "Fernstone", "trademark": {"mark": "FERN™"}}))
+    program("Fernstone", "--resume", "--data", "other.json", "--until", "enrich_trademark", code=3)
+    assert (here / ONE / "header.md").read_text().startswith("# FERN™\n")
+    program("Fernstone", "--resume", "--documents", "nowhere", code=2)
+    assert (
+        program.err
+        == "memo: nowhere: there is no such folder; --documents names one with PDF, Markdown, text or HTML\n"
+    )
+
+
+def test_what_is_given_anew_is_worked_in_also_after_a_crash_right_behind_it(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change and what has to be redone for it are one transaction."""
+    program("Fernstone", "--mode", "consider")
+    with monkeypatch.context() as crashing:
+        crashing.setattr(Session, "resume", lambda *args, **options: pytest.exit("crash"))
+        with pytest.raises(pytest.exit.Exception, match="crash"):
+            main(["Fernstone", "--resume", "--mode", "justify"])
+    program("Fernstone", "--resume")
+    assert program.ran() == [*AGENTS[3:]]
+    assert "in support of a decision" in (here / ONE / "4-final-draft.md").read_text()
+    assert program("Fernstone", "--resume").startswith("✓ Memo already complete: ")
+
+
+def test_names_that_make_the_same_folder_are_not_mixed_up(here: Path, program: Program) -> None:
+    company(here, "Fern Stone")
+    program("Fern Stone", "--until", "research", code=3)
+    program("Fern/Stone", "--resume", code=2)
+    assert "output/Fern-Stone-v0.0.1 is the memo of 'Fern Stone', not of 'Fern/Stone'" in program.err
+    program("Fern Stone", "--resume", code=3)
+    (answer,) = re.findall(r"^Answer: .* (answer \S+ approve)$", program.err, re.MULTILINE)
+    program(*answer.split())
+    program("Fern/Stone", "--resume", code=2)
+    assert "is the memo of 'Fern Stone'" in program.err
+    assert program("FERN  STONE".replace("  ", " "), "--resume", code=4) == ""
+
+
+def test_the_command_that_is_printed_goes_on_wherever_the_memo_lies_and_whatever_its_name(
+    here: Path, program: Program
+) -> None:
+    company(here, "--resume")
+    args = ["--output", "elsewhere", "--until", "research", "--data", "data/resume.json", "--", "--resume"]
+    for found in (r"^Resume: .*? (--resume .*)$", r"^hint: .*: .*? (--resume .*)$"):
+        program(*args, code=3)
+        (line,) = re.findall(found, program.err, re.MULTILINE)
+        program("--until", "section_research", *shlex.split(line), code=3)
+        assert program.ran() == ["section_research"]
+
+
 # edits
+
+
+@pytest.mark.parametrize("options", [["--from", "fact_check"], ["--mode", "justify"]])
+def test_a_call_that_waits_for_a_decision_or_is_refused_has_changed_nothing(
+    here: Path, program: Program, options: list[str]
+) -> None:
+    program("Fernstone")
+    header = here / ONE / "header.md"
+    written = header.read_text()
+    header.write_text(written.replace("Investment", "Confidential"))
+    edited = everything(here / ONE)
+    if options[0] == "--from":
+        program("Fernstone", *options, code=6)
+        assert re.search(r"^Nothing was done\. Decide with .* --from fact_check$", program.err, re.MULTILINE)
+    program("Fernstone", "--resume", *options, "--until", "deck_analyst", code=2)
+    assert everything(here / ONE) == edited
+    header.write_text(written)
+    assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
+
+
+DAMAGED = {
+    "0-deck-analysis.json": ["deck_analyst", "finalize"],
+    "1-research.json": ["research", "section_research", "draft", *AGENTS[5:]],
+}
+
+
+@pytest.mark.covers("S4.75", "S4.85", "S4.88", "S4.96")
+@pytest.mark.parametrize("path", DAMAGED)
+def test_a_lost_artifact_is_made_again_and_a_damaged_one_is_asked_about(
+    here: Path, program: Program, calls: Calls, path: str
+) -> None:
+    program("Fernstone")
+    file = here / ONE / path
+    whole = file.read_bytes()
+    calls.clear()
+    file.unlink()
+    assert program("Fernstone", "--resume").startswith(f"✓ Resuming from checkpoint: {DAMAGED[path][0]}\n")
+    assert (calls.taken(), program.ran(), file.read_bytes()) == (DAMAGED[path], DAMAGED[path], whole)
+    for damaged in (whole[:200], bytes([whole[0] ^ 1]) + whole[1:]):
+        file.write_bytes(damaged)
+        program("Fernstone", "--resume", code=6)
+        assert re.match(rf"{path} is invalid: line \d+, column \d+: ", program.err)
+        assert file.read_bytes() == damaged
+        program("Fernstone", "--resume", "--discard-edits")
+        assert (calls, file.read_bytes()) == ([], whole)
+
+
+def test_what_a_store_has_never_seen_cannot_be_put_back_and_the_ways_out_are_named(
+    here: Path, program: Program
+) -> None:
+    program("Fernstone")
+    shutil.rmtree(here / ".holdfast")
+    header = here / ONE / "header.md"
+    whole = header.read_text()
+    header.write_text(whole.replace("Investment", "Confidential"))
+    program("Fernstone", "--resume", "--discard-edits", code=2)
+    assert program.err.endswith("on the command line that is --accept-edits, or --from draft\n")
+    program("Fernstone", "--from", "draft")
+    assert (program.ran(), header.read_text()) == ([*AGENTS[3:]], whole)
+
+
+def test_discarded_edits_are_put_back_and_nothing_is_said_to_run(here: Path, program: Program) -> None:
+    program("Fernstone")
+    before = everything(here / ONE)
+    for name in ("header.md", "state.json"):
+        path = here / ONE / name
+        path.write_text(path.read_text().replace("Fernstone", "Other"))
+        assert "Resuming from checkpoint" not in program("Fernstone", "--resume", "--discard-edits")
+        assert program.ran() == []
+        assert {path: data for path, data in everything(here / ONE).items() if "bin" not in path.parts} == before
 
 
 @pytest.mark.covers("S4.96", "S4.97")
@@ -297,6 +444,7 @@ def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command
     here: Path, program: Program
 ) -> None:
     said = program("Quietwater", code=3)
+    assert "Skipped agent: deck_analyst (there is no deck)\nRunning agent: research" in said
     assert "Human review: the memo about Quietwater has a score of " in said
     said = program("Quietwater", "--resume", code=3)
     assert said.startswith("✓ Resuming from checkpoint: finalize\n")
@@ -335,11 +483,49 @@ def test_at_a_terminal_it_offers_to_resume_asks_for_the_review_and_about_edits(h
     assert (code, "Running agent: cite" in said) == (3, True)
 
 
+def test_json_says_how_it_stands_whatever_comes_of_it(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def document(*args: str, code: int) -> dict[str, Any]:
+        program("Fernstone", "--json", *args, code=code)
+        found: dict[str, Any] = json.loads(program.out[program.out.index("{\n") :])
+        assert found["exit_code"] == code
+        return found
+
+    assert document("--resume", code=4)["folder"] is None
+    with monkeypatch.context() as failing:
+        failing.setattr(citing, "assembled", lambda *args: 1 / 0)
+        found = document(code=1)
+    assert (found["status"], found["folder"], found["memo"]) == ("failed", ONE, None)
+    assert found["failure"] == {"agent": "cite", "type": "ZeroDivisionError", "message": "division by zero"}
+    assert document("--resume", code=0)["memo"] == f"{ONE}/4-final-draft.md"
+    found = document("--resume", code=0)
+    assert (found["status"], found["memo"]) == ("completed", f"{ONE}/4-final-draft.md")
+    (here / ONE / "header.md").write_text("# Fernstone\n\nA memo that is edited.\n")
+    assert document("--resume", code=6)["status"] is None
+
+
 def test_json_is_one_document(tmp_path: Path) -> None:
     done = ran(tmp_path, "Quietwater", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, found["status"], found["exit_code"], len(found["questions"])) == (3, "waiting", 3, 1)
     assert (found["memo"], found["spent_usd"]) == ("output/Quietwater-v0.0.1/4-final-draft.md", 0.0)
+
+
+def test_documents_that_cannot_be_read_are_told_and_the_others_are_used(here: Path, program: Program) -> None:
+    company(here, "Acme")
+    papers = here / "data" / "papers"
+    (papers / "old.txt").write_bytes(b"caf\xe9")
+    (papers / "odd.html").write_text("<p>Acme.</p><![odd bar")
+    make_pdf(papers / "scan.pdf", [[]])
+    with (papers / "large.md").open("wb") as file:
+        file.truncate(50_000_000)
+    said = program("Acme", "--until", "research", code=3)
+    told = re.findall(r"^not read: .*/(.*?): ", said, re.MULTILINE)
+    assert told == ["large.md", "odd.html", "old.txt", "scan.pdf"]
+    found = json.loads((here / "output/Acme-v0.0.1/1-research.json").read_text())
+    assert [source["where"] for source in found["sources"]] == ["Acme.json", "note.md"]
+    assert len(found["unread"]) == 4
 
 
 # folders of other hands
@@ -359,6 +545,18 @@ def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Pat
     assert program.ran() == [*AGENTS[2:]]
 
 
+@pytest.mark.covers("S4.41")
+def test_late_files_without_any_beginning_are_named_before_the_memo_begins_anew(here: Path, program: Program) -> None:
+    program("Fernstone")
+    shutil.rmtree(here / ONE / ".holdfast")
+    for path in ("0-deck-analysis.json", "1-research.json", "1-section-research.json"):
+        (here / ONE / path).unlink()
+    before = everything(here / ONE)
+    assert program("Fernstone", "--resume").startswith("⚠️  No checkpoints found, starting from scratch...\n")
+    assert f"⚠️  {ONE}: cite has left its artifacts, but " in program.err
+    assert (program.ran(), everything(here / ONE)) == ([*AGENTS], before)
+
+
 def test_a_folder_without_records_goes_on_where_its_files_end_and_a_lost_deck_analysis_is_made_again(
     here: Path, program: Program
 ) -> None:
@@ -375,24 +573,98 @@ def test_a_folder_without_records_goes_on_where_its_files_end_and_a_lost_deck_an
     assert program.ran() == ["deck_analyst", "finalize"]
 
 
-@pytest.mark.covers("S4.93", "S4.94")
-def test_a_folder_of_newer_code_is_refused_and_one_that_cannot_be_carried_over_stays_and_a_new_one_begins(
+def everything(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def with_code(monkeypatch: pytest.MonkeyPatch, version: int, *migrations: Any) -> None:
+    """Have the program be that of another version."""
+    steps = [getattr(workflow, name) for name in AGENTS]
+    other = Workflow("memo", state=MemoState, steps=steps, version=version, migrations=migrations)
+    for module in (driving, resuming):
+        monkeypatch.setattr(module, "memo", other)
+
+
+@migrate(from_version=1)
+def fails(state: dict[str, Any]) -> dict[str, Any]:
+    raise ValueError("no field 'thesis' to be found")
+
+
+@migrate(from_version=1)
+def renames(state: dict[str, Any]) -> dict[str, Any]:
+    return state | {"company_name": "FERNSTONE"}
+
+
+@pytest.mark.covers("S4.93")
+@pytest.mark.parametrize("store", ["the same store", "another store"])
+def test_where_a_migration_fails_the_folder_stays_and_a_new_one_begins_announced(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    program("Fernstone", "--until", "draft", code=3)
+    if store == "another store":
+        shutil.rmtree(here / ".holdfast")
+    with_code(monkeypatch, 2, fails)
+    before = everything(here / ONE)
+    said = program("Fernstone", "--resume")
+    assert "no field 'thesis' to be found" in said.splitlines()[0]
+    assert said.splitlines()[1] == f"⚠️  Starting from scratch in a new folder; {ONE} stays as it is..."
+    assert program.ran() == [*AGENTS]
+    assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
+    assert everything(here / ONE) == before
+
+
+@pytest.mark.covers("S4.58")
+@pytest.mark.parametrize("store", ["the same store", "another store"])
+def test_a_memo_that_is_complete_needs_no_migration(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    program("Fernstone")
+    if store == "another store":
+        shutil.rmtree(here / ".holdfast")
+    with_code(monkeypatch, 2, fails)
+    assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
+
+
+@pytest.mark.covers("S4.92")
+@pytest.mark.parametrize("store", ["the same store", "another store"])
+def test_where_a_migration_succeeds_the_memo_goes_on(
+    here: Path, program: Program, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    program("Fernstone", "--until", "draft", code=3)
+    if store == "another store":
+        shutil.rmtree(here / ".holdfast")
+    with_code(monkeypatch, 2, renames)
+    assert program("Fernstone", "--resume").startswith("✓ Resuming from checkpoint: enrich_trademark\n")
+    assert program.ran() == [*AGENTS[4:]]
+    assert json.loads((here / ONE / "state.json").read_text())["company_name"] == "FERNSTONE"
+
+
+@pytest.mark.covers("S4.94")
+def test_a_folder_of_newer_code_is_refused_by_name_stays_and_a_new_one_begins(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program("Fernstone", "--until", "research", code=3)
-    note = here / ONE / ".holdfast" / "session.json"
-    known = json.loads(note.read_text())
-    note.write_text(json.dumps(known | {"version": 7}))
-    program("Fernstone", "--resume", code=5)
-    assert "was left by version 7" in program.err
-    del known["input"]["company_data"]
-    note.write_text(json.dumps(known | {"session_id": "elsewhere"}))
-    before = {path: path.read_bytes() for path in (here / ONE).rglob("*") if path.is_file()}
+    with monkeypatch.context() as newer:
+        with_code(newer, 2, renames)
+        program("Fernstone", "--until", "research", code=3)
+    before = everything(here / ONE)
     said = program("Fernstone", "--resume")
-    assert said.startswith("⚠️  ")
-    assert "it was not touched, start in a new folder" in said
+    assert re.match(r"⚠️  .*/Fernstone-v0\.0\.1 was left by version 2 of 'memo', and this code is version 1", said)
+    assert f"; {ONE} stays as it is..." in said
     assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
-    assert {path: path.read_bytes() for path in (here / ONE).rglob("*") if path.is_file()} == before
+    assert everything(here / ONE) == before
+
+
+@pytest.mark.parametrize(("note", "said"), [("session", "session.json is damaged"), ("done/research", "research.json")])
+def test_a_folder_with_a_damaged_record_is_refused_and_nothing_is_begun_in_its_place(
+    here: Path, program: Program, note: str, said: str
+) -> None:
+    program("Fernstone", "--until", "draft", code=3)
+    (here / ONE / ".holdfast" / f"{note}.json").write_text("{")
+    before = everything(here / ONE)
+    program("Fernstone", "--resume", code=5)
+    assert said in program.err
+    assert everything(here / ONE) == before
+    assert [path.name for path in (here / "output").iterdir()] == ["Fernstone-v0.0.1"]
 
 
 # refusals
@@ -412,14 +684,27 @@ BAD: list[tuple[list[str], str]] = [
     (["Fernstone", "--documents", "empty"], "empty: no document is in it"),
     (["Fernstone", "--outline", "nowhere.toml"], "nowhere.toml: No such file or directory"),
     (["Fernstone", "--outline", "broken.toml"], "broken.toml: Expected "),
-    (["Fernstone", "--outline", "twice.toml"], "twice.toml: section 'a' is there twice"),
+    (["Fernstone", "--outline", "twice.toml"], "twice.toml: section.name: 'a' is there twice"),
     (["Fernstone", "--outline", "path.toml"], "path.toml: section.0.name: String should match pattern"),
     (["Fernstone", "--data", "broken.json"], "broken.json: Invalid JSON: "),
     (["Fernstone", "--data", "other.json"], "other.json: name: it is the data of 'Other', not of 'Fernstone'"),
     (["Fernstone", "--data", "field.json"], "field.json: founded: Input should be a valid integer"),
-    (["Fernstone", "--data", "link.json"], "link.json: links: 'X' leads to 'x.example'; a link begins with https://"),
+    (["Fernstone", "--data", "link.json"], "link.json: links.X: 'x.example' is no address: one begins with https://"),
     (["Fernstone", "--accept-edits", "--discard-edits"], "--accept-edits and --discard-edits: give one of them"),
     (["Fernstone", "--force-restart", "--from", "cite"], "--force-restart begins anew; --from goes on"),
+    (["Fernstone", "--from", "cite", "--until", "draft"], "--until: draft comes before cite"),
+    (["🚀 / …"], "COMPANY: a name is needed, with a letter or a digit in it"),
+    (["Fernstone", "--deck", "folder.pdf"], "folder.pdf: it is a folder; --deck names a PDF"),
+    (["Fernstone", "--deck", "scan.pdf"], "scan.pdf: there is no text in it; a scan has to go through"),
+    (["Fernstone", "--deck", "nothing.pdf"], "nothing.pdf: the file is empty"),
+    (["Fernstone", "--outline", "none.toml"], "none.toml: section: List should have at least 1 item"),
+    (["Fernstone", "--outline", "blank.toml"], "blank.toml: section: Field required; an outline is a list of"),
+    (["Fernstone", "--outline", "case.toml"], "case.toml: section.name: 'A' is there twice"),
+    (["Fernstone", "--outline", "titles.toml"], "titles.toml: section.title: 'Same' is there twice"),
+    (["Fernstone", "--outline", "lines.toml"], "lines.toml: section.0.title: String should match pattern"),
+    (["Fernstone", "--data", "logo.json"], "logo.json: trademark.logo: 'javascript:x' is no address"),
+    (["Fernstone", "--data", "page.json"], "page.json: people.0.linkedin: 'https://x.example/linkedin.com/in/a' is no"),
+    (["Fernstone", "--data", "list.json"], "list.json: Input should be an object"),
 ]  # fmt: skip
 
 
@@ -436,8 +721,16 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
         "twice.toml": '[[section]]\nname = "a"\ntitle = "A"\n' * 2, "broken.json": "{",
         "other.json": '{"name": "Other"}',
         "field.json": '{"name": "Fernstone", "founded": "long ago"}',
-        "link.json": '{"name": "Fernstone", "links": {"X": "x.example"}}',
+        "link.json": '{"name": "Fernstone", "links": {"X": "x.example"}}', "nothing.pdf": "", "list.json": "[]",
+        "none.toml": "section = []", "blank.toml": "",
+        "case.toml": '[[section]]\nname = "a"\ntitle = "A"\n[[section]]\nname = "A"\ntitle = "B"\n',
+        "titles.toml": '[[section]]\nname = "a"\ntitle = "Same"\n[[section]]\nname = "b"\ntitle = "Same"\n',
+        "lines.toml": '[[section]]\nname = "a"\ntitle = "A\\n## B"\n',
+        "logo.json": '{"name": "Fernstone", "trademark": {"logo": "javascript:x"}}',
+        "page.json": '{"name": "Fernstone", "people": [{"name": "A", "linkedin": "https://x.example/linkedin.com/in/a"}]}',
     }  # fmt: skip
+    make_pdf(here / "scan.pdf", [[]])
+    (here / "folder.pdf").mkdir()
     for name, text in texts.items():
         (here / name).write_text(text)
     program(*args, code=2)

@@ -130,6 +130,25 @@ def test_people_get_the_linkedin_page_that_the_data_or_a_source_has_and_nobody_e
     assert enriching.socials(none, OUTLINE, DATA, []) == none
 
 
+@pytest.mark.parametrize(
+    ("text", "url", "whose"),
+    [
+        ("View Profile", "https://linkedin.com/in/bo-reed-7", "Bo Reed"),
+        ("", "https://linkedin.com/in/boreed", "Bo Reed"),
+        ("", "https://linkedin.com/in/alice-lind", ""),
+        ("", "https://linkedin.com/in/somebody", ""),
+    ],
+)
+def test_nobody_gets_the_page_of_another(text: str, url: str, whose: str) -> None:
+    papers = source("team", "Here Bo Reed met Al Li in Porto.", links={text: url})
+    assert enriching.profiles(DATA, [papers]) == ({whose: url} if whose else {})
+
+
+def test_numbers_of_different_kinds_make_no_chart() -> None:
+    table = "| What | Value |\n|---|---|\n| Margin | 44 % |\n| Revenue | $4.2 million |"
+    assert "mermaid" not in enriching.drawn(Passage(key="p-1", text=table, table=True))
+
+
 @pytest.mark.covers("S4.18")
 def test_links_are_those_of_the_sources_once_in_a_section_and_not_within_names_headings_tables_or_links() -> None:
     papers = source("p", "x.", links={"Porto": "https://porto.example", "lower": "https://l.example"})
@@ -205,6 +224,101 @@ def test_every_claim_is_compared_with_the_passage_that_it_cites() -> None:
     assert [(each.section, each.citation, each.facts) for each in found.unsupported] == [
         ("Money", 1, ["$5 million"]), ("Money", 2, ["2028"]), ("Money", 3, ["Bo Reed"])
     ]  # fmt: skip
+
+
+PASSAGE = (
+    "Acme raised $12 million from Harbour Capital on 14 January 2030. Revenue did not fall in 2029. Ada Moss leads a"
+    " team of fourteen engineers. Gross margin rose to 44 percent. The plant is in Porto, next to that of Gypsora."
+)
+NOTE = "The growth of Hempwall was -5 percent."
+MUTATED = [
+    ("Acme raised $12 million from Harbour Capital on 14 January 2030.", ""),
+    ("Acme raised twelve million dollars on Jan 14, 2030.", ""),
+    ("Ada Moss leads a team of 14 engineers.", ""),
+    ("Revenue did not fall in 2029.", ""),
+    ("Acme raised $13 million from Harbour Capital.", "the passage does not have $13 million"),
+    ("Acme raised €12 million from Harbour Capital.", "the passage does not have €12 million"),
+    ("Acme raised $12 billion from Harbour Capital.", "the passage does not have $12 billion"),
+    ("Acme raised thirteen million dollars.", "the passage does not have 13 million dollars"),
+    ("Ada Moss leads a team of forty-one engineers.", "the passage does not have 41"),
+    ("Acme raised $12 million from Harbor Capital.", "the passage does not have Harbor Capital"),
+    ("Eve Moss leads a team of engineers.", "the passage does not have Eve Moss"),
+    ("Hempwall leads a team of engineers.", "the passage does not have Hempwall"),
+    ("Acme raised $12 million on 15 January 2030.", "the passage does not have 15 January 2030"),
+    ("Acme raised $12 million on 14 February 2030.", "the passage does not have 14 February 2030"),
+    ("Acme raised $12 million on 14.01.2031.", "the passage does not have 14.01.2031"),
+    ("Acme raised $12 million on Jan 15, 2030.", "the passage does not have Jan 15, 2030"),
+    ("Acme did not raise $12 million from Harbour Capital.", "it denies what the passage does not deny"),
+    ("Acme never raised $12 million.", "it denies what the passage does not deny"),
+    ("Acme failed to raise $12 million.", "it denies what the passage does not deny"),
+    ("Acme has no plant in Porto.", "it denies what the passage does not deny"),
+    ("Revenue fell in 2029.", "it says what the passage denies"),
+    ("Gross margin fell to 44 percent.", "the passage says that it went the other way"),
+    ("Acme is insolvent and a fraud.", "the passage is about something else"),
+]
+
+
+@pytest.mark.covers("S4.21")
+@pytest.mark.parametrize(("claim", "why"), MUTATED)
+def test_a_claim_with_another_digit_name_or_date_or_the_opposite_is_found_out(claim: str, why: str) -> None:
+    sources = [source("report", PASSAGE), source("note", NOTE)]
+    memo = cited(f"{claim[:-1]} [@report-1].", sources=sources)
+    found = checking.check_citations(memo, sources, "Acme")
+    assert (found.claims, found.cited, found.supported) == (1, 1, 0 if why else 1)
+    assert [each.why for each in found.unsupported] == ([why] if why else [])
+
+
+def test_a_sign_is_a_part_of_a_number() -> None:
+    memo = cited("The growth of Hempwall was 5 percent [@note-1].", sources=[source("note", NOTE)])
+    assert [each.facts for each in checking.check_citations(memo, [source("note", NOTE)]).unsupported] == [
+        ["5 percent"]
+    ]
+
+
+HIDDEN = [
+    "**Acme raised $99 million.**", "### Acme raised $99 million", "- [Acme raised $99 million](https://x.example)",
+    "```", "> Acme raised $99 million.", "*Acme raised $99 million.*", "| Acme raised | $99 million |",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", HIDDEN)
+def test_no_form_hides_a_claim(line: str) -> None:
+    lines = ["```", "Acme raised $99 million.", "```"] if line == "```" else [line]
+    memo = cited(*lines)
+    for found in (
+        checking.check_citations(memo, [REPORT]).unsupported,
+        checking.check_facts(memo, [REPORT], DATA).unsupported,
+    ):
+        assert ["$99 million"] in [[fact for fact in each.facts if "99" in fact] for each in found]
+
+
+def test_a_claim_in_the_header_is_one_and_a_section_goes_on_behind_a_heading_within() -> None:
+    sections = {"02-money": "## Money\n\n### Details\n\nAcme raised $3 million [@report-2].\n"}
+    memo = citing.assembled("# Acme\n\nWorth $5 billion.\n", sections, [MONEY], [REPORT])
+    assert [(claim.section, claim.text) for claim in citing.claims(memo)] == [
+        ("", "Worth $5 billion."), ("Money", "Acme raised $3 million.")
+    ]  # fmt: skip
+
+
+def test_the_name_of_the_company_is_no_claim_and_proves_nothing_however_it_writes_it() -> None:
+    job = writing.Job(
+        company="Acme Works", investment_type="direct", memo_mode="consider", section=SUMMARY, findings=[]
+    )
+    memo = citing.assembled("# ACME®\n", {"00-summary": writing.nothing(job)}, [SUMMARY], [REPORT])
+    assert checking.check_citations(memo, [REPORT], "Acme Works").claims == 0
+    assert checking.check_facts(memo, [REPORT], DATA, "Acme Works").facts == 0
+
+
+@pytest.mark.parametrize(
+    ("sentence", "key"),
+    [
+        ("Revenue was $4.2 million in 2029.", "report-1"),
+        ("The founder was arrested for theft in 2029.", None),
+        ("Acme never raised $3 million.", None),
+    ],
+)
+def test_a_sentence_that_somebody_put_in_is_cited_only_by_what_bears_it_out(sentence: str, key: str | None) -> None:
+    assert citing.definitions(cited(sentence)) == ({1: key} if key else {})
 
 
 def test_citations_that_do_not_resolve_are_listed() -> None:
@@ -310,6 +424,32 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
     assert [each.facts for each in found.unsupported] == [["2035", "$50 million"]]
     assert outcome.saved_usd == pytest.approx(0.24), "the draft is what cost money, and it was not written again"
     assert outcome.spent_usd == pytest.approx(0.24)
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("# Revenue [rose](https://evil.example)[^7] [@risks-1]. <!-- viz: x -->", None),
+        ("- Revenue rose[^7] [@risks-1]. <!-- viz: x --> ```", "Revenue rose [@annual-report-2]."),
+        (
+            "| Revenue <script>alert(1)</script>\nrose.",
+            "Revenue &lt;script>alert(1)&lt;/script> rose [@annual-report-2].",
+        ),
+    ],
+)
+@on_loop
+async def test_a_model_can_write_sentences_and_nothing_that_means_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, written: str | None
+) -> None:
+    desk = Desk(tmp_path, outline=short(tmp_path))
+    with asked(monkeypatch) as server:
+        server.will(says(said, "annual-report-2"), says("Revenue rose.", "annual-report-2"))
+        await desk.run(until="draft")
+        refused = written is None
+        assert len(server.requests) == 1 + refused
+        if refused:
+            assert "https://evil.example is in none of the findings" in server.requests[1]["messages"][-1]["content"]
+    assert desk.read("2-sections/1-money.md") == f"## Money\n\n{written or 'Revenue rose [@annual-report-2].'}\n"
 
 
 @pytest.fixture
@@ -446,7 +586,7 @@ def test_a_document_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path)
     (tmp_path / "good.md").write_text("Acme raised $3 million in 2029.")
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
     state = starting("Fernstone", documents=tmp_path)
-    found = [research._read(path, path.name) for path in documents.listed(tmp_path)]
+    found = [research._read(path, path.name, research.ROOM) for path in documents.listed(tmp_path)]
     assert state.documents == tmp_path
     assert [(each is None, why.rpartition("/")[2]) for each, why in found] == [
         (True, "bad.txt: byte 0 is no UTF-8; save the text as UTF-8"), (False, "")

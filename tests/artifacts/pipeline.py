@@ -73,7 +73,8 @@ async def draft(outline: list[str], research: list[Finding], ctx: Context) -> di
     calls("draft")
     there = await ctx.artifact("2-sections/*.md").spared()
     missing = [name for name in outline if name not in there]
-    return there | {name: await ctx.do(write, name, research, key=name) for name in missing}
+    made = {name: await ctx.do(write, name, research, key=name) for name in missing}
+    return {name: (there | made)[name] for name in outline}
 
 
 @step(writes="header", leaves=Artifact("header.md", min_bytes=1))

@@ -86,6 +86,10 @@ def test_a_shell_sees_how_artifacts_stand(project: Project) -> None:
     assert "1-research.json is edited" in plan
     assert "artifact missing: header.md" in plan
     assert "Runs again: header (" in plan
+    assert "Artifacts: 1 edited, 1 missing, 1 stale" in plan
+    assert "memo.md is stale: finalize runs again" in project("why", "fern", "finalize").stdout
+    reason = json.loads(project("why", "fern", "header", "--json").stdout)
+    assert [(each["path"], each["state"]) for each in reason["artifacts"]] == [("header.md", "missing")]
 
 
 @pytest.mark.covers("S4.97")
@@ -148,6 +152,34 @@ def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     assert "Taken in: nothing" in project("artifacts", "adopt", "fern").stdout
 
 
+def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
+    project.file("memo.md").write_text("Memo: by hand.")
+    done = project("resume", "fern")
+    assert (done.code, project.calls()) == (0, [])
+    assert "memo.md is taken in: it was changed by another hand" in done.stderr
+    project.file("header.md").write_text("# by hand")
+    done = project("resume", "fern", "--rerun", "header")
+    assert "header.md is taken in" not in done.stderr
+    assert "header.md was there and not ours; it goes to" in done.stdout
+    assert project.calls() == ["header"]
+
+
+def test_a_resume_warns_of_code_that_has_changed_and_keeps_what_it_left(project: Project) -> None:
+    code = project.path / "memo.py"
+    code.write_text(code.read_text().replace('return f"# {company}"', 'return f"# The {company}"'))
+    plan = json.loads(run("plan", "fern", "--json", cwd=project.path).stdout)
+    assert plan["changed"] == ["header"]
+    assert "its code has changed since" in plan["steps"][1]["why"]
+    done = run("resume", "fern", cwd=project.path)
+    assert (done.code, project.calls()) == (0, [])
+    assert done.stderr.splitlines() == [
+        "The code of header has changed since; what it left is kept. To run it again:  --rerun header"
+    ]
+    again = run("resume", "fern", "--rerun", "header", cwd=project.path)
+    assert (again.code, project.calls(), "has changed" in again.stderr) == (0, ["header"], False)
+    assert project.file("header.md").read_text() == "# The Fern"
+
+
 def test_a_workflow_that_leaves_artifacts_is_not_run_without_a_folder(project: Project) -> None:
     done = project("run", "memo", "--company", "Moss")
     assert done.code == 5
@@ -170,6 +202,13 @@ def test_a_plan_knows_what_is_to_run_again(project: Project) -> None:
     assert "finalize (" in shown
     assert project("resume", "fern", "--rerun", "research", "--until", "research").code == 3
     assert project.calls() == ["research"]
+    project("resume", "fern")
+    project.calls()
+    shown = project("resume", "fern", "--dry-run", "--from", "finalize", "--rerun", "header").stdout
+    assert "next      header" in shown
+    assert "will run  finalize" in shown
+    assert project("resume", "fern", "--from", "finalize", "--rerun", "header").code == 0
+    assert project.calls() == ["header", "finalize"]
 
 
 def test_a_fork_has_its_artifacts_in_a_folder_of_its_own(project: Project) -> None:

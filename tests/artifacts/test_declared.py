@@ -15,7 +15,7 @@ from holdfast.artifacts import BoundArtifact, Unfit, bind, entry_of, position, s
 from holdfast.errors import DefinitionError, FolderRefused, UndecidedEdits
 from holdfast.fields import shape
 from holdfast.shelf import OWN, Shelf
-from tests.artifacts.pipeline import Desk, calls, memo
+from tests.artifacts.pipeline import Desk, Memo, calls, memo
 from tests.support.loop import on_loop
 
 
@@ -380,3 +380,17 @@ async def test_a_decision_is_needed_also_if_the_session_is_started_once_more(tmp
     with pytest.raises(UndecidedEdits):
         await desk.run()
     assert memo.leaves
+
+
+@on_loop
+async def test_a_workflow_that_leaves_artifacts_is_refused_as_a_child_before_anything_is_stored(tmp_path: Path) -> None:
+    @step(writes="memo")
+    async def hand_over(company: str, ctx: Context) -> str:
+        return (await ctx.call(memo, company=company)).memo
+
+    async with Engine(tmp_path / "hold.db", signals=False) as engine:
+        session = await engine.start(Workflow("parent", state=Memo, steps=[hand_over]), company="Fern")
+        failure = (await session.outcome()).failure
+        assert failure is not None
+        assert "'memo' leaves artifacts, and a child session has no folder for them; start it" in failure.message
+        assert [info.session_id for info in await engine.sessions()] == [session.id]

@@ -29,6 +29,53 @@ def desk(tmp_path: Path) -> Desk:
     return desk
 
 
+# what is on disk, and when
+
+
+class Watched:
+    """The module `os` for who writes artifacts: what is written, synced and renamed, in order."""
+
+    def __init__(self) -> None:
+        self.acts: list[tuple[str, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if name not in ("write", "fsync", "rename"):
+            return found
+
+        def act(target: Any, *args: Any, **kwargs: Any) -> Any:
+            self.acts.append((name, os.fstat(target).st_ino if isinstance(target, int) else 0))
+            return found(target, *args, **kwargs)
+
+        return act
+
+
+def test_content_is_on_disk_before_it_has_a_name_and_so_is_its_name_before_anybody_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(tmp_path / "out")
+    shelf.make()
+    (tmp_path / "out" / "notes").mkdir()
+    watched = Watched()
+    monkeypatch.setattr("holdfast.folder.os", watched)
+    monkeypatch.setattr("holdfast.shelf.os", watched)
+    staged = tmp_path / "out" / OWN / "staged"
+    digest = shelf.stage("notes/a.md", b"text")
+    (content,) = [path.stat().st_ino for path in staged.iterdir()]
+    assert watched.acts == [("write", content), ("fsync", content), ("rename", 0), ("fsync", staged.stat().st_ino)]
+    watched.acts.clear()
+    shelf.publish("notes/a.md", digest, ())
+    folders = [(tmp_path / "out" / "notes").stat().st_ino, staged.stat().st_ino]
+    assert watched.acts == [("rename", 0), *(("fsync", folder) for folder in folders)]
+    watched.acts.clear()
+    (tmp_path / "out" / "notes" / "a.md").write_bytes(b"an edit")
+    shelf.stage("notes/a.md", b"text")
+    watched.acts.clear()
+    shelf.publish("notes/a.md", digest, ())
+    binned = [(tmp_path / "out" / OWN / "bin").stat().st_ino, folders[0]]
+    assert watched.acts[:3] == [("rename", 0), *(("fsync", folder) for folder in binned)], "first the edit is safe"
+
+
 # whose it is
 
 

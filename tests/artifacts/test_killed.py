@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,7 +58,9 @@ def told(path: Path) -> Counter[str]:
     return Counter((path / "calls").read_text().split())
 
 
-def check(path: Path, *, edited: bool = False) -> Counter[str]:
+def check(
+    path: Path, claim: str = "grows ferns", *, edited: bool = False, binned: Sequence[bytes] = ()
+) -> Counter[str]:
     """The files are what the state says, all are valid, and nothing is left over. Which steps ran comes back."""
     desk = Desk(path)
     calls.file = None
@@ -69,6 +71,8 @@ def check(path: Path, *, edited: bool = False) -> Counter[str]:
             assert {each.state for each in await engine.artifacts("s1")} == {"valid"}
             assert {each.verdict for each in await engine.plan("s1")} == {"done"}
             assert desk.file("4-final.md").read_text() == state.model_dump()["memo"]
+            assert claim in state.model_dump()["memo"]
+            assert claim in state.model_dump()["research"][0]["claim"]
             for name, text in state.model_dump()["sections"].items():
                 assert desk.file(f"2-sections/{name}.md").read_text() == text
             kinds = [event.event_type async for event in engine.events("s1")]
@@ -78,7 +82,7 @@ def check(path: Path, *, edited: bool = False) -> Counter[str]:
     asyncio.run(look())
     assert in_folder(desk.folder) == LEFT
     assert list((desk.folder / OWN / "staged").iterdir()) == []
-    assert desk.bin() == []
+    assert desk.bin() == [*binned]
     return told(path)
 
 
@@ -100,20 +104,24 @@ def test_killed_before_any_write_of_its_artifacts_it_comes_to_the_same_end(serve
 
 
 @pytest.mark.covers("S4.81", "S4.114")
-def test_killed_before_any_write_of_a_resume_that_takes_an_edit_in_the_edit_is_not_lost(
-    server: ForkServer, edited: Path
+@pytest.mark.parametrize("decision", ["accept", "discard"])
+def test_killed_before_any_write_of_a_resume_that_decides_about_an_edit_the_edit_is_not_lost(
+    server: ForkServer, edited: Path, decision: str
 ) -> None:
-    writes = lives(server, copied(edited, "undisturbed"), 0, edits="accept")
-    for at in range(1, writes + 1, 3):
-        path = copied(edited, str(at))
-        assert lives(server, path, at, edits="accept") == 0
-        lives(server, path, 0, edits="accept")
-        again = check(path, edited=True) - ALL
-        assert again["draft"] + again["finalize"] <= 3, (at, again)
-        assert not again["research"] + again["header"], (at, again)
-        state = asyncio.run(Desk(path).resume()).state
-        assert "grows moss" in state.memo
-        assert state.research[0].claim == "Fern was edited by hand, and grows moss."
+    before = Desk(edited / "first").file("1-research.json").read_bytes()
+    writes = lives(server, copied(edited, f"{decision}-undisturbed"), 0, edits=decision)
+    assert writes > 5
+    for at in range(1, writes + 1):
+        path = copied(edited, f"{decision}-{at}")
+        assert lives(server, path, at, edits=decision) == 0
+        lives(server, path, 0, edits=decision)
+        if decision == "accept":
+            again = check(path, "grows moss", edited=True) - ALL
+            assert again["draft"] + again["finalize"] <= 3, (at, again)
+            assert not again["research"] + again["header"], (at, again)
+        else:
+            assert check(path, "grows ferns", binned=[before]) == ALL, at
+        shutil.rmtree(edited / f"{decision}-{at}")
 
 
 def copied(edited: Path, name: str) -> Path:

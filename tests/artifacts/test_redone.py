@@ -138,6 +138,74 @@ async def test_a_json_text_that_was_made_shorter_by_hand_is_whole(desk: Desk) ->
     assert (await desk.states())["1-research.json"] == "edited"
 
 
+# the same in another form
+
+
+def indent_anew(desk: Desk, path: str = "1-research.json", indent: int | None = 7) -> bytes:
+    """As an editor does that formats what it saves."""
+    desk.file(path).write_text(json.dumps(json.loads(desk.file(path).read_text()), indent=indent))
+    return desk.file(path).read_bytes()
+
+
+@on_loop
+async def test_what_is_only_written_otherwise_is_taken_in_and_nobody_is_stale(desk: Desk) -> None:
+    for indent in (7, None):
+        data = indent_anew(desk, indent=indent)
+        found = await desk.ask(lambda engine: engine.artifacts("s1"))
+        assert [(each.state, each.why) for each in found if each.state != "valid"] == [
+            ("edited", "it was written otherwise by another hand, and says the same")
+        ]
+        plan = await desk.ask(lambda engine: engine.plan("s1"))
+        assert (plan.undecided, plan.stale, {each.verdict for each in plan}) == ((), (), {"done"})
+        assert (await desk.resume(by="ada")).status.value == "completed"
+        assert (calls.taken(), desk.file("1-research.json").read_bytes()) == ([], data)
+        assert set((await desk.states()).values()) == {"valid"}
+    assert [kind for kind, _ in await desk.events()].count("artifact.edited") == 2
+
+
+@on_loop
+async def test_who_has_read_it_is_stale_by_an_edit_that_comes_after_another_form(desk: Desk) -> None:
+    form = indent_anew(desk)
+    await desk.resume()
+    desk.edit_research()
+    with pytest.raises(UndecidedEdits):
+        await desk.resume()
+    await desk.resume(edits="discard")
+    assert desk.file("1-research.json").read_bytes() == form
+    desk.edit_research()
+    outcome = await desk.resume(edits="accept")
+    assert calls.taken() == ["draft", *SECTIONS, "finalize"]
+    assert "grows moss" in outcome.state.memo
+
+
+@on_loop
+async def test_another_form_stays_when_steps_before_and_behind_it_run_again(desk: Desk) -> None:
+    form = indent_anew(desk)
+    await desk.resume()
+    async with desk.engine() as engine:
+        await (await engine.resume("s1", rerun="draft")).outcome()
+        await engine.rewind("s1", "header")
+        outcome = await (await engine.resume("s1")).outcome()
+    assert desk.file("1-research.json").read_bytes() == form
+    assert outcome.state.research[0].claim == "Fern grows ferns, call 1."
+    assert calls.taken() == ["draft", *SECTIONS, "finalize", "header", "finalize"]
+
+
+@on_loop
+async def test_a_shorter_form_is_no_remnant(tmp_path: Path) -> None:
+    """Below the least size, but all that was recorded is in it."""
+
+    @step(writes="research", leaves=Artifact("1-research.json", min_bytes=60))
+    async def find(company: str) -> list[Finding]:
+        return [Finding(claim="Ferns, many.")]
+
+    desk = Desk(tmp_path, Workflow("short", state=Memo, steps=[find]))
+    await desk.run()
+    assert len(indent_anew(desk, indent=None)) < 60
+    assert await desk.states() == {"1-research.json": "edited"}
+    assert (await desk.resume()).status.value == "completed"
+
+
 # rewinds
 
 
@@ -253,3 +321,31 @@ async def test_who_has_read_what_another_step_added_to_is_stale_when_what_it_was
     assert verdicts == ["next", "done", "will run"]
     assert outcome.state.total == "2b"
     assert calls.taken() == ["one", "two", "total", "one", "total"]
+
+
+@on_loop
+async def test_a_plan_says_of_what_reads_something_that_was_never_written_that_it_may_run(tmp_path: Path) -> None:
+    """The header was skipped. If it runs now, who reads it runs again; if it is skipped once more, all is kept."""
+
+    @step(writes="header", when=lambda company: company != "Fern")
+    async def head(company: str) -> str:
+        calls("head")
+        return f"# {company}"
+
+    @step(writes="memo", leaves=Artifact("memo.md", min_bytes=1))
+    async def end(header: str | None) -> str:
+        calls("end")
+        return f"{header}: the memo"
+
+    desk = Desk(tmp_path, Workflow("skipping", state=Memo, steps=[study, head, end]))
+    await desk.run()
+    assert calls.taken() == ["end"]
+    async with desk.engine() as engine:
+        plan = await engine.plan("s1", rerun="head")
+        assert [each.verdict for each in plan] == ["done", "next", "may run"]
+        assert plan["end"].why == "runs if header, which it reads, is written"
+        await (await engine.resume("s1", rerun="head")).outcome()
+        assert calls.taken() == []
+        await engine.edit("s1", company="Moss")
+        await (await engine.resume("s1", rerun="head")).outcome()
+    assert calls.taken() == ["head", "end"]

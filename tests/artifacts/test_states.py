@@ -310,17 +310,21 @@ async def test_a_step_that_leaves_nothing_or_the_same_as_before_is_known_to_be_d
 
 
 @on_loop
-async def test_a_plan_says_that_code_has_changed_and_keeps_what_it_left(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+async def test_a_plan_and_a_resume_say_that_code_has_changed_and_keep_what_it_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("holdfast.curation.code_of", lambda fn: f"new {fn.__name__}")
     async with desk.engine() as engine:
         plan = await engine.plan("s1")
     assert {each.verdict for each in plan} == {"done"}
     assert "its code has changed since" in plan["draft"].why
+    assert plan.changed == ("research", "draft", "header", "finalize")
+    await desk.resume()
+    assert "the code of draft has changed since; what it left is kept: resume(rerun=['draft'])" in caplog.text
+    caplog.clear()
     monkeypatch.undo()
     await desk.resume()
-    assert calls.taken() == []
+    assert (calls.taken(), caplog.text) == ([], "")
 
 
 @on_loop

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +12,7 @@ import click
 from holdfast.cli.common import SESSIONS, Cli, OneOf, common, run_async, signed
 from holdfast.cli.failing import DECISION, DONE, FAILED, Refused
 from holdfast.cli.keeping import size
+from holdfast.cli.output import money, span
 from holdfast.cli.prompting import at_terminal
 from holdfast.cli.words import counted, one_line
 
@@ -81,9 +85,9 @@ def _told(
     if action in ("adopt", "restore"):
         out.line(f"{'Taken in' if action == 'adopt' else 'Put back'}: {', '.join(changed) or 'nothing'}")
         for each in stale:
-            out.say(f"stale: {each}: {one_line(each.why)}", 2)
+            out.say(f"stale: {redone(each)}: {one_line(each.why)}", 2)
         if stale:
-            out.note(f"Redo what is stale:  {cli.command('resume', info.session_id, info.workflow)}")
+            out.note(f"Redo what is stale:  {cli.resume(info)}")
         return
     if not found:
         out.line("It has left no artifacts.")
@@ -95,6 +99,28 @@ def _told(
     out.table(["STATE", "PATH", "STEP", "SIZE", "WHY"], rows)
 
 
+def in_short(found: Iterable[ArtifactState]) -> str:
+    """How many artifacts stand how; empty if there are none."""
+    counts: Counter[str] = Counter(each.state for each in found)
+    return ", ".join(f"{counts[state]:,} {state}" for state in COLOURS if counts[state])
+
+
+def redone(each: Stale) -> str:
+    """A step that runs again, with what that took and cost before."""
+    cost = f", {money(each.usd)}" if each.usd else ""
+    return f"{each.step} ({span(timedelta(seconds=each.seconds))}{cost} when it last ran)"
+
+
+def of_step(cli: Cli, found: Iterable[ArtifactState]) -> None:
+    """How the artifacts of one step stand: those that are not valid one by one."""
+    states = list(found)
+    for each in states:
+        if each.state != "valid":
+            cli.out.say(f"{each.path} is {cli.out.paint(each.state, COLOURS[each.state])}: {_about(each)}", 2)
+    if states and all(each.state == "valid" for each in states):
+        cli.out.line(f"Artifacts: {in_short(states)}")
+
+
 def _about(each: ArtifactState) -> str:
     return one_line(each.why + (f"; edited by {each.by}" if each.by else ""))
 
@@ -103,7 +129,20 @@ def _about(each: ArtifactState) -> str:
 
 
 def decided(cli: Cli, plan: Plan, edits: str | None) -> str | None:
-    """What is to become of edits that nobody has decided about: as was said, or as somebody at the terminal says."""
+    """What is to become of edits that nobody has decided about: as was said, or as somebody at the terminal says.
+
+    What a resume does not ask about is told: edits that nobody has built on, and steps whose code has changed.
+    """
+    chosen = _decision(cli, plan, edits)
+    for step in plan.changed:
+        cli.out.note(f"The code of {step} has changed since; what it left is kept. To run it again:  --rerun {step}")
+    for each in plan.artifacts if chosen != "discard" else ():
+        if each.state == "edited" and each.path not in plan.undecided and plan[each.step].verdict == "done":
+            cli.out.note(f"{each.path} is taken in: {one_line(each.why)}")
+    return chosen
+
+
+def _decision(cli: Cli, plan: Plan, edits: str | None) -> str | None:
     broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
     if not plan.undecided or edits == "discard" or (edits == "accept" and not broken):
         return edits
@@ -128,4 +167,4 @@ def _shown(cli: Cli, plan: Plan) -> None:
         if each.path in plan.undecided:
             cli.out.note(f"{each.path} is {each.state}: {one_line(each.why)}")
     for cost in plan.stale:
-        cli.out.note(f"  {cost} runs again if that is accepted: {one_line(cost.why)}")
+        cli.out.note(f"  {redone(cost)} would run again: {one_line(cost.why)}")

@@ -108,7 +108,7 @@ async def _info(cli: Cli, session_id: str) -> SessionInfo:
 def tell(cli: Cli, info: SessionInfo, told: str, document: Shape) -> None:
     from holdfast.cli.words import at
 
-    resume = cli.command("resume", info.session_id, info.workflow)
+    resume = cli.resume(info)
     if not cli.out.for_people:
         cli.out.document(document(info, resume))
         return
@@ -192,7 +192,7 @@ def _same(before: Any, path: str, value: Any) -> bool:
 def _unchanged(cli: Cli, info: SessionInfo) -> int:
     cli.out.line("Nothing changed.")
     if not cli.out.for_people:
-        cli.out.document(shapes.edited(info, [], cli.command("resume", info.session_id, info.workflow)))
+        cli.out.document(shapes.edited(info, [], cli.resume(info)))
     return DONE
 
 

@@ -269,8 +269,8 @@ async def _chosen(
         cli.check_code(engine, info)
         leaves = bool(engine.workflows[info.workflow].leaves) and info.holder is None
         if dry_run or until is not None or leaves:
-            id = info.session_id
-            plan = await (engine.plan(id, rerun=how["rerun"]) if start is None else engine.plan_rewind(id, start))
+            id, again = info.session_id, how["rerun"]
+            plan = await (engine.plan(id, rerun=again) if start is None else engine.plan_rewind(id, start, rerun=again))
             if until is not None:
                 _check_until(plan, until)
             if dry_run:

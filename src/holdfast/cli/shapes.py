@@ -268,6 +268,7 @@ def why(found: Plan, step: str, last: Checkpoint | None) -> dict[str, Any]:
         "visits": planned.visits,
         "obstacles": list(found.obstacles),
         "last": None if last is None else checkpoint(last),
+        "artifacts": [each for each in found.to_json()["artifacts"] if each["step"] == step],
     }
 
 

@@ -289,8 +289,13 @@ def print_steps(cli: Cli, found: Plan) -> None:
         for each in found
     ]
     out.table(["", "STEP", "WHY"], rows)
-    if found.stale:
-        out.say(f"Runs again: {', '.join(map(str, found.stale))}")
+    if found.stale or found.artifacts:
+        from holdfast.cli.artifacts import in_short, redone  # few workflows leave any
+
+        lines = {"Runs again": ", ".join(map(redone, found.stale)), "Artifacts": in_short(found.artifacts)}
+        for name, said in lines.items():
+            if said:
+                out.say(f"{name}: {said}")
 
 
 def _why(planned: PlannedStep) -> str:
@@ -329,7 +334,7 @@ async def _why_step(cli: Cli, text: str, step: str) -> int:
 
         cli.out.document(shapes.why(found, step, last))
         return DONE
-    _tell_why(cli, info, planned, last, found.obstacles)
+    _tell_why(cli, info, planned, last, found)
     for line in ways:
         cli.out.say(line)
     return DONE
@@ -341,8 +346,8 @@ async def _last_visit(engine: Engine, info: SessionInfo, step: str) -> Checkpoin
 
 
 def _tell_why(
-    cli: Cli, info: SessionInfo, planned: PlannedStep, last: Checkpoint | None, obstacles: Sequence[str]
-) -> None:
+    cli: Cli, info: SessionInfo, planned: PlannedStep, last: Checkpoint | None, found: Plan
+) -> None:  # fmt: skip
     out = cli.out
     says = {
         "done": "is done and would not run again",
@@ -356,8 +361,12 @@ def _tell_why(
         out.line(f"Last: {_visit(last)}")
         if planned.verdict == "done":
             out.line(f"Redo it:  {cli.command('rewind', info.session_id, info.workflow)} --to {last.name}")
-    for obstacle in obstacles:
-        out.line(out.paint(f"! The session would not go on at all: {obstacle}", "red"))
+    if found.artifacts:
+        from holdfast.cli.artifacts import of_step  # few workflows leave any
+
+        of_step(cli, [each for each in found.artifacts if each.step == planned.step])
+    for obstacle in found.obstacles:
+        out.say(out.paint(f"! The session would not go on at all: {obstacle}", "red"), 2)
 
 
 def _visit(found: Checkpoint) -> str:

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from holdfast import Start, VersionFolders, program
 from holdfast.apps.input import BadInput
-from holdfast.apps.memo.driving import Drive, Stand
+from holdfast.apps.memo.driving import Drive, Stand, shown
 from holdfast.apps.memo.models import InvestmentType, MemoMode
 from holdfast.apps.memo.resuming import Changes, check_agent
 from holdfast.apps.memo.starting import SAMPLES, starting
-from holdfast.apps.memo.workflow import memo
+from holdfast.apps.memo.workflow import AGENTS, memo
 from holdfast.errors import AlreadyRunning
 
 HELP = """Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
@@ -49,6 +49,8 @@ def write(
     """Write a memo, or go on with one."""
     check_agent("--from", from_)
     check_agent("--until", until)
+    if from_ is not None and until is not None and AGENTS.index(until) < AGENTS.index(from_):
+        raise BadInput(f"--until: {until} comes before {from_}, which is that of --from; give a later one")
     if accept_edits and discard_edits:
         raise BadInput("--accept-edits and --discard-edits: give one of them")
     if force_restart and (version or from_):
@@ -57,8 +59,9 @@ def write(
         start, company, VersionFolders(output, company),
         lambda: starting(company, data=data, deck=deck, documents=documents, outline=outline, kind=type_ or "direct",
                          mode=mode or "consider"),
-        Changes(type_, mode, outline), edits="accept" if accept_edits else "discard" if discard_edits else None,
-        accept=accept_gaps, redo=from_, until=until, by=by,
+        Changes(type_, mode, outline, data, deck, documents),
+        edits="accept" if accept_edits else "discard" if discard_edits else None, accept=accept_gaps, redo=from_,
+        until=until, by=by,
     )  # fmt: skip
     goes_on = (resume or version is not None or from_ is not None) and not force_restart
     if not goes_on and not force_restart:
@@ -70,7 +73,9 @@ def _driven(drive: Drive, version: str | None, goes_on: bool) -> tuple[int, dict
     try:
         stand: Stand = asyncio.run(drive.go_on(version) if goes_on else drive.begin())
         while stand.question is not None and sys.stdin.isatty() and sys.stdout.isatty():
-            answer = click.prompt(stand.question.next_question, type=click.Choice(["approve", "reject", "later"]))
+            answer = click.prompt(
+                shown(stand.question.next_question), type=click.Choice(["approve", "reject", "later"])
+            )
             if answer == "later":
                 break
             stand = asyncio.run(drive.answer(stand.question, answer))

@@ -1,17 +1,19 @@
 """cite: the memo as one text, with numbered citations that lead to a list at its end.
 
 A sentence that names its passages cites them. One that does not, as somebody has written it, gets the first passage
-that has all its numbers, dates and names; if there is none it stays uncited, for the validators to say so.
+that bears it out; if there is none it stays uncited, for the validators to say so.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from holdfast.apps.memo.facts import Known, facts
+from holdfast.apps.memo.comparing import doubt
+from holdfast.apps.memo.enriching import LINKEDIN, VIZ
+from holdfast.apps.memo.facts import Known, facts, plain
 from holdfast.apps.memo.models import Passage, Section, Source
 from holdfast.apps.memo.prose import FOOTNOTE, KEY, bare, sentences, unlinked
 from holdfast.apps.memo.research import by_key
@@ -23,8 +25,10 @@ QUOTED = 200
 
 _DEFINITION = re.compile(r"^\[\^(\d+)\]: (.*) \(([A-Za-z0-9._-]+)\)$", re.MULTILINE)
 _LIST = re.compile(rf"^{HEADING}[ \t]*$", re.MULTILINE)
-_ONLY_LINK = re.compile(r"[-*] \[[^\]]+\]\([^)]+\)")
-_SKIPPED = re.compile(r"```.*?```|<!--.*?-->", re.DOTALL)
+_PROFILE = re.compile(rf"[-*] \[[^\]]+\]\([^)]*{re.escape(LINKEDIN)}[^)]*\)")
+_TITLE = re.compile(rf"^{re.escape(VIZ)}[^\n]*-->\n\*\*[^\n]*?\*\*", re.MULTILINE)
+_SKIPPED = re.compile(r"```mermaid.*?```|<!--.*?-->|!\[[^\]\n]*\]\([^)\n]*\)", re.DOTALL)
+"""What says nothing by itself: charts, which are made of the table above them, comments, pictures."""
 
 
 class Claim(NamedTuple):
@@ -39,7 +43,8 @@ def assembled(header: str, sections: dict[str, str], outline: list[Section], sou
     """The whole memo."""
     known = by_key(sources)
     numbers: dict[str, int] = {}
-    parts = [_cited(sections[section.name], known, numbers) for section in outline if section.name in sections]
+    company = " ".join(about(header))
+    parts = [_cited(sections[section.name], known, numbers, company) for section in outline if section.name in sections]
     listed = [_definition(number, key, known) for key, number in numbers.items()]
     body = "\n\n".join([header.strip(), *(part.strip() for part in parts)])
     none = "No source was cited: there was none that says anything about what the memo is about."
@@ -47,8 +52,8 @@ def assembled(header: str, sections: dict[str, str], outline: list[Section], sou
     return f"{body}\n\n{HEADING}\n\n{ending}\n"
 
 
-def _cited(text: str, known: dict[str, tuple[Source, Passage]], numbers: dict[str, int]) -> str:
-    return "\n".join(_cited_line(line, known, numbers) for line in _with_sources(text, known).splitlines())
+def _cited(text: str, known: dict[str, tuple[Source, Passage]], numbers: dict[str, int], company: str) -> str:
+    return "\n".join(_cited_line(line, known, numbers) for line in _with_sources(text, known, company).splitlines())
 
 
 def _cited_line(line: str, known: dict[str, tuple[Source, Passage]], numbers: dict[str, int]) -> str:
@@ -61,33 +66,36 @@ def _cited_line(line: str, known: dict[str, tuple[Source, Passage]], numbers: di
     return KEY.sub(number, line)
 
 
-def _with_sources(text: str, known: dict[str, tuple[Source, Passage]]) -> str:
+def _with_sources(text: str, known: dict[str, tuple[Source, Passage]], company: str) -> str:
     """A section in which sentences that somebody has put in name the passage that has their facts."""
     lines = []
     quiet = False
     for line in text.splitlines():
         quiet = quiet != line.startswith("```")
         is_prose = not quiet and line.strip() and not line.startswith(("#", "|", "<!--", "```", "**"))
-        lines.append(" ".join(_sourced(each, known) for each in sentences(line)) if is_prose else line)
+        lines.append(" ".join(_sourced(each, known, company) for each in sentences(line)) if is_prose else line)
     return "\n".join(lines)
 
 
-def _sourced(sentence: str, known: dict[str, tuple[Source, Passage]]) -> str:
+def _sourced(sentence: str, known: dict[str, tuple[Source, Passage]], company: str) -> str:
     claim = bare(sentence)
     if KEY.search(sentence) or FOOTNOTE.search(sentence) or not facts(claim):
         return sentence
-    key = supporting(claim, known)
+    key = supporting(claim, known, company)
     if key is None:
         return sentence
     return f"{sentence[:-1]} [@{key}]{sentence[-1]}" if sentence[-1] in ".!?" else f"{sentence} [@{key}]"
 
 
-def supporting(claim: str, known: dict[str, tuple[Source, Passage]]) -> str | None:
-    """The first passage that has every fact of a claim, and says more than a name."""
+def supporting(claim: str, known: dict[str, tuple[Source, Passage]], company: str) -> str | None:
+    """The first passage that bears a claim out; for one that has names alone none is looked for."""
     wanted = facts(claim)
     if all(fact.kind == "name" for fact in wanted):
         return None
-    return next((key for key, (_, passage) in known.items() if not _read(passage.text).lacks(claim)), None)
+    having = (each for each in known.values() if not _read(each[1].text).lacks(claim))
+    return next(
+        (passage.key for _, passage in having if not doubt(claim, passage.text, passage.heading, company)), None
+    )
 
 
 @lru_cache(maxsize=2**14)
@@ -122,26 +130,30 @@ def body_of(memo: str) -> str:
     return memo[: max((match.start() for match in _LIST.finditer(memo)), default=len(memo))]
 
 
-def claims(memo: str) -> Iterator[Claim]:
+def about(memo: str, company: str = "") -> list[str]:
+    """What the memo, or its header, is about: the company, as it is named and as it writes its name."""
+    title = re.search(r"^# (.+)$", memo, re.MULTILINE)
+    return [name for name in (company, title[1] if title else "") if name]
+
+
+def claims(memo: str, company: str = "", names: Collection[str] = ()) -> Iterator[Claim]:
     """What the memo says, sentence by sentence: all that has a number, a date or a name in it, or is cited.
 
-    The name of what it is about, which is its title, is no claim.
+    The name of what it is about is no claim. ``names`` are words that are names also where a sentence begins.
     """
-    title = re.search(r"^# (.+)$", memo, re.MULTILINE)
-    about = re.sub(r"[®™\s]+$", "", title[1]) if title else ""
+    names_of_it = {(plain(name),) for name in about(memo, company)}
     section, of_table = "", tuple[int, ...]()
-    for line in _SKIPPED.sub("", body_of(memo)).splitlines():
-        if line.startswith("#"):
-            section = line.lstrip("# ").strip()
+    for line in _SKIPPED.sub("", _TITLE.sub("", body_of(memo))).splitlines():
+        if line.startswith(("# ", "## ")):
+            section = line[3:].strip() if line.startswith("## ") else ""
         elif line.startswith("|"):
             yield from _rows(section, line, of_table)
-        elif line.strip() and section and not _ONLY_LINK.fullmatch(line.strip()):
+        elif not _PROFILE.fullmatch(line.strip()):
             for sentence in sentences(unlinked(line)):
-                cited = tuple(int(match[1]) for match in FOOTNOTE.finditer(sentence))
+                cited, text = tuple(int(match[1]) for match in FOOTNOTE.finditer(sentence)), bare(sentence)
                 of_table = cited or of_table
-                said = [fact for fact in facts(bare(sentence)) if fact.text != about]
-                if (cited or said) and not sentence.startswith("**"):
-                    yield Claim(section, bare(sentence), cited)
+                if text and (cited or any(fact.value not in names_of_it for fact in facts(text, names))):
+                    yield Claim(section, text, cited)
 
 
 def _rows(section: str, line: str, cited: tuple[int, ...]) -> Iterable[Claim]:

@@ -21,7 +21,7 @@ def analyze(path: Path) -> DeckAnalysis:
     slides = [Slide(page=page, title=titles[page], text="\n".join(texts)) for page, texts in sorted(pages.items())]
     known = [fact for passage in source.passages for fact in facts(passage.text)]
     return DeckAnalysis(
-        file=path.name, pages=max(pages, default=0), slides=slides, figures=_texts(known, "number"),
+        file=path.name, pages=documents.pages(path), slides=slides, figures=_texts(known, "number"),
         dates=_texts(known, "date"), names=_texts(known, "name"),
     )  # fmt: skip
 

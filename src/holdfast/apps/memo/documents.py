@@ -13,18 +13,17 @@ from typing import NamedTuple
 
 from holdfast.apps.input import BadInput
 from holdfast.apps.memo.models import Link, Passage, Source, SourceKind
-from holdfast.apps.memo.prose import slug, unlinked
+from holdfast.apps.memo.prose import quoted, slug, unlinked
 from holdfast.apps.pdf import opened, page_text
 from holdfast.apps.words import one_line
 
 ENDINGS = (".pdf", ".md", ".markdown", ".txt", ".text", ".html", ".htm")
-LARGEST = 32 * 2**20
-"""Bytes of a document. A larger one is no reading for a memo."""
+LARGEST, LARGEST_PDF = 16 * 2**20, 512 * 2**20
+"""Bytes of a document. A larger one is no reading for a memo; most of a PDF are pictures."""
 
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((https?://[^\s()<>]+(?:\([^\s()<>]*\))?)\)")
 _BARE_LINK = re.compile(r"(?<!\()\bhttps?://[^\s()<>\"'|]+|\b(?:www\.)?linkedin\.com/in/[\w-]+", re.IGNORECASE)
-_MEANT = re.compile(r"<!--.*?-->|```|\[[@^][^\]\n]*\]", re.DOTALL)
-"""What would mean something in the memo: comments, fences, citations."""
+LONGEST_TITLE = 120
 
 
 class Block(NamedTuple):
@@ -56,15 +55,21 @@ def read(path: Path, kind: SourceKind = "document", where: str | None = None) ->
         size = path.stat().st_size
         if not size:
             raise BadInput(f"{path}: the file is empty")
-        if size > LARGEST:
-            raise BadInput(f"{path}: {size:,} bytes are too many; at most {LARGEST:,} are read")
+        most = LARGEST_PDF if path.suffix.lower() == ".pdf" else LARGEST
+        if size > most:
+            raise BadInput(f"{path}: {size:,} bytes are too many; at most {most:,} are read")
         found = _reading(path)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: byte {error.start} is no UTF-8; save the text as UTF-8") from None
-    key = slug(path.stem)
-    return source(key, found, kind, found.address or where or path.name)
+    except AssertionError as error:  # of the parser of HTML, about a declaration that is none
+        raise BadInput(f"{path}: the HTML cannot be read: {error}") from None
+    read = source(slug(path.stem), found, kind, found.address or where or path.name)
+    if not read.passages:
+        scan = "; a scan has to go through text recognition first" if path.suffix.lower() == ".pdf" else ""
+        raise BadInput(f"{path}: there is no text in it{scan}")
+    return read
 
 
 def _reading(path: Path) -> Reading:
@@ -86,13 +91,19 @@ def source(key: str, found: Reading, kind: SourceKind, where: str) -> Source:
     for block in found.blocks:
         is_table = block.text.lstrip().startswith("|")
         links += _links(block.text)
-        text = unlinked(_MEANT.sub("", block.text)).strip()
+        text = quoted(block.text).strip()
         text = "\n".join(one_line(line) for line in text.splitlines()) if is_table else one_line(text)
         if len(text) > 1:
-            name = f"{key}-{len(passages) + 1}"
-            passages.append(Passage(key=name, text=text, heading=block.heading, page=block.page, table=is_table))
+            name, heading = f"{key}-{len(passages) + 1}", _title(block.heading)
+            passages.append(Passage(key=name, text=text, heading=heading, page=block.page, table=is_table))
     unique = {(link.text, link.url): link for link in links}
-    return Source(key=key, title=found.title, kind=kind, where=where, passages=passages, links=list(unique.values()))
+    return Source(key=key, title=_title(found.title), kind=kind, where=one_line(where), passages=passages,
+                  links=list(unique.values()))  # fmt: skip
+
+
+def _title(text: str) -> str:
+    text = one_line(quoted(text))
+    return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
 
 def _links(text: str) -> list[Link]:
@@ -113,10 +124,20 @@ def _pdf(path: Path) -> Reading:
     blocks: list[Block] = []
     with opened(path, str(path)) as document:
         for number in range(len(document)):
-            lines = [one_line(line) for line in page_text(document, number).split("\n")]
+            try:
+                text = page_text(document, number)
+            except RuntimeError as error:
+                raise BadInput(f"{path}: page {number + 1} cannot be read: {error}") from None
+            lines = [one_line(line) for line in text.split("\n")]
             heading = next((line for line in lines if line), "")
             blocks += [Block(text, heading, number + 1) for text in _joined(lines)]
     return Reading(blocks[0].text if blocks else path.stem, blocks)
+
+
+def pages(path: Path) -> int:
+    """How many pages a PDF has, with or without text."""
+    with opened(path, str(path)) as document:
+        return len(document)
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
@@ -173,6 +194,13 @@ def _html(text: str, name: str) -> Reading:
     return Reading(page.title or name, page.blocks, address=page.address)
 
 
+def _address(given: str | None) -> str:
+    """An address of the web as Markdown can hold it; empty if it is none."""
+    if not (given or "").strip().startswith(("http://", "https://")):
+        return ""
+    return re.sub(r"[\s()<>\[\]\"]", lambda match: f"%{ord(match[0]):02X}", str(given).strip())
+
+
 class _Page(HTMLParser):
     """HTML as blocks of Markdown: headings, paragraphs, items, tables, links."""
 
@@ -195,12 +223,12 @@ class _Page(HTMLParser):
         if self.LEFT_OUT.fullmatch(tag):
             self.silent += 1
         elif tag == "link" and given.get("rel") == "canonical":
-            self.address = given.get("href") or ""
+            self.address = _address(given.get("href"))
         elif tag == "title" or re.fullmatch(r"h[1-6]", tag):
             self.end_block()
             self.inside = tag
-        elif tag == "a" and (given.get("href") or "").startswith(("http://", "https://")):
-            self.link = str(given["href"]), len(self.text)
+        elif tag == "a" and (address := _address(given.get("href"))):
+            self.link = address, len(self.text)
         elif self.BLOCKS.fullmatch(tag):
             self.end_block()
 
@@ -212,7 +240,7 @@ class _Page(HTMLParser):
         elif tag == "a" and self.link is not None:
             href, at = self.link
             words = one_line("".join(self.text[at:]))
-            self.text[at:] = [f"[{words}]({href})" if words and "]" not in words else words]
+            self.text[at:] = [f"[{words}]({href})" if words and not {"[", "]"} & {*words} else words]
             self.link = None
         elif tag in ("td", "th"):
             self.row.append(one_line("".join(self.text)).replace("|", "/"))

@@ -42,6 +42,9 @@ def header(company: str, data: CompanyData, kind: InvestmentType, mode: MemoMode
 
 # socials
 
+_NO_NAME = {"linkedin", "profile", "page", "view", "see", "connect", "follow", "contact", "here"}
+"""Words that make a link a hint, and not a person."""
+
 
 def socials(
     sections: dict[str, str], outline: list[Section], data: CompanyData, sources: list[Source]
@@ -73,16 +76,19 @@ def profiles(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
 
 
 def _person(link: Link, source: Source) -> str:
+    """Whose page it is: who the link names, else who of the source is named in its address. Nobody, if in doubt."""
     words = link.text.split()
-    if len(words) > 1 and all(word[:1].isupper() for word in words) and LINKEDIN not in link.text:
+    if len(words) > 1 and all(word[:1].isupper() for word in words) and not _NO_NAME & {*link.text.casefold().split()}:
         return link.text
-    page = link.url.lower().partition(LINKEDIN)[2]
-    for passage in source.passages:
-        for fact in facts(passage.text):
-            parts = fact.text.lower().split()
-            if fact.kind == "name" and len(parts) > 1 and all(part in page for part in parts):
-                return fact.text
-    return ""
+    page = re.findall(r"[a-z]+", link.url.lower().partition(LINKEDIN)[2])
+    known = [fact.text for passage in source.passages for fact in facts(passage.text) if fact.kind == "name"]
+    people = [name for name in dict.fromkeys(known) if len(name.split()) > 1 and _is_named_in(name, page)]
+    return people[0] if len(people) == 1 else ""
+
+
+def _is_named_in(name: str, page: list[str]) -> bool:
+    parts = name.lower().split()
+    return all(part in page for part in parts) or "".join(parts) in page
 
 
 # links
@@ -186,8 +192,10 @@ def _chart(table: str, title: str) -> str:
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()]
     head, body = rows[0], [row for row in rows[2:] if len(row) == len(rows[0])]
     for column in range(1, len(head)):
-        values = [_number(row[column]) for row in body]
-        if len(values) > 1 and all(value is not None for value in values):
+        found = [_number(row[column]) for row in body]
+        values = [each[0] for each in found if each is not None]
+        units = {each[1] for each in found if each is not None}
+        if 1 < len(values) == len(found) and len(units) == 1:
             labels = ", ".join(f'"{row[0].replace(chr(34), "")}"' for row in body)
             bars = ", ".join(f"{value:.12g}" for value in values)
             return (f'\n```mermaid\nxychart-beta\n    title "{title.replace(chr(34), "")}"\n    x-axis [{labels}]\n'
@@ -195,12 +203,10 @@ def _chart(table: str, title: str) -> str:
     return ""
 
 
-def _number(cell: str) -> float | None:
+def _number(cell: str) -> tuple[object, ...] | None:
+    """The value and the unit of a cell that is a number and nothing else."""
     found = [fact for fact in facts(f"x {cell}") if fact.kind in ("number", "date")]
-    if len(found) != 1 or found[0].kind != "number":
-        return None
-    value = found[0].value[0]
-    return value if isinstance(value, float) else None
+    return found[0].value if len(found) == 1 and found[0].kind == "number" else None
 
 
 def _without(text: str, note: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_serializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_serializer
 
 InvestmentType = Literal["direct", "fund"]
 MemoMode = Literal["consider", "justify"]
@@ -13,6 +14,23 @@ SourceKind = Literal["deck", "document", "web", "data"]
 FactKind = Literal["number", "date", "name"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,80}$")]
+
+
+def _address(given: str) -> str:
+    """Anything else would end up in the memo as a link, or break one."""
+    if given and not re.fullmatch(r"https?://[^\s()<>\[\]\"]+", given):
+        raise ValueError(f"{given!r} is no address: one begins with https:// and has no spaces or brackets")
+    return given
+
+
+def _profile(given: str) -> str:
+    if given and not re.match(r"https?://([\w-]+\.)?linkedin\.com/in/\S", _address(given)):
+        raise ValueError(f"{given!r} is no LinkedIn page: one begins with https://www.linkedin.com/in/")
+    return given
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=r"^[^#\r\n][^\r\n]*$")]
 
 
 class Part(BaseModel):
@@ -28,7 +46,7 @@ class Trademark(Part):
     """How the company writes its name, and where its logo is."""
 
     mark: str = ""
-    logo: str = ""
+    logo: Address = ""
 
 
 class Person(Part):
@@ -36,7 +54,7 @@ class Person(Part):
 
     name: Text
     role: str = ""
-    linkedin: str = ""
+    linkedin: Annotated[str, AfterValidator(_profile)] = ""
 
 
 class CompanyData(Part):
@@ -44,32 +62,23 @@ class CompanyData(Part):
 
     name: Text
     description: str = ""
-    website: str = ""
+    website: Address = ""
     founded: int | None = None
     headquarters: str = ""
     stage: str = ""
     trademark: Trademark = Trademark()
     people: list[Person] = []
-    links: dict[str, str] = {}
+    links: dict[Text, Address] = {}
     deck: str | None = None
     documents: str | None = None
     outline: str | None = None
-
-    @field_validator("links")
-    @classmethod
-    def links_lead_to_the_web(cls, links: dict[str, str]) -> dict[str, str]:
-        """A link that is none would end up in the memo."""
-        for name, url in links.items():
-            if not url.startswith(("https://", "http://")):
-                raise ValueError(f"{name!r} leads to {url!r}; a link begins with https://")
-        return links
 
 
 class Section(Part):
     """A section of the memo. ``about``: words that tell what belongs here. ``gathers``: the best of all others."""
 
     name: FileName
-    title: Text
+    title: Title
     about: list[str] = []
     gathers: bool = False
     team: bool = False

@@ -6,13 +6,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from holdfast.apps.input import BadInput, refusal
-from holdfast.apps.memo.models import InvestmentType, Section
+from holdfast.apps.memo.models import InvestmentType, Part, Section
 
 OUTLINES = Path(__file__).parent / "outlines"
-_SECTIONS = TypeAdapter(list[Section])
+
+
+class _Outline(Part):
+    section: list[Section] = Field(min_length=1)
 
 
 def default(kind: InvestmentType) -> Path:
@@ -28,17 +31,22 @@ def read(path: Path) -> list[Section]:
         raise BadInput(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: {error}") from None
-    if set(given) != {"section"}:
-        raise BadInput(f"{path}: an outline has [[section]] tables and nothing else")
     try:
-        found = _SECTIONS.validate_python(given["section"])
+        found = _Outline.model_validate(given).section
     except ValidationError as error:
-        raise BadInput(f"{path}: section.{refusal(error)}") from None
-    names = [section.name for section in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise BadInput(f"{path}: section {twice!r} is there twice")
+        raise BadInput(f"{path}: {refusal(error)}; an outline is a list of [[section]] tables") from None
+    for key in ("name", "title"):
+        _check_distinct(path, key, [getattr(section, key) for section in found])
     return found
+
+
+def _check_distinct(path: Path, key: str, given: list[str]) -> None:
+    """Names are files, also on disks that do not tell small letters from capitals; titles tell sections apart."""
+    seen: set[str] = set()
+    for each in given:
+        if each.casefold() in seen:
+            raise BadInput(f"{path}: section.{key}: {each!r} is there twice; give each section its own")
+        seen.add(each.casefold())
 
 
 def team(outline: list[Section]) -> str | None:

@@ -12,6 +12,7 @@ KEY = re.compile(r"\s?\[@([A-Za-z0-9._-]+)\]")
 
 FOOTNOTE = re.compile(r"\s?\[\^(\d+)\]")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_MEANT = re.compile(r"<!--.*?-->|```|\[[@^][^\]\n]*\]", re.DOTALL)
 STOP = frozenset(
     re.findall(
         r"\w+",
@@ -78,6 +79,15 @@ def bare(text: str) -> str:
     text = FOOTNOTE.sub("", KEY.sub("", text))
     text = re.sub(r"^\s*(?:[-*+]|\d+\.|#{1,6}|>)\s+", "", text)
     return re.sub(r"(\*\*|__|(?<!\w)[*_](?=\w)|(?<=\w)[*_](?!\w)|`)", "", text).strip()
+
+
+def quoted(text: str) -> str:
+    """What a source or a model says, without what would mean something in the memo. Tags are shown, not obeyed.
+
+    >>> quoted("<b>Up</b> [by 4](https://x.example) [^1]. <!-- viz: x -->")
+    '&lt;b>Up&lt;/b> by 4 . '
+    """
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", unlinked(_MEANT.sub("", text)))
 
 
 def slug(text: str, longest: int = 40) -> str:

@@ -7,10 +7,10 @@ the section whose words it shares most; every one keeps the passage that it is f
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast import Context
@@ -39,6 +39,12 @@ ENOUGH = 2
 SHORTEST, LONGEST = 25, 400
 """Characters of a sentence that is chosen."""
 
+ROOM = 20_000_000
+"""Bytes of passages that a memo is made of. More is no reading for it, and weighs down every agent."""
+
+UNREAD = "source.unread"
+"""An event: a document could not be read."""
+
 _LEANS = re.compile(r"(It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|The company)\b")
 """How a sentence begins that needs the one before it."""
 
@@ -55,12 +61,17 @@ async def gather(
     company: str, kind: InvestmentType, data: CompanyData, deck: Path | None, folder: Path | None, ctx: Context
 ) -> Research:  # fmt: skip
     """Read everything. A document that cannot be read is named, and does not stop the others."""
-    sources, unread = [of_data(data)], list[str]()
-    for number, path in enumerate(documents.listed(folder) if folder else []):
-        found, why = await asyncio.to_thread(_read, path, str(path.relative_to(folder or path)))
-        sources += [found] if found is not None else []
-        unread += [why] if why else []
-        ctx.progress(number + 1, number + 1)
+    paths = await asyncio.to_thread(documents.listed, folder) if folder else []
+    sources, unread, room = [of_data(data)], list[str](), ROOM
+    for number, path in enumerate(paths, 1):
+        found, why = await asyncio.to_thread(_read, path, str(path.relative_to(folder or path)), room)
+        if found is None:
+            unread.append(why)
+            ctx.emit(UNREAD, f"not read: {why}")
+        else:
+            sources.append(found)
+            room -= _size(found)
+        ctx.progress(number, len(paths))
     if deck is not None:
         sources.append(await asyncio.to_thread(decks.read, deck))
     queries = [query.format(company=company) for query in GENERAL[kind]]
@@ -70,11 +81,19 @@ async def gather(
     return Research(company=company, queries=asked, sources=_distinct(sources), unread=unread)
 
 
-def _read(path: Path, name: str) -> tuple[Source | None, str]:
+def _read(path: Path, name: str, room: int) -> tuple[Source | None, str]:
     try:
-        return documents.read(path, where=name), ""
+        found = documents.read(path, where=name)
     except BadInput as error:
         return None, str(error)
+    if _size(found) <= room:
+        return found, ""
+    return None, f"{path}: it is too much beside the others; give only what the memo needs of it"
+
+
+def _size(source: Source) -> int:
+    """About the bytes that a source takes, with those that keep its passages apart."""
+    return sum(len(passage.text) + 400 for passage in source.passages)
 
 
 def of_data(data: CompanyData) -> Source:
@@ -93,16 +112,23 @@ def of_data(data: CompanyData) -> Source:
 
 
 def _distinct(sources: Iterable[Source]) -> list[Source]:
-    """Each place once, and keys that no two share."""
+    """Each page of the web once, and keys that no two share."""
     places: dict[str, Source] = {}
-    for source in sources:
-        places.setdefault(source.where, source)
-    keys: Counter[str] = Counter()
+    for number, source in enumerate(sources):
+        places.setdefault(source.where if source.kind == "web" else f"{number} {source.key}", source)
+    taken: set[str] = set()
     found = []
     for source in places.values():
-        keys[source.key] += 1
-        found.append(source if keys[source.key] == 1 else _renamed(source, f"{source.key}-v{keys[source.key]}"))
+        key = next(key for key in _keys(source.key) if key not in taken)
+        taken.add(key)
+        found.append(source if key == source.key else _renamed(source, key))
     return found
+
+
+def _keys(key: str) -> Iterator[str]:
+    """A key, and others in its place."""
+    yield key
+    yield from (f"{key}-v{number}" for number in itertools.count(2))
 
 
 def _renamed(source: Source, key: str) -> Source:
@@ -125,7 +151,7 @@ def by_key(sources: Iterable[Source]) -> dict[str, tuple[Source, Passage]]:
 
 async def assign(company: str, outline: list[Section], research: Research, ctx: Context) -> SectionResearch:
     """Choose the sentences of every section; what lacks any is searched for on the web, if that can be done."""
-    chosen = select(company, outline, research.sources)
+    chosen = await asyncio.to_thread(select, company, outline, research.sources)
     thin = [section for section in outline if not section.gathers and len(chosen[section.name]) < ENOUGH]
     queries = {f"{company} {section.title} {' '.join(section.about[:3])}": section for section in thin}
     results = {query: await search.found(ctx, query) for query in queries}
@@ -134,7 +160,7 @@ async def assign(company: str, outline: list[Section], research: Research, ctx: 
     if extra:
         known = {source.where for source in research.sources}
         extra = [source for source in _distinct([*research.sources, *extra]) if source.where not in known]
-        chosen = select(company, outline, [*research.sources, *extra])
+        chosen = await asyncio.to_thread(select, company, outline, [*research.sources, *extra])
     return SectionResearch(findings=chosen, queries=asked, sources=extra)
 
 

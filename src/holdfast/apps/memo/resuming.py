@@ -13,7 +13,8 @@ from holdfast import Detection, Engine, Session, VersionFolders, detect
 from holdfast.apps.input import BadInput
 from holdfast.apps.memo import outline as outlines
 from holdfast.apps.memo.models import InvestmentType, MemoDocument, MemoMode, MemoState, document
-from holdfast.apps.memo.workflow import AGENTS, DECK, DRAFT, memo
+from holdfast.apps.memo.starting import deck_file, documents_folder, starting
+from holdfast.apps.memo.workflow import AGENTS, DECK, DRAFT, FINAL, memo
 from holdfast.errors import FolderRefused
 
 INPUT = (
@@ -81,15 +82,42 @@ class Changes:
     kind: InvestmentType | None = None
     mode: MemoMode | None = None
     outline: Path | None = None
+    data: Path | None = None
+    deck: Path | None = None
+    documents: Path | None = None
 
     def fields(self, state: MemoState) -> dict[str, Any]:
-        """The fields of the state that change."""
-        wanted: dict[str, Any] = {"investment_type": self.kind, "memo_mode": self.mode}
+        """The fields of the state that change. `BadInput` if something that was given cannot be used."""
+        wanted = self._of_options(state) if self.data is None else self._of_data(state)
+        return {name: value for name, value in wanted.items() if value not in (None, getattr(state, name))}
+
+    def _of_data(self, state: MemoState) -> dict[str, Any]:
+        """Another JSON of the company names its files anew, as at a start."""
+        return given(
+            starting(
+                state.company_name, data=self.data, deck=self.deck, documents=self.documents, outline=self.outline,
+                kind=self.kind or state.investment_type, mode=self.mode or state.memo_mode,
+            )
+        )  # fmt: skip
+
+    def _of_options(self, state: MemoState) -> dict[str, Any]:
+        wanted: dict[str, Any] = {
+            "investment_type": self.kind, "memo_mode": self.mode, "deck": self.deck and deck_file(self.deck),
+            "documents": self.documents and documents_folder(self.documents),
+        }  # fmt: skip
         if self.outline is not None:
             wanted["outline"] = outlines.read(self.outline)
         elif self.kind is not None and state.outline == outlines.read(outlines.default(state.investment_type)):
             wanted["outline"] = outlines.read(outlines.default(self.kind))
-        return {name: value for name, value in wanted.items() if value not in (None, getattr(state, name))}
+        return wanted
+
+
+def check_company(wanted: str, found: str, where: str) -> None:
+    """Refuse to go on with the memo of another company, whose name makes the same folder."""
+    if found.casefold() != wanted.strip().casefold():
+        raise BadInput(
+            f"COMPANY: {where} is the memo of {found!r}, not of {wanted!r}; give one of them another --output"
+        )
 
 
 def check_agent(option: str, name: str | None) -> None:
@@ -101,3 +129,8 @@ def check_agent(option: str, name: str | None) -> None:
 def memo_file(folder: Path) -> Path:
     """Where the memo lies."""
     return folder / DRAFT
+
+
+def company_of(folder: Path) -> str:
+    """The company of a memo that is complete."""
+    return MemoDocument.model_validate_json((folder / FINAL).read_bytes()).company_name

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from holdfast import VersionFolders
 from holdfast.apps.input import BadInput, refusal
+from holdfast.apps.memo import deck as decks
 from holdfast.apps.memo import documents as reading
 from holdfast.apps.memo import outline as outlines
 from holdfast.apps.memo.models import CompanyData, InvestmentType, MemoMode, MemoState
-from holdfast.apps.pdf import opened
 
 SAMPLE = Path(__file__).parent / "sample_data"
 SAMPLES = ("Fernstone", "Quietwater")
@@ -29,20 +29,16 @@ def starting(
 
     Everything is looked at here, so that a file that is broken is told now and not in the middle of a session.
     """
-    if not company.strip():
-        raise BadInput("COMPANY: a name is needed")
+    if not any(letter.isalnum() for letter in company):
+        raise BadInput("COMPANY: a name is needed, with a letter or a digit in it")
     path = data or data_file(company)
     known = read_data(path, company)
     deck = deck or _beside(path, known.deck)
     documents = documents or _beside(path, known.documents)
     outline = outline or _beside(path, known.outline) or outlines.default(kind)
-    if deck is not None:
-        _check_deck(deck)
-    if documents is not None:
-        _check_documents(documents)
     return MemoState(
         company_name=company.strip(), company_data=known, outline=outlines.read(outline), investment_type=kind,
-        memo_mode=mode, deck=deck and deck.absolute(), documents=documents and documents.absolute(),
+        memo_mode=mode, deck=deck and deck_file(deck), documents=documents and documents_folder(documents),
     )  # fmt: skip
 
 
@@ -77,20 +73,20 @@ def _beside(path: Path, named: str | None) -> Path | None:
     return None if named is None else path.parent / named
 
 
-def _check_deck(path: Path) -> None:
+def deck_file(path: Path) -> Path:
+    """A deck that can be read."""
     if path.suffix.lower() != ".pdf":
         raise BadInput(f"{path}: a deck is a PDF file; save it as one")
-    try:
-        if not path.stat().st_size:
-            raise BadInput(f"{path}: the file is empty")
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    with opened(path, str(path)):
-        pass
+    if path.is_dir():
+        raise BadInput(f"{path}: it is a folder; --deck names a PDF")
+    decks.read(path)
+    return path.absolute()
 
 
-def _check_documents(folder: Path) -> None:
+def documents_folder(folder: Path) -> Path:
+    """A folder with something to read in it."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder; --documents names one with PDF, Markdown, text or HTML")
     if not reading.listed(folder):
         raise BadInput(f"{folder}: no document is in it; it can be {', '.join(reading.ENDINGS)}")
+    return folder.absolute()

@@ -35,6 +35,7 @@ DECK = "0-deck-analysis.json"
 SECTIONS = "2-sections/*.md"
 DRAFT = "4-final-draft.md"
 VALIDATION = "3-validation.json"
+FINAL = "state.json"
 AT_ONCE = 4
 """Sections that a model writes at the same time."""
 
@@ -151,19 +152,23 @@ async def cite(
 
 
 @step(writes="validation", leaves=Artifact(VALIDATION, holds=lambda found: found.citation_validation is not None))
-async def validate_citations(memo: str, research: Research, section_research: SectionResearch) -> Validation:
+async def validate_citations(
+    company_name: str, memo: str, research: Research, section_research: SectionResearch
+) -> Validation:  # fmt: skip
     """Compare every claim with the passage that it cites."""
     sources = reading.every(research, section_research)
-    return Validation(citation_validation=await asyncio.to_thread(checking.check_citations, memo, sources))
+    found = await asyncio.to_thread(checking.check_citations, memo, sources, company_name)
+    return Validation(citation_validation=found)
 
 
 @step(writes="validation", leaves=Artifact(VALIDATION, holds=lambda found: found.fact_check_results is not None))
 async def fact_check(
-    memo: str, research: Research, section_research: SectionResearch, company_data: CompanyData, validation: Validation
+    company_name: str, memo: str, research: Research, section_research: SectionResearch, company_data: CompanyData,
+    validation: Validation,
 ) -> Validation:  # fmt: skip
     """Look for every number, date and name in the sources."""
     sources = reading.every(research, section_research)
-    found = await asyncio.to_thread(checking.check_facts, memo, sources, company_data)
+    found = await asyncio.to_thread(checking.check_facts, memo, sources, company_data, company_name)
     return Validation(citation_validation=validation.citation_validation, fact_check_results=found)
 
 
@@ -174,7 +179,7 @@ async def validate(memo: str, outline: list[Section], validation: Validation) ->
     return validation.model_copy(update={"validation_results": shares, "overall_score": overall})
 
 
-@step(writes="final", leaves=Artifact("state.json", holds=lambda found: bool(found.final_memo)))
+@step(writes="final", leaves=Artifact(FINAL, holds=lambda found: bool(found.final_memo)))
 async def finalize(state: MemoState, ctx: Context) -> MemoDocument:
     """Close the memo. With a score that is too low a person reviews it first."""
     score = state.validation.overall_score
@@ -199,6 +204,7 @@ async def reviewed(company: str, score: float, found: Validation, ctx: Context) 
 memo = Workflow(
     "memo",
     state=MemoState,
+    events=[reading.UNREAD],
     steps=[
         deck_analyst, research, section_research, draft, enrich_trademark, enrich_socials, enrich_links,
         enrich_visualizations, cite, validate_citations, fact_check, validate, finalize,

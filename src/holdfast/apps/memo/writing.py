@@ -5,11 +5,14 @@ A sentence names its passage: ``[@annual-report-4]``. Where no source says anyth
 
 from __future__ import annotations
 
+import re
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from holdfast import Context
 from holdfast.apps import model
 from holdfast.apps.memo.models import Finding, InvestmentType, MemoMode, Section, Text
+from holdfast.apps.memo.prose import quoted
 from holdfast.apps.words import one_line
 
 OPENINGS = {
@@ -96,8 +99,14 @@ def _attributed(sentence: str, keys: list[str]) -> str:
     return f"{sentence[:-1]}{marks}{sentence[-1]}" if sentence[-1] in ".!?" else f"{sentence}{marks}."
 
 
+def as_prose(text: str) -> str:
+    """What a model says as a sentence, and nothing but that: no heading, list, table, citation or link of its own."""
+    return re.sub(r"\s+(?=[.,;:!?])", "", one_line(quoted(text)).lstrip("#>|*+- "))
+
+
 async def _by_model(job: Job, ctx: Context) -> str | None:
     known = {finding.source for finding in job.findings}
+    said = " ".join(finding.sentence for finding in job.findings)
 
     class SectionText(BaseModel):
         sentences: list[Written] = Field(min_length=1, max_length=40)
@@ -108,10 +117,14 @@ async def _by_model(job: Job, ctx: Context) -> str | None:
                 for key in each.sources:
                     if key not in known:
                         raise ValueError(f"{key!r} is none of the sources that were given")
+                for address in re.findall(r"\w+://[^\s)\]>]+", each.text):
+                    if address not in said:
+                        raise ValueError(f"{address} is in none of the findings; add no links")
             return self
 
     answer = await model.ask(ctx, INSTRUCTIONS, job, SectionText)
     if answer is None:
         return None
-    lines = [_attributed(one_line(each.text).strip(), each.sources) for each in answer.sentences]
+    texts = [(as_prose(each.text), each.sources) for each in answer.sentences]
+    lines = [_attributed(text, keys) for text, keys in texts if text]
     return f"## {job.section.title}\n\n{_opening(job)}{' '.join(lines)}\n"

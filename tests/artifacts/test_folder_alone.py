@@ -1,0 +1,159 @@
+"""What a session is made of is in its folder: rebuilt in another store, it has the very state that it had."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast import Append, Artifact, Engine, Session, Workflow, detect, route, step
+from holdfast.errors import FolderRefused
+from holdfast.shelf import OWN
+from tests.artifacts.pipeline import Desk, Finding, Memo, calls, memo
+from tests.support.loop import on_loop
+
+
+class Plan(BaseModel):
+    title: str = ""
+    body: str = ""
+
+
+class Talk(BaseModel):
+    round: int = 0
+    said: Annotated[list[str], Append] = []
+    opening: str = ""
+    closing: str = ""
+    plan: Plan = Plan()
+
+
+@step(writes=("round", "said", "opening", "closing"))
+async def speak(round: int) -> dict[str, Any]:
+    written = {"opening": "Good day."} if round == 0 else {"closing": f"Bye, {round}."}
+    return {"round": round + 1, "said": [f"words of round {round}"], **written}
+
+
+@step(writes="plan", leaves=Artifact("plan.md", carries="plan.body", min_bytes=1))
+async def plan(round: int) -> Plan:
+    return Plan(title=f"Plan {round}", body=f"What to do, {round} times.\n")
+
+
+@route(after="plan")
+def enough(round: int) -> Literal["speak"] | None:
+    return "speak" if round < 3 else None
+
+
+talk = Workflow("talk", state=Talk, steps=[speak, plan], routes=[enough])
+
+
+async def same_elsewhere(path: Path, workflow: Workflow[Any], folder: Path, state: Any) -> None:
+    """Twice: what is rebuilt writes its completion records anew, and they are as good as the first."""
+    for number in (1, 2):
+        async with Engine(path / f"{workflow.name}-{number}.db", signals=False) as engine:
+            session = await engine.rebuild(folder, workflow, session_id=f"again-{number}")
+            outcome = await (await session.resume()).outcome()
+        assert outcome.state == state
+
+
+@on_loop
+async def test_of_a_loop_all_rounds_are_in_the_folder_although_a_step_has_one_record(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db", signals=False) as engine:
+        outcome = await (await engine.start(talk, folder=tmp_path / "out")).outcome()
+    assert len(outcome.state.said) == 3
+    assert (outcome.state.opening, outcome.state.plan.title) == ("Good day.", "Plan 3")
+    await same_elsewhere(tmp_path, talk, tmp_path / "out", outcome.state)
+
+
+@on_loop
+async def test_edits_of_the_state_are_in_the_folder_whenever_they_were_made_and_whoever_read_them(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    async with desk.engine() as engine:
+        session: Session[Memo] = await engine.start(
+            memo, company="Fern", session_id="s1", folder=desk.folder, paused=True
+        )
+        await session.edit(company="Moss")  # before the first step
+        await (await session.resume(until="draft")).outcome()
+        await session.edit(score=1.0)  # nobody reads it
+        await (await session.resume()).outcome()
+        await session.edit(outline=["01-intro"])  # behind the last step
+        outcome = await (await session.resume()).outcome()
+    assert (outcome.state.company, outcome.state.score, outcome.state.outline) == ("Moss", 1.0, ["01-intro"])
+    await same_elsewhere(tmp_path, memo, desk.folder, outcome.state)
+
+
+@on_loop
+async def test_an_edit_that_a_rewind_has_left_behind_is_not_in_the_folder_any_more(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.run()
+    async with desk.engine() as engine:
+        await engine.edit("s1", score=1.0)
+        await (await engine.resume("s1")).outcome()
+        assert (desk.folder / OWN / "edited.json").exists()
+        await engine.rewind("s1", "finalize")
+        outcome = await (await engine.resume("s1")).outcome()
+    assert outcome.state.score is None
+    await same_elsewhere(tmp_path, memo, desk.folder, outcome.state)
+
+
+@on_loop
+async def test_a_session_that_did_not_begin_with_the_first_step_is_known_by_its_folder(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.run()
+    calls.taken()
+    async with desk.engine() as engine:
+        fork = await engine.fork("s1", at="header", session_id="s2", folder=tmp_path / "fork")
+        state = (await fork.outcome()).state
+        given = Memo(company="Oak", research=[Finding(claim="Oak grows oaks.")])
+        late = await engine.start(memo, given, at="draft", session_id="s3", folder=tmp_path / "late")
+        later_state = (await late.outcome()).state
+    assert calls.taken()[:2] == ["header", "finalize"]
+    for folder, expected in ((tmp_path / "fork", state), (tmp_path / "late", later_state)):
+        found = detect(folder, memo)
+        assert (found.resume_at, found.inconsistent) == ("complete", ())
+        async with Engine(tmp_path / f"{folder.name}.db", signals=False) as engine:
+            outcome = await (await (await engine.rebuild(folder, memo)).resume()).outcome()
+        assert outcome.state == expected
+    assert calls.taken() == []
+
+
+@on_loop
+async def test_the_beginning_of_a_session_is_noted_anew_if_its_note_is_lost(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with desk.engine() as engine:
+        session = await engine.start(memo, company="Fern", session_id="s1", folder=desk.folder, paused=True)
+        await session.edit(score=2.0)
+        await (await session.resume()).outcome()
+        (desk.folder / OWN / "session.json").unlink()
+        outcome = await (await session.resume(rerun="finalize")).outcome()
+    assert outcome.state.score == 2.0
+    await same_elsewhere(tmp_path, memo, desk.folder, outcome.state)
+
+
+@on_loop
+async def test_a_completion_record_says_the_hash_the_version_and_whose_work_it_is(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.run()
+    note = desk.folder / OWN / "done" / "research.json"
+    work = json.loads(note.read_text())["work"]
+    assert (work["step"], work["version"], work["by"]) == ("research", 1, None)
+    assert len(work["files"][0]["sha256"]) == 64
+    desk.edit_research()
+    await desk.resume(edits="accept", by="ada")
+    edited = json.loads(note.read_text())["work"]
+    assert edited["by"] == "ada"
+    assert edited["files"][0]["sha256"] != work["files"][0]["sha256"]
+
+
+@on_loop
+async def test_a_note_of_edits_that_is_damaged_is_refused_by_its_name(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.run()
+    (desk.folder / OWN / "edited.json").write_text("{")
+    with pytest.raises(FolderRefused, match=r"edited\.json is damaged .* delete it, and the state is as it was"):
+        detect(desk.folder, memo)
+    await desk.resume()
+    assert detect(desk.folder, memo).complete, "who has the log puts it right"
