@@ -6,7 +6,8 @@ export PYTHON
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
-REPORTS := --junitxml build/tests.xml --counts build/tests.json --acceptance build/acceptance.json
+# With "=": pytest takes a file that is there for a place to look for tests, before it knows these options.
+REPORTS := --junitxml=build/tests.xml --counts=build/tests.json --acceptance=build/acceptance.json
 # Only a run of all tests can say that an item has none.
 GATE = $(if $(ARGS),echo "With ARGS the acceptance list is not looked at.",$(PY) -m tools.acceptance build/acceptance.json)
 CORE := .venv/.core

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -212,9 +213,24 @@ def test_what_a_former_run_found_is_no_excuse_for_one_that_found_nothing(tmp_pat
 def test_the_last_act_of_the_test_command_is_the_gate() -> None:
     """And a run of some tests, which cannot say that an item has none, does not ask it."""
     acts = commands("test")
-    assert "--acceptance build/acceptance.json" in acts[-2]
+    assert "--acceptance=build/acceptance.json" in acts[-2]
     assert acts[-1].endswith("-m tools.acceptance build/acceptance.json")
     assert not any("tools.acceptance" in act for act in commands("test", "ARGS=tests/unit"))
+
+
+def test_the_reports_of_a_former_run_are_not_taken_for_places_to_look_for_tests(pytester: pytest.Pytester) -> None:
+    pytester.makeini(f"[pytest]\ntestpaths = suite\npythonpath = {LIST.parents[1]}\n")
+    pytester.mkdir("suite")
+    pytester.makepyfile(**{"suite/conftest": 'pytest_plugins = ["tests.covers", "tests.counting"]\n'})
+    pytester.makepyfile(**{"suite/test_it": "def test_it(): pass\n"})
+    words = [word for word in shlex.split(commands("test")[-2]) if "build/" in word]
+    assert len(words) == 3
+    for _ in range(2):
+        done = pytester.runpytest_subprocess("--import-mode=importlib", "-p", "no:xdist", *words)
+        done.assert_outcomes(passed=1)
+    assert sorted(path.name for path in (pytester.path / "build").iterdir()) == [
+        "acceptance.json", "tests.json", "tests.xml",
+    ]  # fmt: skip
 
 
 def commands(*words: str) -> list[str]:
