@@ -13,8 +13,8 @@ import sys
 GUARDED = (
     "blocking", "control", "travel", "timeline", "diff", "retention", "transfer", "bundle", "redaction", "verify",
     "answering", "asking", "collecting", "questions", "chunks", "fanout", "files", "filing", "folder", "uploads",
-    "forms", "artifacts", "traces", "shelf", "desk", "inspection", "curation", "rebuilding", "relogging", "leaving",
-    "service", "reading", "session", "engine", "holding", "plan", "context",
+    "forms", "artifacts", "traces", "shelf", "desk", "inspection", "curation", "redoing", "rebuilding", "relogging",
+    "leaving", "service", "reading", "session", "engine", "holding", "plan", "context",
     "waits", "visit", "history", "ledger", "observe", "lending", "versions", "callee", "threads", "replay", "state",
     "drivers/*", "orchestrator/*", "stores/*",
 )  # fmt: skip

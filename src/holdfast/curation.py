@@ -1,7 +1,7 @@
-"""The verbs about artifacts: how they stand, taking an edit in, putting the recorded content back.
+"""The verbs about artifacts: how they stand, taking edits in, putting recorded content back, a session of a folder.
 
 A resume examines the folder first. What has to be decided is asked before anything is written; then edits become one
-record, and the steps that have to run again become one rewind, which says which later checkpoints are kept.
+record, and the steps that have to run again become one rewind.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast.artifacts import check_inside
-from holdfast.desk import Desk, check_free, code_of, content_of, gone, is_gone
+from holdfast.desk import Desk, Past, check_free, code_of, gone, is_gone
 from holdfast.errors import (
     AlreadyRunning,
     FolderMisfit,
@@ -32,15 +32,14 @@ from holdfast.model import Pause, SessionRow, Status
 from holdfast.observe import tell
 from holdfast.outcome import Stale
 from holdfast.rebuilding import by_files, recorded
+from holdfast.redoing import Redoing, is_concerned
 from holdfast.relogging import by_judgement, by_record
-from holdfast.replay import CheckpointBody, EditBody, Line, RewindBody, body_of, fold
+from holdfast.replay import EditBody, Line, fold
 from holdfast.service import texts
 from holdfast.shelf import Shelf, digest_of
-from holdfast.state import Blobs, Change, stored
+from holdfast.state import Blobs
 from holdfast.threads import in_thread
-from holdfast.timeline import Before
-from holdfast.traces import Adopted, FileLeft, Kept, Left, Trail, Work, overlap
-from holdfast.travel import STAYS, Travel
+from holdfast.traces import Adopted, Trail
 from holdfast.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -51,8 +50,10 @@ UNDRIVEN = (Status.COMPLETED, Status.WAITING, Status.SLEEPING)
 
 Edits = Literal["accept", "discard"] | None
 
+ASKED = "it is to run again (asked for)"
 
-class Curation(Travel):
+
+class Curation(Redoing):
     """The verbs over the artifacts of a session."""
 
     async def artifacts(self, session_id: str) -> list[ArtifactState]:
@@ -155,6 +156,11 @@ class Curation(Travel):
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
 
+    async def _check_past(self, row: SessionRow, line: Line) -> None:
+        workflow = self.workflows.get(row.workflow)
+        if line.trail is not None and workflow is not None:
+            await Desk(_Looked(self, workflow, row, line), line.trail).check_past()
+
     # examining
 
     async def _examined(
@@ -167,9 +173,9 @@ class Curation(Travel):
         if not written_anew and await in_thread(is_gone, line.trail, shelf):
             raise gone(row.session_id, shelf.path)
         found = await in_thread(look, workflow, line.trail, shelf)
-        held = _Looked(self, workflow, row, line)
-        found = [await _uncut(held, shelf, each) if each.cut else each for each in found]
-        return examine(line.trail, found, dict.fromkeys(rerun, "asked for"), row.seq + 1)
+        past = Past(_Looked(self, workflow, row, line), shelf)
+        found = [await _uncut(past, each) if each.cut else each for each in found]
+        return examine(line.trail, found, dict.fromkeys(rerun, ASKED), row.seq + 1)
 
     async def _settle_artifacts(
         self, row: SessionRow, edits: Edits, rerun: tuple[str, ...], by: str | None
@@ -206,15 +212,17 @@ class Curation(Travel):
             await self._adopt(row, workflow, line, adopted, by, "")
             row = await self._row(row.session_id)
         line = await self._timeline(row).line()
+        assert line.trail is not None
         found = await self._examined(workflow, row, line, rerun)
-        for step in _changed(workflow, line.trail) if line.trail is not None else ():
+        for step in _changed(workflow, line.trail):
             if step not in found.redo:
                 text = f"the code of {step} has changed since; what it left is kept: resume(rerun=[{step!r}]) redoes it"
                 tell(logging.WARNING, text, row.session_id, step)
-        if found.redo or (line.trail is not None and line.trail.pending) or _is_concerned(workflow, line):
+        asked = line.trail.runs_again(rerun, ASKED)
+        if asked or found.redo or line.trail.pending or is_concerned(workflow, line):
             await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
-        elif row.status in UNDRIVEN and line.trail is not None:  # a crash may have left something undone in its folder
+        elif row.status in UNDRIVEN:  # a crash may have left something undone in its folder
             await Desk(_Looked(self, workflow, row, line), line.trail).take_up()
         return row
 
@@ -268,129 +276,15 @@ class Curation(Travel):
         self, row: SessionRow, workflow: Workflow[Any], line: Line, chosen: Sequence[Finding]
     ) -> list[str]:  # fmt: skip
         assert line.trail is not None
-        shelf, held = Shelf(Path(line.trail.folder)), _Looked(self, workflow, row, line)
-        contents = [await content_of(held, shelf, each.file, each.work.step) for each in chosen]
+        shelf = Shelf(Path(line.trail.folder))
+        past = Past(_Looked(self, workflow, row, line), shelf)
+        contents = [await past.content_of(each.file, each.work.step) for each in chosen]
         await in_thread(shelf.make)
         for each, data in zip(chosen, contents, strict=True):
             await in_thread(shelf.stage, each.file.path, data)
             known = line.trail.known.get(each.file.path, ())
             await in_thread(shelf.publish, each.file.path, each.file.sha256, known)
         return [each.file.path for each in chosen]
-
-    async def _redo(
-        self, row: SessionRow, workflow: Workflow[Any], now: Line, found: Examination, by: str | None
-    ) -> None:  # fmt: skip
-        """Go back to before the first step that has to run again; what is not stale behind it is kept.
-
-        If there is none the open visit begins anew: what it remembers was made of something that was edited since.
-        """
-        assert now.trail is not None
-        works = _in_order(now.trail)
-        behind = _behind(now.trail)
-        begins = [redo.since for redo in found.redo.values()] + [work.seq for work in works if work.step in behind]
-        since = min(begins, default=row.seq)
-        line, base, visit = await self._back(row, since if begins else f"{now.step}#{now.visit}", False)
-        blobs = await self._adopted(workflow, line, row) if line.version != now.version else []
-        trail = line.trail
-        assert trail is not None
-        later = [work for work in works if work.seq >= since and work.step not in found.redo]
-        trail.kept = now.trail.kept | {work.step: await self._kept(row, now, work, blobs) for work in later}
-        await self._carry_state(row, line, base, works)
-        trail.redo, trail.known, trail.pending = now.trail.redo | found.redo, now.trail.known, ()
-        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
-        reason = "; ".join(f"{step}: {redo.why}" for step, redo in found.redo.items())[:1000]
-        body = RewindBody(visit, False, by, reason or "an edit takes its place", row.ended or "")
-        again = ", ".join(found.redo) or ("nothing" if begins else now.step)
-        await self._revise(
-            row, line, "rewind", body, f"to run again: {again}", parent=base,
-            blobs=[*blobs, *line.state.seal()], close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
-            cancel_children=f"{row.session_id} was rewound",
-        )  # fmt: skip
-        await self._cancel_children(row, by)
-
-    async def _back(self, row: SessionRow, to: int | str, keep: bool) -> Before:
-        """Artifacts of earlier steps that were edited stay so: what is redone is redone with the edits."""
-        found = await super()._back(row, to, keep)
-        trail = found.line.trail
-        if trail is None:
-            return found
-        trail.kept, trail.redo = {}, {}
-        now = (await self._timeline(row).line()).trail
-        assert now is not None
-        workflow = self.workflows.get(row.workflow)
-        old = {new: was for was, new in workflow.renamed.items()} if workflow is not None else {}
-        for work in _in_order(now):
-            step = work.step if work.step in trail.works else old.get(work.step, work.step)
-            if step in trail.works and trail.works[step].seq == work.seq:
-                await self._carry_edits(row, found, step, work)
-        return found
-
-    async def _carry_edits(self, row: SessionRow, found: Before, step: str, work: Work) -> None:
-        """Edits of what a step left, on a line that ends before them."""
-        line, trail = found.line, found.line.trail
-        assert trail is not None
-        before = trail.works[step]
-        for seq in work.edits:
-            if seq <= found.base or seq in before.edits:
-                continue
-            (record,) = await self.store.records(row.key, seq, seq)
-            body: EditBody = body_of(record)
-            for each in body.adopted:
-                if each.step == work.step and not each.same:
-                    field = _field_of(trail.works[step], each.file.path)
-                    trail.replaced = (*trail.replaced, *trail.readers(trail.works[step], field))
-                    line.state.apply(msgspec.structs.replace(each.change, path=field))
-                    trail.versions[field] = seq
-            before = trail.works[step] = msgspec.structs.replace(
-                trail.works[step], edits=(*before.edits, seq), by=work.by,
-                writes={**before.writes, **{key: at for key, at in work.writes.items() if at == seq}},
-                files=tuple(_edited(file, body, seq) for file in before.files),
-            )  # fmt: skip
-
-    async def _carry_state(self, row: SessionRow, line: Line, base: int, works: Sequence[Work]) -> None:
-        """What was edited in the state stays so, and is seen by what runs again."""
-        assert line.trail is not None
-        for record in await self._edits(row, base):
-            body: EditBody = body_of(record)
-            earlier = [work.step for work in works if base < work.seq < record.seq and work.step in line.trail.kept]
-            for change in body.changes:
-                _place(line, line.trail.kept, earlier, change, record.seq)
-
-    async def _edits(self, row: SessionRow, base: int) -> list[Any]:
-        """The edits behind a record that still stand: those on the line, and those that an earlier redo carried on."""
-        line = await self._timeline(row).line()
-        assert line.trail is not None
-        standing = line.trail.versions.items()
-        records = await self.store.records(row.key, base + 1, row.seq)
-        edits = [record for record in records if record.kind == "edit" and not record.redacted]
-        return [
-            record
-            for record in edits
-            if not any(first <= record.seq <= last for first, last in line.left)
-            or any((change.path, record.seq) in standing for change in body_of(record).changes)
-        ]
-
-    async def _kept(self, row: SessionRow, now: Line, work: Work, blobs: Blobs) -> Kept:
-        """A checkpoint as it will be written once more, with what was edited of it since."""
-        left = Left(work.reads, work.files, work.code, work.usd, work.seq, work.writes, work.took, work.places)
-        if work.version != now.version:
-            return Kept(await self._as_now(now, work, blobs), left, work.skipped, work.edits, work.by)
-        (record,) = await self.store.records(row.key, work.seq, work.seq)
-        body: CheckpointBody = body_of(record)
-        changes = list(body.changes)
-        for seq in work.edits:
-            if seq < work.seq:
-                continue  # it was kept before, and has the edit in it
-            (edit,) = await self.store.records(row.key, seq, seq)
-            changes += [each.change for each in body_of(edit).adopted if each.step == work.step and not each.same]
-        return Kept(tuple(changes), left, work.skipped, work.edits, work.by)
-
-    async def _as_now(self, now: Line, work: Work, blobs: Blobs) -> tuple[Change, ...]:
-        """What a step of an older version wrote, as migrations have carried it up since."""
-        if needed := now.state.needs(work.writes):
-            now.state.provide(await self.store.blobs(needed))
-        values = {path: now.state.read(path) for path in work.writes}
-        return tuple(Change(path, "set", stored(data, blobs)) for path, data in values.items() if data is not None)
 
     # planning
 
@@ -404,14 +298,23 @@ class Curation(Travel):
 
         # While it runs its folder is in motion; the log knows what it keeps.
         again = _finished(workflow, line.trail, rerun)
+        line.trail.runs_again(rerun, ASKED)
         found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
         writes = {step.name: tuple(step.places) for step in workflow.steps}
         edited = [
             each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited" and not each.same
         ]
-        anew = line.step if _is_concerned(workflow, line, edited) else None
-        changed = _changed(workflow, line.trail)
-        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, anew)
+        anew = line.step if is_concerned(workflow, line, edited) else None
+        changed, rounds = _changed(workflow, line.trail), await self._rounds(row, line, found)
+        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, anew, rounds)
+
+    async def _rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
+        """The steps that were visited more than once since the first visit that runs again."""
+        if not found.redo or all(count == 1 for count in line.visits.values()):
+            return []
+        since = min(redo.since for redo in found.redo.values())
+        before = (await self._timeline(row).before(since, keep=False)).line.visits
+        return [step for step, count in line.visits.items() if count - before.get(step, 0) > 1]
 
     async def _check_free(self, session_id: str, folder: str | Path | None) -> None:
         """Before a session is stored: its folder is not another's."""
@@ -446,66 +349,6 @@ def _changed(workflow: Workflow[Any], trail: Trail) -> list[str]:
     """The finished steps whose code is another than the one that they ran with."""
     ran = [work for work in trail.works.values() if work.step in workflow.outline and work.code and not work.skipped]
     return [work.step for work in ran if work.code != code_of(workflow.step(work.step).fn)]
-
-
-def _in_order(trail: Trail) -> list[Work]:
-    return sorted(trail.works.values(), key=lambda work: work.seq)
-
-
-def _field_of(work: Work, path: str) -> str:
-    return next(file.field for file in work.files if file.path == path)
-
-
-def _edited(file: FileLeft, body: EditBody, seq: int) -> FileLeft:
-    """A file as an edit has left it, if it is one of those."""
-    found = next((each.file for each in body.adopted if each.file.path == file.path), None)
-    if found is None:
-        return file
-    return msgspec.structs.replace(file, sha256=found.sha256, size=found.size, at=seq)
-
-
-def _is_concerned(workflow: Workflow[Any], line: Line, fields: Sequence[str] = ()) -> bool:
-    """Whether the open visit remembers work on something that was edited since, or is: ``fields``."""
-    if line.trail is None or not line.operations or line.step not in workflow.outline:
-        return False
-    since = {seq for work in line.trail.works.values() for seq in work.edits if seq > line.opened}
-    edited = [*fields, *(key for key, version in line.trail.versions.items() if version in since)]
-    return any(overlap(place, field) for place in workflow.step(line.step).depends_on for field in edited)
-
-
-def _behind(trail: Trail) -> set[str]:
-    """The steps that wrote to a field after one whose files were edited since: the edit takes its place before them."""
-    found: set[str] = set()
-    for step in trail.pending:
-        edited = trail.works[step]
-        fields = [key for key, version in edited.writes.items() if version in edited.edits]
-        for work in trail.works.values():
-            if work.seq > edited.seq and any(overlap(key, field) for key in work.writes for field in fields):
-                found.add(work.step)
-    return found
-
-
-def _place(line: Line, kept: dict[str, Kept], earlier: Sequence[str], change: Change, seq: int) -> None:
-    """An edit of the state on a line that ends before it: behind the last kept checkpoint that wrote there, if any.
-
-    ``earlier`` are the kept steps that had ended when it was made. An edit makes none of them stale.
-    """
-    assert line.trail is not None
-    if any(each.left.writes.get(change.path) == seq for each in kept.values()):
-        return  # it comes with one that was kept before
-    wrote = [step for step in earlier if any(overlap(change.path, key) for key in kept[step].left.writes)]
-    if wrote:
-        into = kept[wrote[-1]]
-        left = msgspec.structs.replace(into.left, writes=into.left.writes | {change.path: seq})
-        kept[wrote[-1]] = msgspec.structs.replace(into, changes=(*into.changes, change), left=left)
-    else:
-        line.state.apply(change)
-        line.trail.versions[change.path] = seq
-    for step in earlier[earlier.index(wrote[-1]) + 1 if wrote else 0 :]:
-        left = kept[step].left
-        if any(overlap(change.path, place) for place in left.places):
-            left = msgspec.structs.replace(left, reads=left.reads | {change.path: seq})
-            kept[step] = msgspec.structs.replace(kept[step], left=left)
 
 
 def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
@@ -584,10 +427,10 @@ def _adopted(workflow: Workflow[Any], lending: Lending, found: Finding, blobs: B
     return Adopted(now, found.work.step, change, found.same)
 
 
-async def _uncut(held: Any, shelf: Shelf, found: Finding) -> Finding:
+async def _uncut(past: Past, found: Finding) -> Finding:
     """A file that is the beginning of what was recorded, and no more, was cut off: nobody edits like that."""
     try:
-        recorded = await content_of(held, shelf, found.file, found.work.step)
+        recorded = await past.content_of(found.file, found.work.step)
     except FolderRefused:
         return found.doubted()
     data = found.data or b""

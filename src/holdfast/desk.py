@@ -9,7 +9,7 @@ import functools
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ from holdfast.state import Act, Blob, Blobs, Change, Inline, State
 from holdfast.store import Store
 from holdfast.threads import in_thread
 from holdfast.timeline import Timeline
-from holdfast.traces import FileLeft, Kept, Left, Trail, Work
+from holdfast.traces import FileLeft, Kept, Left, Trail, Work, overlap
 from holdfast.versions import bring_up
 from holdfast.workflow import BoundStep, Workflow
 
@@ -41,7 +41,7 @@ class SessionNote(msgspec.Struct, frozen=True):
     """``.holdfast/session.json``: whose folder it is, and what the session began with, field by field.
 
     ``through``: that is what all up to this record have come to; it was migrated then. ``first`` is the step that it
-    began at; not always that of the outline: a fork begins later.
+    began at; not always that of the outline: a fork begins later, or behind it (``leaving``).
     """
 
     format: int
@@ -52,6 +52,7 @@ class SessionNote(msgspec.Struct, frozen=True):
     input: dict[str, msgspec.Raw]
     through: int = 0
     first: str = ""
+    leaving: bool = False
 
     @property
     def begins_at(self) -> str:
@@ -64,26 +65,30 @@ EDITED = "edited.json"
 Noted = tuple[str, Act, msgspec.Raw]
 """What was written, and no file shows: path, act, value."""
 
+Edited = tuple[str, int, msgspec.Raw]
+"""What was edited in the state: path, version, value."""
+
 
 class DoneNote(msgspec.Struct, frozen=True):
     """``.holdfast/done/<step>.json``: the completion record of a step.
 
-    ``values`` is what it wrote and no file of it carries, behind what was edited in the state before it. ``next`` is
-    where the session went.
+    ``values`` is what it wrote and no file of it carries. ``next`` is where the session went. ``edited`` is what was
+    edited in the state, and stood, when the step began.
     """
 
     format: int
     work: Work
     values: tuple[Noted, ...] = ()
     next: str | None = None
+    edited: tuple[Edited, ...] = ()
 
 
 class EditNote(msgspec.Struct, frozen=True):
-    """``.holdfast/edited.json``: what was edited in the state since a step has ended last; ``seq`` is the last edit."""
+    """``.holdfast/edited.json``: what is edited in the state, if that was since a step has ended last: with ``seq``."""
 
     format: int
     seq: int
-    values: tuple[Noted, ...] = ()
+    edited: tuple[Edited, ...] = ()
 
 
 class Looked(Protocol):
@@ -104,6 +109,7 @@ class Desk:
         self.held = held
         self.shelf = Shelf(Path(trail.folder))
         self._ledger = ledger
+        self._before: tuple[State, dict[str, int]] | None = None  # what was edited when the open visit began
 
     @property
     def ledger(self) -> Ledger:
@@ -130,18 +136,19 @@ class Desk:
         await in_thread(self.shelf.make)
         notes = await in_thread(self.shelf.notes)
         await self._claim(notes.get("session.json"))
-        staged = await in_thread(self.shelf.staged)
+        staged, past = await in_thread(self.shelf.staged), Past(self.held, self.shelf)
         files = self.trail.files()
+        older = await in_thread(self._older, [file for file, _ in files.values()])
         for file, work in files.values():
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, work.step)
-            elif await in_thread(self._is_older, file):
-                await self._restore(file, work.step)
+            elif file.path in older:
+                await self._restore(past, file, work.step)
         await in_thread(self.shelf.clear, [mark(file.path, file.sha256) for file, _ in files.values()])
         await in_thread(self._retire, [*self.trail.works])
         for work in self.trail.works.values():
             if _noted(notes.get(f"done/{work.step}.json")) != work:
-                await self._note(work, (await Timeline(self.held.store, self.held.row).line(work.seq)).state)
+                await self._note_again(work)
         await self._note_edits(notes.get(EDITED))
         for name in notes:
             if name.startswith("done/") and name[5:-5] not in self.trail.works:
@@ -171,22 +178,40 @@ class Desk:
 
         await in_thread(self.shelf.claim, decide)
 
-    async def _beginning(self) -> tuple[dict[str, msgspec.Raw], int, str]:
+    async def _beginning(self) -> tuple[dict[str, msgspec.Raw], int, str, bool]:
         """What the session began with, and where; if migrated since, what that came to, and up to which record."""
-        line, through = self.held.line, 0
+        line, through, timeline = self.held.line, 0, Timeline(self.held.store, self.held.row)
         first = min(self.trail.works.values(), key=lambda work: work.seq, default=None)
         if first is not None:
-            begun = (await Timeline(self.held.store, self.held.row).before(first.seq, keep=False)).line
+            begun = (await timeline.before(first.seq, keep=False)).line
             line, through = (begun, 0) if begun.version == line.version else (line, self.held.row.seq)
+            at, leaving = first.step, False
+        else:
+            at, leaving = line.step or await timeline.last_step() or "", line.leaving or line.step is None
         values = await self._values(line.state, [*line.state.slots])
-        at = (line.step or "") if first is None else first.step
-        return {path: raw for path, _, raw in values}, through, at
+        return {path: raw for path, _, raw in values}, through, at, leaving
 
-    def _is_older(self, file: FileLeft) -> bool:
+    async def check_past(self) -> None:
+        """Refuse, while nothing is changed yet, a place in the log whose files `take_up` could not put back.
+
+        Only a session that was made anew of its folder can have such places: what its steps wrote over is not there.
+        """
+        if not self.trail.rebuilt_from:
+            return
+        files, past = self.trail.files(), Past(self.held, self.shelf)
+        for path in sorted(await in_thread(self._older, [file for file, _ in files.values()])):
+            await past.content_of(files[path][0], files[path][1].step)
+
+    def _older(self, files: Sequence[FileLeft]) -> set[str]:
+        """The files at whose place lies what another checkpoint left; not if that one is kept, and comes again."""
+        kept = {(file.path, file.sha256) for each in self.trail.kept.values() for file in each.left.files}
+        return {file.path for file in files if self._is_older(file, kept)}
+
+    def _is_older(self, file: FileLeft, kept: Collection[tuple[str, str]]) -> bool:
         data = self._found(file)
         if data is None or (digest := digest_of(data)) == file.sha256:
             return False
-        return digest in self.trail.known.get(file.path, ())
+        return digest in self.trail.known.get(file.path, ()) and (file.path, digest) not in kept
 
     def _found(self, file: FileLeft) -> bytes | None:
         """What lies at the place of a file; of something that cannot be one, nothing that anybody would know."""
@@ -255,18 +280,21 @@ class Desk:
         effect = Effect("left", self.ledger.clock.now(), "artifact.left", step.agent, names, raw, left=left)
         self.ledger.pending.pop("left", None)  # of an attempt that failed behind it
         self.ledger.pend(effect)
+        standing = self.trail.standing()
+        self._before = (self.held.line.state.copy(), standing) if standing else None
 
     async def publish(self, step: str) -> None:
         """The checkpoint is committed: give its files their names, and note that it is done."""
         work = self.trail.works[step]
-        staged = await in_thread(self.shelf.staged)
+        staged, past = await in_thread(self.shelf.staged), Past(self.held, self.shelf)
+        older = await in_thread(self._older, work.files)
         for file in work.files:
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, step)
-            elif await in_thread(self._is_older, file) or await in_thread(self._found, file) is None:
-                await self._restore(file, step)  # of a checkpoint that is kept, and whose file has gone meanwhile
+            elif file.path in older or await in_thread(self._found, file) is None:
+                await self._restore(past, file, step)  # of a checkpoint that is kept, and whose file has gone meanwhile
         await in_thread(self._retire, [step])
-        await self._note(work, self.held.line.state)
+        await self._note(work, self.held.line.state, await self._edits(*self._before) if self._before else ())
 
     def _retire(self, steps: Sequence[str]) -> None:
         """What steps left when they ran before, and do not leave any more, goes to the bin: no field shows it now."""
@@ -283,17 +311,24 @@ class Desk:
         if moved:
             tell(logging.WARNING, f"{step}: what was at {file.path} is kept as {moved}", self.held.session_id)
 
-    async def _restore(self, file: FileLeft, step: str) -> None:
-        data = await content_of(self.held, self.shelf, file, step)
+    async def _restore(self, past: Past, file: FileLeft, step: str) -> None:
+        data = await past.content_of(file, step)
         await in_thread(self.shelf.stage, file.path, data)
         await self._publish(file, step)
 
-    async def _note(self, work: Work, state: State) -> None:
+    async def _note_again(self, work: Work) -> None:
+        """The completion record of a step from the log alone: a crash has come in between, or it was edited since."""
+        timeline = Timeline(self.held.store, self.held.row)
+        before, after = await timeline.line(work.seq - 1), await timeline.line(work.seq)
+        standing = before.trail.standing() if before.trail is not None else {}
+        await self._note(work, after.state, await self._edits(before.state, standing))
+
+    async def _note(self, work: Work, state: State, edited: Sequence[Edited]) -> None:
         """The completion record of a step, with all that only the log would know. ``state``: as the step left it."""
         (record,) = await self.held.store.records(self.held.row.key, work.seq, work.seq)
         body: CheckpointBody = body_of(record)
         shown = [file.field for file in work.files]
-        values = await self._values(state, self._edited(work))
+        values: list[Noted] = []
         if work.visit > 1:  # what its earlier visits wrote, or added to, has no record of its own any more
             places = self.held.workflow.step(work.step).places if work.step in self.held.workflow.outline else ()
             written = {path.partition(".")[0] for path in (*places, *work.writes)}
@@ -302,27 +337,26 @@ class Desk:
             for change in body.changes:
                 if not _is_shown(change.path, shown):
                     values.append((change.path, change.act, msgspec.Raw(await _bytes(self.held.store, change.value))))
-        note = DoneNote(FORMAT, work, tuple(values), work.step if body.leaving else body.next)
+        if work.made:  # edits of what it wrote may have become a part of it
+            mine = [path for path in self.trail.edited if any(overlap(path, key) for key in work.writes)]
+            values += await self._values(state, mine)
+        note = DoneNote(FORMAT, work, tuple(values), work.step if body.leaving else body.next, tuple(edited))
         spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
         await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(spelled_out))
 
     async def _note_edits(self, found: bytes | None) -> None:
         """What was edited in the state since a step has ended last; the next one has it in its completion record."""
-        edited = self._edited(None)
-        if edited:
-            values = await self._values(self.held.line.state, edited)
-            note = EditNote(FORMAT, max(self.trail.versions[path] for path in edited), tuple(values))
-            await in_thread(self.shelf.note, EDITED, _pretty(note))
+        standing = self.trail.standing()
+        last = max(standing.values(), default=0)
+        if last > max((work.seq for work in self.trail.works.values()), default=0):
+            edited = await self._edits(self.held.line.state, standing)
+            await in_thread(self.shelf.note, EDITED, _pretty(EditNote(FORMAT, last, edited)))
         elif found is not None:
             await in_thread(self.shelf.forget, EDITED)
 
-    def _edited(self, work: Work | None) -> list[str]:
-        """What was edited in the state before a step has ended, and after the one before it; None: after the last."""
-        works = self.trail.works.values()
-        until = work.seq if work is not None else float("inf")
-        since = max((each.seq for each in works if each.seq < until), default=0)
-        written = {at for each in works for at in each.writes.values()}
-        return [path for path, at in self.trail.versions.items() if since < at < until and at not in written]
+    async def _edits(self, state: State, standing: Mapping[str, int]) -> tuple[Edited, ...]:
+        values = await self._values(state, [*standing])
+        return tuple([(path, standing[path], raw) for path, _, raw in values])
 
     async def _values(self, state: State, paths: Sequence[str]) -> list[Noted]:
         if needed := state.needs(paths):
@@ -370,43 +404,55 @@ async def values_of(lending: Lending, paths: tuple[str, ...]) -> dict[str, Any]:
     return {path: lending.read(lending.shape.place(path)) for path in paths}
 
 
-async def content_of(held: Looked, shelf: Shelf, file: FileLeft, step: str) -> bytes:
-    """The recorded content of a file, from the log. `FolderRefused` if it cannot be had to the byte any more."""
-    data = await in_thread(shelf.kept, file.sha256)
-    if data is None:
-        artifact = artifact_of(held.workflow.step(step), file.pattern)
-        (record,) = await held.store.records(held.row.key, file.at, file.at)
-        body = body_of(record)
+class Past:
+    """What was recorded of files, to the byte, from the log. What is read for one file is at hand for the next."""
+
+    def __init__(self, held: Looked, shelf: Shelf) -> None:
+        self.held, self.shelf = held, shelf
+        self._bodies: dict[int, Any] = {}
+        self._fields: dict[tuple[int, str], Any] = {}
+
+    async def content_of(self, file: FileLeft, step: str) -> bytes:
+        """The recorded content of a file. `FolderRefused` if it cannot be had any more."""
+        data = await in_thread(self.shelf.kept, file.sha256)
+        if data is None:
+            data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))
+        if digest_of(data) != file.sha256:
+            rebuilt = self.held.line.trail is not None and self.held.line.trail.rebuilt_from
+            why = "the session was made anew of its folder" if rebuilt else "its codec writes it otherwise by now"
+            raise FolderRefused(
+                f"{file.path} cannot be written as it was: {why}; take it in as it is, or run {step} again:"
+                f" resume(rerun=[{step!r}])",
+                session_id=self.held.session_id, path=file.path,
+            )  # fmt: skip
+        return data
+
+    async def _made_again(self, file: FileLeft, artifact: BoundArtifact) -> bytes:
+        if file.at not in self._bodies:
+            (record,) = await self.held.store.records(self.held.row.key, file.at, file.at)
+            self._bodies[file.at] = body_of(record)
+        body = self._bodies[file.at]
         if isinstance(body, EditBody):
             change = next(each.change for each in body.adopted if each.file.path == file.path)
-            raw = await _bytes(held.store, change.value)
-            value = artifact.typed.decode(raw if not file.key else _entry(raw, file.key), file.path)
-        else:
-            whole = await _at_record(held, file, artifact.place.path)
-            value = whole[file.key] if artifact.many else whole
-        data = artifact.encoded(value)
-    if digest_of(data) != file.sha256:
-        rebuilt = held.line.trail is not None and held.line.trail.rebuilt_from
-        why = "the session was made anew of its folder" if rebuilt else "its codec writes it otherwise by now"
-        raise FolderRefused(
-            f"{file.path} cannot be written as it was: {why}; take it in as it is, or run {step} again:"
-            f" resume(rerun=[{step!r}])",
-            session_id=held.session_id, path=file.path,
-        )  # fmt: skip
-    return data
+            raw = await _bytes(self.held.store, change.value)
+            return artifact.encoded(artifact.typed.decode(raw if not file.key else _entry(raw, file.key), file.path))
+        whole = await self._field(file, artifact.place.path)
+        return artifact.encoded(whole[file.key] if artifact.many else whole)
 
-
-async def _at_record(held: Looked, file: FileLeft, field: str) -> Any:
-    """A field as it was when a file that shows it was left, carried up to the code at hand."""
-    line = await Timeline(held.store, held.row).line(file.at)
-    try:
-        await bring_up(held.workflow, line, held.store, held.limits)
-        lending = Lending(held.workflow, line.state, held.store, held.limits)
-        return (await values_of(lending, (field,)))[field]
-    except StateRefused as error:
-        raise FolderRefused(
-            f"{file.path} cannot be written as it was: {error}", session_id=held.session_id, path=file.path
-        ) from error
+    async def _field(self, file: FileLeft, field: str) -> Any:
+        """A field as it was when a file that shows it was left, carried up to the code at hand."""
+        if (file.at, field) not in self._fields:
+            held = self.held
+            line = await Timeline(held.store, held.row).line(file.at)
+            try:
+                await bring_up(held.workflow, line, held.store, held.limits)
+                lending = Lending(held.workflow, line.state, held.store, held.limits)
+                self._fields[file.at, field] = (await values_of(lending, (field,)))[field]
+            except StateRefused as error:
+                raise FolderRefused(
+                    f"{file.path} cannot be written as it was: {error}", session_id=held.session_id, path=file.path
+                ) from error
+        return self._fields[file.at, field]
 
 
 def artifact_of(step: BoundStep, pattern: str) -> BoundArtifact:

@@ -6,7 +6,7 @@ changed by another hand, which steps have to run again, and what somebody has to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -171,10 +171,9 @@ def artifact_named(workflow: Workflow[Any], step: str, pattern: str) -> BoundArt
 def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], seq: int) -> Examination:
     """What follows from what was found. ``seq`` is the number that a record of the edits would have."""
     findings = tuple(found)
-    seeds = {step: f"it is to run again ({why})" for step, why in rerun.items()}
-    for each in findings:
-        if each.state == "missing":
-            seeds.setdefault(each.work.step, f"artifact missing: {each.file.path}")
+    seeds = dict(rerun)
+    for step, path in _makers(trail, {each.file.path: each.work.step for each in findings if each.state == "missing"}):
+        seeds.setdefault(step, f"artifact missing: {path}")
     redone = stale(trail, seeds)
     edited = [each for each in findings if each.state == "edited" and each.work.step not in rerun]
     taken = tuple(
@@ -184,7 +183,8 @@ def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], se
         or (not each.unsure and each.work.step not in redone and not trail.readers(each.work, each.file.field))
     )
     invalid = [each for each in findings if each.state == "invalid" and each.work.step not in seeds]
-    undecided = (*(each for each in edited if each not in taken), *invalid)
+    decided = {each.file.path for each in taken}
+    undecided = (*(each for each in edited if each.file.path not in decided), *invalid)
     trial: Trail = msgspec.json.decode(msgspec.json.encode(trail), type=Trail)
     trial.adopts(seq, None, [Adopted(each.file, each.work.step, _NOTHING, each.same) for each in edited])
     redo = {
@@ -192,6 +192,16 @@ def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], se
         for step, each in stale(trial, seeds).items()
     }
     return Examination(findings, redo, taken, undecided)
+
+
+def _makers(trail: Trail, missing: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The steps that missing files can be had from: those that left them last; ``missing`` has their names by path.
+
+    If the session was made anew of its folder, nobody knows what those found there: all that wrote such a file.
+    """
+    yield from ((step, path) for path, step in missing.items())
+    for work in trail.works.values() if trail.rebuilt_from else ():
+        yield from ((work.step, file.path) for file in work.files if file.path in missing)
 
 
 def _spared(findings: Iterable[Finding], step: str, why: str) -> tuple[FileLeft, ...]:

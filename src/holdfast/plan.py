@@ -6,7 +6,7 @@ the next route, whose choice nobody knows before the step in front of it has end
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -97,14 +97,14 @@ def make_plan(
 
 def with_artifacts(
     plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Sequence[str],
-    writes: Mapping[str, tuple[str, ...]], anew: str | None,
+    writes: Mapping[str, tuple[str, ...]], anew: str | None, rounds: Collection[str] = (),
 ) -> Plan:  # fmt: skip
     """The plan with what follows from the artifacts in the session's folder.
 
     ``changed``: steps whose code is another than it was. ``writes``: what each step writes. ``anew``: the step that
-    is open, and begins once more.
+    is open, and begins once more. ``rounds``: those that were visited more than once since what runs again.
     """
-    outlook = _Outlook(trail, found, next((each.step for each in plan.steps if each.step in found.redo), None), anew)
+    outlook = _Outlook(trail, found, anew, rounds)
     steps: list[PlannedStep] = []
     for each in plan.steps:
         each = outlook.of(each, writes[each.step])
@@ -125,8 +125,9 @@ class _Outlook:
     ``first`` is the first that runs again; ``written``: fields that may be others than they were when it is passed.
     """
 
-    def __init__(self, trail: Trail, found: Examination, first: str | None, anew: str | None) -> None:
-        self.trail, self.redo, self.first, self.anew = trail, {**trail.redo, **found.redo}, first, anew
+    def __init__(self, trail: Trail, found: Examination, anew: str | None, rounds: Collection[str]) -> None:
+        self.first = min(found.redo, key=lambda step: found.redo[step].since, default=None)
+        self.trail, self.redo, self.anew, self.rounds = trail, {**trail.redo, **found.redo}, anew, rounds
         self.behind, self.versions, self.written = False, dict(trail.versions), set[str]()
 
     def of(self, each: PlannedStep, writes: Sequence[str]) -> PlannedStep:
@@ -142,16 +143,19 @@ class _Outlook:
     def _verdict(self, each: PlannedStep) -> tuple[Verdict, str]:
         kept, work = self.trail.kept.get(each.step), self.trail.works.get(each.step)
         if each.step in self.redo:
-            comes_next = each.step == self.first or each.verdict == "next"
+            comes_next = each.verdict == "next" if self.first is None else each.step == self.first
             return "next" if comes_next else "will run", self.redo[each.step].why
+        comes_again = each.verdict == "may run" or (kept is None and self.behind and each.verdict != "done")
+        if work is not None and (each.step in self.rounds or (comes_again and self.first is not None)):
+            return "may run", "it is in a loop, whose rounds are passed once more"
         if self.behind and work is not None and (field := self._first_written(work)):
             return "may run", f"runs if {field}, which it reads, is written"
         if (kept is not None and kept.holds(self.versions)) or (self.behind and work is not None):
             self.versions |= kept.left.writes if kept is not None else {}
             self.written -= {*work.writes} if work is not None else set()
             return "done", "kept: what it read is as it was"
-        if self.behind and each.verdict == "next":
-            return "will run", each.why
+        if self.first is not None and each.verdict == "next":
+            return ("will run", each.why) if self.behind else ("may run", f"comes round again after {self.first}")
         return each.verdict, "begins anew: what it reads was edited" if each.step == self.anew else each.why
 
     def _first_written(self, work: Work) -> str:

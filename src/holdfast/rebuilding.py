@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from holdfast.artifacts import BoundArtifact, Unfit, entry_of, named, safe_name
-from holdfast.desk import EDITED, DoneNote, EditNote, Noted, SessionNote, session_note
+from holdfast.desk import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note
 from holdfast.errors import FolderMisfit, FolderRefused, HoldfastError
 from holdfast.inspection import ArtifactState, Examination, examine, look
 from holdfast.shelf import Shelf
@@ -67,7 +67,7 @@ class Recorded(msgspec.Struct, frozen=True):
     note: SessionNote
     done: tuple[DoneNote, ...]
     late: tuple[DoneNote, ...] = ()
-    edited: tuple[Noted, ...] = ()
+    edited: tuple[Edited, ...] = ()
 
     @property
     def gap(self) -> str | None:
@@ -129,12 +129,12 @@ def _with_edits(folder: Path, data: bytes, found: Recorded) -> Recorded:
     """The records with the edits of the state behind them; those before them are in the records."""
     edits = _read(folder, EDITED, data, EditNote, "the state is as it was before the last edits of it")
     last = max([found.note.through, *(each.work.seq for each in found.done)])
-    return found if found.late or edits.seq < last else msgspec.structs.replace(found, edited=edits.values)
+    return found if found.late or edits.seq < last else msgspec.structs.replace(found, edited=edits.edited)
 
 
 def _without_gap(note: SessionNote, done: list[DoneNote]) -> Recorded:
     known = {each.work.step for each in done}
-    if done and note.begins_at not in known:
+    if done and note.begins_at not in known and not note.leaving:
         return Recorded(note, (), tuple(done))
     for number, each in enumerate(done[:-1], start=1):
         if each.next is not None and each.next not in known:
@@ -164,7 +164,7 @@ def _by_records(folder: Path, workflow: Workflow[Any], found: Recorded) -> Detec
 
 def _resume_at(found: Recorded, seen: Examination) -> str:
     if not found.done:
-        return START
+        return found.note.begins_at if found.note.leaving else START
     again = [each.work.step for each in found.done if each.work.step in seen.redo]
     broken = [each.work.step for each in seen.undecided]
     for step in (each.work.step for each in found.done):

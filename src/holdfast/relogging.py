@@ -6,7 +6,7 @@ found out as for any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -16,13 +16,13 @@ import msgspec
 
 from holdfast.artifacts import BoundArtifact, Unfit, entry_of, named
 from holdfast.codec import Limits, encode
-from holdfast.desk import DoneNote, code_of
+from holdfast.desk import DoneNote, Edited, code_of
 from holdfast.errors import FolderRefused
 from holdfast.ids import SessionId, check_session_id, new_session_id
 from holdfast.inspection import artifact_named
-from holdfast.model import NewSession, Record, first_digest, seal
+from holdfast.model import NewSession, Record, RecordKind, first_digest, seal
 from holdfast.rebuilding import Detection, Judged, Recorded
-from holdfast.replay import CheckpointBody, Effect, KeyBody, to_payload
+from holdfast.replay import CheckpointBody, EditBody, Effect, KeyBody, to_payload
 from holdfast.shelf import Shelf, digest_of
 from holdfast.state import Act, Blobs, Change, Slot, stored
 from holdfast.traces import FileLeft, Left, Redo, Trail, Work, overlap
@@ -32,20 +32,23 @@ from holdfast.workflow import BoundStep, Workflow
 class Relog:
     """The records of a session that is made anew. Versions of fields are numbered as they are written here."""
 
-    def __init__(self, session_id: str, folder: Path, version: int, outline: Sequence[str], first: str) -> None:
+    def __init__(
+        self, session_id: str, folder: Path, version: int, outline: Sequence[str], first: str, leaving: bool = False
+    ) -> None:
         self.session_id = SessionId(session_id)
         self.trail = Trail(str(folder))
         self.version = version
         self.outline = tuple(outline)
-        self.first = first
+        self.first, self.leaving = first, leaving
         self.fields: dict[str, Slot] = {}
-        self.bodies: list[tuple[str, CheckpointBody]] = []
+        self.bodies: list[tuple[str, CheckpointBody | EditBody]] = []
         self.blobs: Blobs = []
         self.versions: dict[tuple[str, int], int] = {}
+        self.edits: set[tuple[str, int]] = set()
 
     @property
     def seq(self) -> int:
-        """The number that the next checkpoint will have."""
+        """The number that the next record will have."""
         return len(self.bodies) + 2
 
     def begin(self, values: Mapping[str, bytes]) -> None:
@@ -56,6 +59,16 @@ class Relog:
         """Something that a step wrote, encoded already."""
         return Change(path, act, stored(data, self.blobs))
 
+    def edited(self, edits: Iterable[Edited]) -> None:
+        """What was edited in the state by here. Before the first step it is in what the session began with."""
+        new = [(path, at, bytes(raw)) for path, at, raw in edits if (path, at) not in self.edits] if self.bodies else []
+        if new:
+            pairs = {(path, at) for path, at, _ in new}
+            self.edits |= pairs
+            self.versions |= dict.fromkeys(pairs, self.seq)
+            changes = tuple(self.change(path, "set", data) for path, _, data in new)
+            self.bodies.append((self.bodies[-1][0], EditBody(changes, reason="from its folder")))
+
     def done(self, work: Work, changes: Sequence[Change], next_step: str | None) -> None:
         """A step that is done. What it read of other steps is named by the numbers of this log."""
         reads = {pair[0]: self.versions[pair] for pair in work.reads.items() if pair in self.versions}
@@ -64,7 +77,7 @@ class Relog:
         writes = dict.fromkeys(work.writes, self.seq)
         left = Left(reads, files, work.code, work.usd, writes=writes, places=work.places)
         effect = Effect("left", work.at, "artifact.left", work.step, "from its folder", left=left)
-        stays = next_step == work.step
+        stays = next_step in (None, work.step)  # where it has come to its end it is left once more
         body = CheckpointBody(
             None if stays else next_step, tuple(changes), stays, work.skipped, took=work.took, effects=(effect,),
             version=self.version,
@@ -73,49 +86,52 @@ class Relog:
 
     def session(self, workflow: Workflow[Any], now: int, by: str | None) -> NewSession:
         """All of it. One that had come to its end stands at its last step, to be left once more."""
-        first = self.first
+        at, leaving = self.first, self.leaving
+        visits = {at: 1} if leaving else {}
         key = KeyBody(
-            self.fields, first, created=True, by=by, version=self.version, outline=self.outline, trail=self.trail
-        )
-        records = [seal(first_digest(self.session_id), 1, 0, "key", first, 1, now, to_payload(key))]
-        visits, here = dict[str, int](), (first, False)
-        for number, (step, body) in enumerate(self.bodies):
-            last = number == len(self.bodies) - 1
-            if last and body.next is None:
-                body = msgspec.structs.replace(body, leaving=True)
-            here = (step, True) if body.leaving else (body.next or step, False)
-            visits[step] = visits.get(step, 0) + 1
+            self.fields, at, leaving, {**visits}, created=True, by=by, version=self.version, outline=self.outline,
+            trail=self.trail,
+        )  # fmt: skip
+        records = [seal(first_digest(self.session_id), 1, 0, "key", at, 1, now, to_payload(key))]
+        for step, body in self.bodies:
+            if isinstance(body, CheckpointBody):
+                visits[step] = visits.get(step, 0) + 1
+                at, leaving = body.next or step, body.leaving
             records.append(_after(records[-1], step, visits[step], now, body))
-        step, leaving = here
         digest = sha256(f"rebuilt|{self.trail.folder}|{self.session_id}".encode()).digest()
         return NewSession(
-            self.session_id, workflow.name, self.version, None, (), digest, now, step,
-            visits.get(step, 0) + (0 if leaving else 1), None, tuple(records), tuple(self.blobs), claim=False,
+            self.session_id, workflow.name, self.version, None, (), digest, now, at,
+            visits.get(at, 0) + (0 if leaving else 1), None, tuple(records), tuple(self.blobs), claim=False,
             leaving=leaving,
         )  # fmt: skip
 
 
-def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody) -> Record:
-    return seal(last.digest, last.seq + 1, last.seq, "checkpoint", step, visit, now, to_payload(body))
+def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody | EditBody) -> Record:
+    kind: RecordKind = "checkpoint" if isinstance(body, CheckpointBody) else "edit"
+    return seal(last.digest, last.seq + 1, last.seq, kind, step, visit, now, to_payload(body))
 
 
 def by_record(
     workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, accept: bool, limits: Limits
 ) -> Relog:  # fmt: skip
-    """From completion records. What files carry is read from them, also if somebody has edited it."""
+    """From completion records. What files carry is read from them, also if somebody has edited it.
+
+    What the records have of the same is newer: an edit of the state became a part of it.
+    """
     if found.late and not accept:
         raise _at_odds(folder, found.inconsistent(), found.gap)
-    log = Relog(session_id, folder, found.note.version, found.note.outline, found.note.begins_at)
-    log.trail.rebuilt_from = found.note.session_id
-    log.begin({name: bytes(raw) for name, raw in found.note.input.items()})
+    note, first = found.note, found.done[0].work.step if found.done else found.note.begins_at
+    log = Relog(session_id, folder, note.version, note.outline, first, note.leaving and not found.done)
+    log.trail.rebuilt_from = note.session_id
+    log.begin({name: bytes(raw) for name, raw in note.input.items()})
     for each in found.done:
         changes: list[Change] = []
-        if each.work.seq > found.note.through:
-            changes = [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
-            changes += _carried(workflow, Shelf(folder), log, each, limits)
-        if each is found.done[-1]:
-            changes += [log.change(path, act, bytes(raw)) for path, act, raw in found.edited]
+        if each.work.seq > note.through:
+            log.edited(each.edited)
+            changes = _carried(workflow, Shelf(folder), log, each, limits)
+            changes += [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
         log.done(each.work, changes, each.next)
+    log.edited(found.edited)
     return log
 
 

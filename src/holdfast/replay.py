@@ -346,7 +346,9 @@ class Line:
 
     def _fold_edit(self, record: Record, body: EditBody, trail: Trail) -> None:
         if trail.works:
-            trail.versions.update((change.path, record.seq) for change in body.changes)
+            written = {change.path: record.seq for change in body.changes}
+            trail.versions.update(written)
+            trail.edited.update(written)
         for change in trail.adopts(record.seq, body.by, body.adopted):
             self.state.apply(change)
 

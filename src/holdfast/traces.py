@@ -119,8 +119,8 @@ class Trail(msgspec.Struct, omit_defaults=True):
 
     ``versions``: of each field, the record that wrote it. ``replaced``: versions that an edit has taken the place of,
     while some visit has read them. ``known``: all hashes that this session ever recorded for a path. ``pending``: steps
-    an edit of whose files is not in the state yet, because later steps wrote to the same field. ``rebuilt_from``: the
-    session that the folder belonged to before.
+    an edit of whose files is not in the state yet, because later steps wrote to the same field. ``edited``: what was
+    edited in the state, and the last record that did. ``rebuilt_from``: the session that the folder belonged to before.
     """
 
     folder: str
@@ -131,6 +131,7 @@ class Trail(msgspec.Struct, omit_defaults=True):
     kept: dict[str, Kept] = {}
     redo: dict[str, Redo] = {}
     pending: tuple[str, ...] = ()
+    edited: dict[str, int] = {}
     rebuilt_from: str = ""
 
     def files(self) -> dict[str, tuple[FileLeft, Work]]:
@@ -165,11 +166,19 @@ class Trail(msgspec.Struct, omit_defaults=True):
         """Steps are called otherwise (old → new), and so are fields (new → old)."""
         names = _Names(renamed, {old: new for new, old in moved.items()})
         self.works = {names.step(step): names.work(work) for step, work in self.works.items()}
-        self.versions = names.versions(self.versions)
+        self.versions, self.edited = names.versions(self.versions), names.versions(self.edited)
         self.replaced = tuple((names.path(key), version) for key, version in self.replaced)
         self.kept = {names.step(step): names.kept(kept) for step, kept in self.kept.items()}
         self.redo = {names.step(step): redo for step, redo in self.redo.items()}
         self.pending = tuple(names.step(step) for step in self.pending)
+
+    def runs_again(self, steps: Iterable[str], why: str) -> bool:
+        """Have steps that were to be kept run instead; whether there is one of these."""
+        named = [step for step in steps if step in self.kept]
+        for step in named:
+            del self.kept[step]
+            self.redo[step] = Redo(why)
+        return bool(named)
 
     def knows(self, file: FileLeft) -> None:
         """From now on this content is known to be ours."""
@@ -179,17 +188,20 @@ class Trail(msgspec.Struct, omit_defaults=True):
 
     def adopts(self, seq: int, by: str | None, adopted: Iterable[Adopted]) -> list[Change]:
         """Take in edits of files; what of that changes the state as it stands now."""
-        changes: list[Change] = []
+        changes, changed = list[Change](), dict[str, dict[str, FileLeft]]()
         for each in adopted:
             work, file = self.works[each.step], msgspec.structs.replace(each.file, at=seq)
             writes = work.writes
             if not each.same:
                 changes += self._replaces(work, each, seq)
                 writes = {**writes, file.field: seq}
-            files = tuple(file if other.path == file.path else other for other in work.files)
             edits = work.edits if seq in work.edits else (*work.edits, seq)
-            self.works[each.step] = msgspec.structs.replace(work, writes=writes, files=files, edits=edits, by=by)
+            self.works[each.step] = msgspec.structs.replace(work, writes=writes, edits=edits, by=by)
+            changed.setdefault(each.step, {})[file.path] = file
             self.knows(file)
+        for step, new in changed.items():
+            files = tuple(new.get(file.path, file) for file in self.works[step].files)
+            self.works[step] = msgspec.structs.replace(self.works[step], files=files)
         return changes
 
     def _replaces(self, work: Work, edit: Adopted, seq: int) -> list[Change]:
@@ -234,6 +246,15 @@ class Trail(msgspec.Struct, omit_defaults=True):
         own = {*work.edits, *work.writes.values()}
         theirs = _written(later, field)
         return found | {at for at in read | now | own if at not in theirs and (at < until or at in own)}
+
+    def standing(self) -> dict[str, int]:
+        """What was edited in the state and no step has written since, with its version; that may be an edit of a file.
+
+        What files show of it is then not what the state has, or not all of it.
+        """
+        adopted = {seq for work in self.works.values() for seq in work.edits}
+        now = {path: max(read_of(self.versions, (path,)).values(), default=0) for path in self.edited}
+        return {path: at for path, at in now.items() if at == self.edited[path] or at in adopted}
 
     def read_by(self, paths: Iterable[str]) -> dict[str, int]:
         """The present versions of what is read at some places of the state."""

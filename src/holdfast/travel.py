@@ -163,6 +163,7 @@ class Travel(Reading):
         self, row: SessionRow, to: int | str, keep: bool, given: dict[str, Any], by: str | None, reason: str
     ) -> None:
         line, base, visit = await self._back(row, to, keep)
+        await self._check_past(row, line)
         blobs = line.state.seal()
         edit = EditBody(await self._edits_there(row, line, given, blobs), by, reason) if given else None
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
@@ -192,6 +193,9 @@ class Travel(Reading):
         line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
         return found
 
+    async def _check_past(self, row: SessionRow, line: Line) -> None:
+        """Refuse to go back to where something is missing by now. Of a session alone, without files, nothing can be."""
+
     async def plan_rewind(
         self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
         keep: bool = False, rerun: str | Sequence[str] = (), **named: Any,
@@ -204,6 +208,7 @@ class Travel(Reading):
         row = await self._row(session_id)
         workflow, given = self._workflow_of(row), together(edits, named)
         line = (await self._back(row, to, keep)).line
+        await self._check_past(row, line)
         if given:
             blobs: Blobs = []
             body = EditBody(await self._edits_there(row, line, given, blobs))

@@ -5,10 +5,6 @@ Every call of an agent is a point at which a test can hold it (`tests.support.he
 
 from __future__ import annotations
 
-import functools
-import os
-import sys
-from collections.abc import Callable
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -16,20 +12,7 @@ from holdfast.apps.aura import classroom_sync, daily_planner, parent_insight, ru
 from holdfast.apps.aura.__main__ import main
 from holdfast.apps.aura.models import Course
 from holdfast.apps.aura.sources.export import ExportFolder
-from tests.support.held import passed
-
-
-def watch(owner: Any, function: str, name: Callable[..., str | None]) -> None:
-    real = getattr(owner, function)
-
-    @functools.wraps(real)
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        if (label := name(*args)) is not None:
-            passed(label)
-        return real(*args, **kwargs)
-
-    setattr(owner, function, watched)
-
+from tests.support.held import as_program, watch
 
 syncing: list[bool] = []
 
@@ -46,9 +29,9 @@ def fetched(source: ExportFolder, course: Course) -> str | None:
 def watch_all() -> None:
     watch(classroom_sync, "gather", sync_begins)
     watch(ExportFolder, "assignments", fetched)
-    watch(skill_mastery, "analyze", lambda *_: "analyze")
-    watch(daily_planner, "plan", lambda *_: "plan")
-    watch(parent_insight, "write", lambda *_: "report")
+    watch(skill_mastery, "analyze", "analyze")
+    watch(daily_planner, "plan", "plan")
+    watch(parent_insight, "write", "report")
 
 
 def warm_up() -> None:
@@ -57,17 +40,15 @@ def warm_up() -> None:
         run_aura_orchestrator("student-1", store=":memory:", reports=folder)
 
 
-def job(args: list[str], folder: str, said: str, environment: dict[str, str]) -> None:
-    """``python -m holdfast.apps.aura ARGS`` in a folder; what it says goes to a file."""
-    os.chdir(folder)
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
-        del os.environ[name]
-    os.environ.update(environment)
-    file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    watch_all()
-    try:
+def job(args: list[str], **place: Any) -> None:
+    """``python -m holdfast.apps.aura ARGS``."""
+    with as_program("holdfast.apps.aura", args, **place):
+        watch_all()
         main(args)
-    finally:
-        sys.stdout.flush()
+
+
+def block(args: list[str], **place: Any) -> None:
+    """A program that is typed in: the text of ARGS."""
+    with as_program("typed in", args, **place):
+        watch_all()
+        exec("\n".join(args), {"__name__": "__main__"})

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -191,19 +189,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Tests look at what was asked instead."""
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[Classroom]:
-    server = Classroom(folder)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def token(path: Path, server: Classroom, secret: str = "secret", renewal: str = "wrong", hours: int = 1) -> Path:

@@ -9,10 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from holdfast.apps.devs.__main__ import main
-
 PATIENCE = 30.0
 
 SCRIPT = """\
@@ -90,18 +86,3 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.01)
-
-
-class Called:
-    """What a command said and how it ended, in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], *args: str | Path) -> None:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(arg) for arg in args])
-        self.code = end.value.code
-        self.out, self.err = capsys.readouterr()
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out[self.out.index("{\n") :])

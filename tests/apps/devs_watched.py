@@ -1,7 +1,7 @@
 """Devs as a job of the fork server: a real process that imports nothing anew, and can be struck at a named moment.
 
-``DEVS_AT`` names it: ``begin b`` (before the command of b), ``during b`` (its command runs), ``end b`` (it has run, and
-nobody has remembered that). There the process sends itself ``DEVS_SIGNAL``; without one it says that it is there.
+``HELD_AT`` names it: ``begin b`` (before the command of b), ``during b`` (its command runs), ``end b`` (it has run, and
+nobody has remembered that). There the process sends itself ``HELD_BY``; without one it says that it is there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,15 +18,16 @@ from holdfast.apps.devs.__main__ import main
 from holdfast.apps.devs.commands import Commands, Ran
 from tests.apps.devs_kit import task, write_plan
 from tests.support.forkserver import say
+from tests.support.held import as_program
 
 _run = Commands.run
 
 
 def here(moment: str) -> None:
-    if moment != os.environ.get("DEVS_AT"):
+    if moment != os.environ.get("HELD_AT"):
         return
-    if os.environ.get("DEVS_SIGNAL"):
-        os.kill(os.getpid(), signal.Signals[os.environ["DEVS_SIGNAL"]])
+    if os.environ.get("HELD_BY"):
+        os.kill(os.getpid(), signal.Signals[os.environ["HELD_BY"]])
     else:
         say({"at": moment})
 
@@ -51,7 +51,7 @@ async def _begun(folder: Path, task: str, known: int) -> None:
     while _count(folder, task) == known:
         await asyncio.sleep(0.005)
     here(f"during {task}")
-    if os.environ.get("DEVS_SIGNAL"):
+    if os.environ.get("HELD_BY"):
         (folder / f"hold-{task}").unlink(missing_ok=True)  # it was held until the signal was there
 
 
@@ -64,38 +64,11 @@ def warm_up() -> None:
     """Run a plan once: what is made on first use is then there in every fork."""
     with TemporaryDirectory() as folder:
         path = write_plan(Path(folder), [task("a")])
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        kept = os.dup(1)
-        os.dup2(nowhere, 1)
-        try:
-            main(["run", str(path), "--store", f"{folder}/devs.db"], standalone_mode=False)
-        finally:
-            sys.stdout.flush()
-            os.dup2(kept, 1)
+        main(["run", str(path), "--store", f"{folder}/devs.db"], standalone_mode=False)
 
 
-def job(args: list[str], folder: str, said: str, environment: dict[str, str]) -> None:
-    """``python -m holdfast.apps.devs ARGS`` in a folder; what it says goes to a file."""
-    os.chdir(folder)
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
-        del os.environ[name]
-    os.environ.update(environment)
-    tell = os.dup(1)
-    file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    _speaking(tell)
-    Commands.run = watched  # type: ignore[method-assign]  # in this process alone
-    main(args)
-
-
-def _speaking(tell: int) -> None:
-    """What is said to the test goes where it always goes, while the program's output goes to a file."""
-    from tests.support import forkserver
-
-    def send(message: dict[str, Any]) -> None:
-        import json
-
-        os.write(tell, json.dumps(message).encode() + b"\n")
-
-    forkserver._send = send
+def job(args: list[str], **place: Any) -> None:
+    """``python -m holdfast.apps.devs ARGS``."""
+    with as_program("holdfast.apps.devs", args, **place):
+        Commands.run = watched  # type: ignore[method-assign]  # in this process alone
+        main(args)

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
-import sys
-from contextlib import redirect_stdout
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,12 +18,12 @@ from holdfast.apps.helpdesk.__main__ import main
 from holdfast.apps.helpdesk.models import Desk
 from holdfast.apps.helpdesk.shop import Shop
 from holdfast.apps.helpdesk.talking import Talk, played
-from tests.support.held import passed
+from tests.support.held import as_program, passed
 
 TOOLS = ("order_status", "change_address", "quote_refund", "pay_refund", "book", "open_ticket")
 
 
-def watch(name: str) -> None:
+def watch_tool(name: str) -> None:
     real = getattr(Shop, name)
 
     @functools.wraps(real)
@@ -42,7 +38,7 @@ def watch(name: str) -> None:
 
 def watch_all() -> None:
     for name in TOOLS:
-        watch(name)
+        watch_tool(name)
     real = Engine.message
 
     async def message(self: Engine, session_id: str, value: Any, **options: Any) -> Any:
@@ -59,23 +55,11 @@ def warm_up() -> None:
         start = Start(f"{folder}/x.db", Path(folder))
         desk = Desk(shop=Path(folder, "shop.db"), now=datetime(2030, 3, 4, 9, tzinfo=UTC))
         talk = Talk(start, "warm", desk, None, "test")
-        with redirect_stdout(StringIO()):  # what the fork server says goes there
-            asyncio.run(played(talk, ["change the address", "cancel", "bye"], whole=True))
+        asyncio.run(played(talk, ["change the address", "cancel", "bye"], whole=True))
 
 
-def job(args: list[str], folder: str, said: str, environment: dict[str, str]) -> None:
-    """``python -m holdfast.apps.helpdesk ARGS`` in a folder; what it says goes to a file, notes to one beside it."""
-    os.chdir(folder)
-    sys.argv = ["helpdesk", *args]
-    sys.orig_argv = [sys.executable, "-m", "holdfast.apps.helpdesk", *args]
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
-        del os.environ[name]
-    os.environ.update(environment)
-    for number, path in ((1, said), (2, f"{said}.err")):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    if "HELD_CALLS" in environment:
+def job(args: list[str], **place: Any) -> None:
+    """``python -m holdfast.apps.helpdesk ARGS``."""
+    with as_program("holdfast.apps.helpdesk", args, **place):
         watch_all()
-    try:
         main(args)
-    finally:
-        sys.stdout.flush()

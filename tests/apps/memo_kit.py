@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from signal import SIGKILL, Signals
 from typing import Any
 
 import pytest
 
 from holdfast import Engine, Outcome
-from holdfast.apps.memo import AGENTS, MemoState, memo
+from holdfast.apps.memo import MemoState, memo
 from holdfast.apps.memo.starting import starting
 from holdfast.stores.sqlite import SqliteStore
-from tests.apps.memo_watched import watched
+from tests.apps.memo_watched import OWNERS, name_of
+from tests.support.forkserver import Forks
+from tests.support.held import Driven, watched
+from tests.support.serving import serving
 
 SECTIONS = [
     "01-executive-summary", "02-business-overview", "03-market-context", "04-team", "05-technology-product",
@@ -33,10 +37,13 @@ class Calls(list[str]):
     """Which agents were called, in order. A section that is written is an entry of its own."""
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> Calls:
-        for agent in AGENTS:
-            owner, function, stand_in = watched(agent, self.append)
-            monkeypatch.setattr(owner, function, stand_in)
+        for agent, (owner, function) in OWNERS.items():
+            called = partial(self._note, agent)
+            monkeypatch.setattr(owner, function, watched(getattr(owner, function), called))
         return self
+
+    def _note(self, agent: str, *args: Any) -> None:
+        self.append(name_of(agent, *args))
 
     def taken(self) -> list[str]:
         """The agents that ran since this was asked last, each once."""
@@ -104,6 +111,20 @@ class Desk:
                 path.unlink()
 
 
+class Memo(Driven):
+    """One company's memo in a folder, written by one process after another."""
+
+    job = "tests.apps.memo_watched:job"
+
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        super().__init__(folder, forks)
+        self.options = []
+        self.desk = Desk(folder)
+
+    def write(self, *args: str, at: str = "", by: Signals = SIGKILL, code: int = 0) -> str:
+        return self.run("Fernstone", *args, at=at, by=by, code=code)
+
+
 class Template:
     """A finished memo that every test gets as it was, at the same place."""
 
@@ -154,18 +175,11 @@ class _Search(BaseHTTPRequestHandler):
 
 @contextmanager
 def searched(monkeypatch: pytest.MonkeyPatch, pages: list[dict[str, str]]) -> Iterator[Searches]:
-    server = Searches(pages)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    monkeypatch.setenv("HOLDFAST_SEARCH_KEY", "secret")
-    monkeypatch.setenv("HOLDFAST_SEARCH_URL", f"http://127.0.0.1:{server.server_address[1]}")
-    monkeypatch.setenv("HOLDFAST_SEARCH_PRICE", "0.01")
-    try:
+    with serving(Searches(pages)) as server:
+        monkeypatch.setenv("HOLDFAST_SEARCH_KEY", "secret")
+        monkeypatch.setenv("HOLDFAST_SEARCH_URL", f"http://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("HOLDFAST_SEARCH_PRICE", "0.01")
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 PAGE = {

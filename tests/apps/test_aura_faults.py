@@ -16,7 +16,7 @@ import pytest
 from holdfast.apps.aura import get_workflow_state
 from holdfast.apps.aura.models import CurrentStep, WorkflowState
 from holdfast.apps.aura.workflow import POSITIONS
-from tests.support.forkserver import Child, ForkServer
+from tests.support.forkserver import Child, Forks
 from tests.support.held import Held
 
 COURSES = ("math", "bio", "hist", "astro")
@@ -32,11 +32,11 @@ class Aura(Held):
 
     job = "tests.apps.aura_watched:job"
 
-    def start(self, hold: str = "") -> Child:
-        return self.begin("--session-id", "s1", "--reports", str(self.folder / "reports"), hold=hold)
+    def start(self, at: str = "") -> Child:
+        return self.begin("--session-id", "s1", "--reports", str(self.folder / "reports"), at=at)
 
     def resume(self) -> str:
-        return self.ends(self.begin("resume", "s1"), 0)
+        return self.run("resume", "s1")
 
     @property
     def document(self) -> WorkflowState:
@@ -52,35 +52,25 @@ class Aura(Held):
         return document.model_dump(exclude={"reports": True, "report": {"markdown", "html"}}), files
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer("tests.apps.aura_watched") as found:
+@pytest.fixture
+def session(tmp_path: Path, forks: Forks) -> Iterator[Aura]:
+    with Aura(tmp_path, forks) as found:
         yield found
 
 
-@pytest.fixture
-def session(tmp_path: Path, server: ForkServer) -> Iterator[Aura]:
-    found = Aura(tmp_path, server)
-    yield found
-    found.close()
-
-
 @pytest.fixture(scope="module")
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, server: ForkServer
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    found = Aura(tmp_path_factory.mktemp("undisturbed"), server)
-    said = found.ends(found.start(), 0)
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> tuple[dict[str, Any], dict[str, bytes]]:
+    with Aura(tmp_path_factory.mktemp("undisturbed"), forks) as found:
+        said = found.ends(found.start(), 0)
     assert "Session s1 of aura completed" in said
     assert found.calls == ONCE
-    found.close()
     return found.result()
 
 
 @pytest.mark.covers("S1.37")
 @pytest.mark.parametrize("where", HELD)
 def test_a_kill_in_any_step_costs_that_call_alone(session: Aura, where: str, undisturbed: object) -> None:
-    session.kill(session.start(hold=where))
+    session.kill(session.start(at=where))
     assert session.document.current_step is list(CurrentStep)[HELD.index(where)]
     assert session.document.status == "ready"
     session.resume()
@@ -96,7 +86,7 @@ def test_a_kill_in_any_step_costs_that_call_alone(session: Aura, where: str, und
 
 @pytest.mark.parametrize("where", HELD)
 def test_ctrl_c_in_any_step_ends_with_130_and_a_resume_goes_on(session: Aura, where: str, undisturbed: object) -> None:
-    child = session.start(hold=where)
+    child = session.start(at=where)
     child.signal(signal.SIGINT)
     session.release()
     said = session.ends(child, 130)
@@ -115,8 +105,8 @@ def test_ctrl_c_in_any_step_ends_with_130_and_a_resume_goes_on(session: Aura, wh
 def test_a_pause_from_outside_in_any_step_lets_it_finish_and_starts_no_other(
     session: Aura, where: str, undisturbed: object
 ) -> None:
-    child = session.start(hold=where)
-    session.ends(session.begin("pause", "s1", "--reason", "lunch"), 0)
+    child = session.start(at=where)
+    session.run("pause", "s1", "--reason", "lunch")
     session.release()
     if where == "report":  # too late: it was the last one
         session.ends(child, 0)
@@ -132,8 +122,8 @@ def test_a_pause_from_outside_in_any_step_lets_it_finish_and_starts_no_other(
 
 
 def test_two_interruptions_in_one_session_change_nothing(session: Aura, undisturbed: object) -> None:
-    session.kill(session.start(hold="analyze"))
-    session.kill(session.begin("resume", "s1", hold="report"))
+    session.kill(session.start(at="analyze"))
+    session.kill(session.begin("resume", "s1", at="report"))
     session.resume()
     assert session.calls == ONCE + Counter(["analyze", "report"])
     assert session.result() == undisturbed

@@ -24,11 +24,11 @@ from tests.apps.classroom import (
     export,
     handed_in,
     put,
-    serving,
     submission,
     token,
     work,
 )
+from tests.support.serving import serving
 
 QUICKLY = Retry(attempts=3, first=0, on=PATIENCE.on)
 QUICK = Workflow("quick", state=AuraState, steps=[step(sync.fn, writes="assignments", retry=QUICKLY)])
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Classroom]:
-    with serving(folder) as found:
+    with serving(Classroom(folder)) as found:
         monkeypatch.setenv("HOLDFAST_CLASSROOM_URL", found.url)
         yield found
 

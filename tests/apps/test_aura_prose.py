@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from tests.support.modelserver import (
     Refuses,
     Says,
     Status,
-    model_server,
 )
 
 STUDENT = "student@example.com"
@@ -29,15 +27,6 @@ WORDS = {"advice": ["Begin with the planets."], "summary": ["A busy week.", "The
 
 def says(purpose: str) -> Says:
     return Says(json.dumps({"sentences": WORDS[purpose]}))
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    with model_server() as server:
-        monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
-        monkeypatch.setenv("HOLDFAST_MODEL_URL", server.url)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield server
 
 
 @pytest.fixture

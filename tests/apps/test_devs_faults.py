@@ -12,43 +12,36 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.apps.devs_kit import NEEDS, PATIENCE, alive, effects, in_order, lines, pids, small, task, until, write_plan
-from tests.support.forkserver import Child, ForkServer
+from tests.apps.devs_kit import NEEDS, alive, effects, in_order, lines, pids, small, task, until, write_plan
+from tests.support.forkserver import Child, Forks
+from tests.support.held import Driven
 
-ENDS = {"SIGKILL": -signal.SIGKILL, "SIGINT": 130, "SIGTERM": 143}
 ONCE = Counter(list(NEEDS))
 MOMENTS = [f"{moment} {id}" for id in NEEDS for moment in ("begin", "during", "end")]
 
 
-class Devs:
+class Devs(Driven):
     """One plan in a folder of its own, worked on by one process after another."""
 
-    def __init__(self, folder: Path, server: ForkServer) -> None:
-        self.folder = folder
-        self.server = server
-        self.plan = folder / "plan.json"
+    job = "tests.apps.devs_watched:job"
+
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        super().__init__(folder, forks)
         self.work = folder / "work"
 
-    def start(self, *args: str, at: str = "", by: str = "") -> Child:
-        said = self.folder / f"said-{self.server.next}.txt"
-        words = [*args, "--store", str(self.folder / "devs.db")]
-        return self.server.start(
-            "tests.apps.devs_watched:job", args=words, folder=str(self.folder), said=str(said),
-            environment={"DEVS_AT": at, "DEVS_SIGNAL": by},
-        )  # fmt: skip
-
-    def run(self, *args: str, at: str = "", by: str = "", code: int = 0) -> None:
-        child = self.start(*args, at=at, by=by)
-        assert child.wait(PATIENCE) == code, self.said
+    def met(self, *args: str, at: str) -> Child:
+        """A process that has come to a moment, and goes on."""
+        child = self.begin(*args, at=at)
+        child.hear()
+        return child
 
     @property
-    def said(self) -> str:
-        return "\n".join(path.read_text() for path in sorted(self.folder.glob("said-*.txt")))
+    def all_said(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("said-*")))
 
     def hold(self, id: str) -> Path:
         path = self.work / f"hold-{id}"
@@ -64,23 +57,17 @@ class Devs:
         assert not any(map(alive, pids(self.folder)))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer("tests.apps.devs_watched") as found:
-        yield found
-
-
 @pytest.fixture
-def devs(tmp_path: Path, server: ForkServer) -> Devs:
+def devs(tmp_path: Path, forks: Forks) -> Devs:
     write_plan(tmp_path, small())
-    return Devs(tmp_path, server)
+    return Devs(tmp_path, forks)
 
 
 @pytest.mark.parametrize("at", MOMENTS)
 def test_after_a_kill_at_any_moment_each_task_takes_effect_once_and_in_order(devs: Devs, at: str) -> None:
     moment, id = at.split()
     held = devs.hold(id) if moment == "during" else None
-    devs.run("run", "plan.json", at=at, by="SIGKILL", code=-9)
+    devs.run("run", "plan.json", at=at)
     if held is not None:
         until(lambda: not any(map(alive, pids(devs.folder))))  # the command is not left behind
         held.unlink()
@@ -93,14 +80,14 @@ def test_after_a_kill_at_any_moment_each_task_takes_effect_once_and_in_order(dev
         assert sum(again.values()) == (moment != "begin"), "a kill costs what was in flight, nothing else"
 
 
-@pytest.mark.parametrize("by", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("at", ["begin a", "during b", "end c", "during d"])
-def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, by: str) -> None:
+def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, by: signal.Signals) -> None:
     if at.startswith("during"):
         devs.hold(at.split()[1])
-    devs.run("run", "plan.json", at=at, by=by, code=ENDS[by])
-    assert "what is done is kept" in devs.said
-    assert f"resume plan.json --store {devs.folder / 'devs.db'}" in devs.said
+    devs.run("run", "plan.json", at=at, by=by)
+    assert "what is done is kept" in devs.all_said
+    assert f"resume plan.json --store {devs.store}" in devs.all_said
     devs.run("resume", "plan.json")
     devs.check_whole()
     assert devs.began == ONCE
@@ -111,17 +98,16 @@ def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, 
 def test_a_pause_from_another_process_stops_all_agents_after_what_they_are_at(devs: Devs, at: str) -> None:
     """1_PRD-REQ-UI-008, with the snapshot in <workspace>/.devs/state_snapshot.json."""
     held = devs.hold(at.split()[1])
-    child = devs.start("run", "plan.json", at=at)
-    child.hear(PATIENCE)
+    child = devs.met("run", "plan.json", at=at)
     devs.run("pause", "plan.json", "--reason", "lunch", "--by", "ann")
     held.unlink()
-    assert child.wait(PATIENCE) == 3
+    devs.ends(child, 3)
     snapshot = json.loads((devs.work / ".devs" / "state_snapshot.json").read_text())
     assert {"pausedAt", "activeAgents", "pendingTasks"} == set(snapshot)
     pending = {each["id"] for each in snapshot["pendingTasks"]}
     assert "d" in pending
     assert not pending & set(effects(devs.folder))
-    assert "lunch (by ann)" in devs.said
+    assert "lunch (by ann)" in devs.all_said
     devs.run("run", "plan.json", code=3)  # a pause is taken back by a resume alone
     devs.run("resume", "plan.json")
     devs.check_whole()
@@ -130,11 +116,10 @@ def test_a_pause_from_another_process_stops_all_agents_after_what_they_are_at(de
 
 def test_a_pause_during_the_last_task_has_nothing_left_to_stop(devs: Devs) -> None:
     held = devs.hold("d")
-    child = devs.start("run", "plan.json", at="during d")
-    child.hear(PATIENCE)
+    child = devs.met("run", "plan.json", at="during d")
     devs.run("pause", "plan.json")
     held.unlink()
-    assert child.wait(PATIENCE) == 0
+    devs.ends(child, 0)
     devs.check_whole()
 
 
@@ -150,26 +135,26 @@ while true; do sleep 1000; done
 
 @pytest.mark.parametrize("way", ["pause", "signals", "kill"])
 def test_a_command_that_ignores_sigterm_is_ended_with_all_that_it_started(
-    tmp_path: Path, server: ForkServer, way: str
+    tmp_path: Path, forks: Forks, way: str
 ) -> None:
     """By an abort, by a second Ctrl+C, and by the death of the process that ran it."""
     write_plan(tmp_path, [task("x", run=STUBBORN)], grace=0.2)
-    devs = Devs(tmp_path, server)
-    child = devs.start("run", "plan.json")
+    devs = Devs(tmp_path, forks)
+    child = devs.begin("run", "plan.json")
     until(lambda: len(pids(tmp_path)) == 2)
     assert all(map(alive, pids(tmp_path)))
     if way == "pause":
         devs.run("pause", "plan.json", "--abort", "--wait")
-        assert child.wait(PATIENCE) == 3
-        assert "plan is paused: 1 stopped" in devs.said
+        devs.ends(child, 3)
+        assert "plan is paused: 1 stopped" in devs.all_said
     elif way == "signals":
         child.signal(signal.SIGINT)
-        until(lambda: "once more ends it" in devs.said)
+        until(lambda: "once more ends it" in devs.all_said)
         child.signal(signal.SIGINT)
-        assert child.wait(PATIENCE) == 130
+        devs.ends(child, 130)
     else:
         child.signal(signal.SIGKILL)
-        assert child.wait(PATIENCE) == -9
+        devs.ends(child, -9)
     until(lambda: not any(map(alive, pids(tmp_path))))
     devs.run("resume", "plan.json")
     assert effects(tmp_path) == ["x"]
@@ -190,37 +175,34 @@ os.kill(os.getpid(), 9)
     os.kill(orphan, signal.SIGKILL)
 
 
-def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: Path, server: ForkServer) -> None:
+def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: Path, forks: Forks) -> None:
     write_plan(tmp_path, [task("x", run=STUBBORN)], grace=0.6)
-    devs = Devs(tmp_path, server)
-    child = devs.start("run", "plan.json")
+    devs = Devs(tmp_path, forks)
+    child = devs.begin("run", "plan.json")
     until(lambda: len(pids(tmp_path)) == 2)
     child.signal(signal.SIGKILL)
-    assert child.wait(PATIENCE) == -9
+    devs.ends(child, -9)
     devs.run("resume", "plan.json")
-    assert f"Another process was at work in {devs.work}; its commands have ended now" in devs.said
+    assert f"Another process was at work in {devs.work}; its commands have ended now" in devs.all_said
     assert effects(tmp_path) == ["x"]
     assert not any(map(alive, pids(tmp_path)))
 
 
 def test_a_second_process_is_told_who_works_on_a_run_and_status_shows_the_graph(devs: Devs) -> None:
     held = devs.hold("b")
-    child = devs.start("run", "plan.json", at="during b")
-    child.hear(PATIENCE)
+    child = devs.met("run", "plan.json", at="during b")
     devs.run("resume", "plan.json", code=5)
-    assert "plan is worked on by" in devs.said
+    assert "plan is worked on by" in devs.all_said
     for verb in ("skip", "rewind"):
         devs.run(verb, "plan.json", "d", code=5)
-        assert f"stop it first: {sys.executable}" in devs.said
-    assert devs.said.count("pause plan.json --wait") == 2
+        assert f"stop it first: {sys.executable}" in devs.all_said
+    assert devs.all_said.count("pause plan.json --wait") == 2
     until(lambda: effects(devs.folder) == ["a", "c"])
-    before = set(devs.folder.glob("said-*"))
-    devs.run("status", "plan.json")
-    (shown,) = set(devs.folder.glob("said-*")) - before
-    graph = [line.split() for line in shown.read_text().splitlines()]
+    shown = devs.run("status", "plan.json")
+    graph = [line.split() for line in shown.splitlines()]
     assert graph[0][:2] == ["plan", "running"]
     assert [row[1] for row in graph[1:]] == ["a", "b", "c", "d"]
-    assert "agent-" in shown.read_text()
+    assert "agent-" in shown
     held.unlink()
-    assert child.wait(PATIENCE) == 0
+    devs.ends(child, 0)
     devs.check_whole()

@@ -48,3 +48,26 @@ def test_status_shows_the_graph_live_and_the_run_asks_in_place(tmp_path: Path) -
         assert run.wait().code == 0
     assert rows(run.seen) == dict.fromkeys("abcde", "✓")
     assert "plan completed: 5 done" in plain(run.seen)
+
+
+def test_a_workspace_that_another_hand_changed_is_asked_about_and_ctrl_c_is_an_answer(tmp_path: Path) -> None:
+    write_plan(tmp_path, [task("a", run="rm -f x")], restricted=["rm"])
+    with Process("run", "plan.json", cwd=tmp_path, program=DEVS) as run:
+        assert run.wait().code == 3
+    (tmp_path / "work" / "mine").touch()
+    asks = "Go on with them as they are? [y/N]: "
+    with Process("resume", "plan", cwd=tmp_path, program=DEVS, tty=True) as resume:
+        resume.until(asks)
+        resume.interrupt()
+        assert (resume.wait().code, "Interrupted; what is done is kept" in plain(resume.seen)) == (130, True)
+    with Process("resume", "plan", cwd=tmp_path, program=DEVS, tty=True) as resume:
+        resume.until(asks)
+        resume.type("n\n")
+        assert (resume.wait().code, "Nothing was done." in plain(resume.seen)) == (6, True)
+    with Process("resume", "plan", cwd=tmp_path, program=DEVS, tty=True) as resume:
+        resume.until(asks)
+        resume.type("y\n")
+        resume.until("Approve (yes, no, later)")
+        resume.type("yes\n")
+        assert resume.wait().code == 0
+    assert plain(resume.seen).count("new: mine") == 1

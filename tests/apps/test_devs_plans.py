@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.apps.devs import read
+from holdfast.apps.devs.__main__ import main
 from holdfast.apps.devs.models import todo_of
 from holdfast.apps.devs.plan import MOST
 from holdfast.apps.devs.restricting import restriction
 from holdfast.apps.devs.sample import SAMPLE
 from holdfast.apps.input import BadInput
-from tests.apps.devs_kit import Called
+from tests.apps.calling import Call, calling
+
+call = calling(main)
 
 TOML = '''\
 agnets = 3
@@ -160,16 +163,13 @@ def test_a_file_that_is_no_plan_is_refused_with_the_place(tmp_path: Path, name: 
     assert any(said in line for line in refused(path)), refused(path)
 
 
-def test_a_missing_plan_is_refused_by_the_program_and_nothing_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "site.toml").write_text(TOML)
+def test_a_missing_plan_is_refused_by_the_program_and_nothing_is_stored(here: Path, call: Call) -> None:
+    (here / "site.toml").write_text(TOML)
     for args, said in ((("run", "gone.toml"), "gone.toml: No such file"), (("site.toml",), "16 mistakes")):
-        done = Called(capsys, *args)
+        done = call(*args)
         assert (done.code, done.out) == (2, "")
         assert said in done.err
-    assert not (tmp_path / ".holdfast").exists()
+    assert not (here / ".holdfast").exists()
 
 
 def test_many_mistakes_are_counted_and_the_first_ones_told(tmp_path: Path) -> None:

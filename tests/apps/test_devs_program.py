@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +21,31 @@ from holdfast.apps.devs.models import Head, Stops, Todo
 from holdfast.apps.devs.view import View
 from holdfast.apps.input import BadInput
 from holdfast.orchestrator import FileStateStore
-from tests.apps.devs_kit import Called, alive, effects, in_order, small, task, write_plan
+from tests.apps.calling import Call, Called, Forked, calling, ran
+from tests.apps.devs_kit import alive, effects, in_order, small, task, write_plan
+from tests.cli.kit import run
 from tests.docs.pages import section
 from tests.support.children import ROOT
+from tests.support.forkserver import Forks
 from tests.support.loop import on_loop
 
 README = ROOT / "src" / "holdfast" / "apps" / "devs" / "README.md"
-PATIENCE = 50
 
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, for commands that are called in this process."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
-        monkeypatch.delenv(name)
-    return tmp_path
+call = calling(main)
 
 
 class Devs:
     """A plan in this folder, and commands about it."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path, call: Call) -> None:
         self.folder = folder
-        self.capsys = capsys
+        self.call = call
 
     def plan(self, *tasks: dict[str, Any], **head: Any) -> None:
         write_plan(self.folder, list(tasks), **head)
 
     def __call__(self, *args: str, code: int = 0) -> Called:
-        done = Called(self.capsys, *args)
+        done = self.call(*args)
         assert done.code == code, (done.out, done.err)
         return done
 
@@ -62,26 +55,18 @@ class Devs:
 
 
 @pytest.fixture
-def devs(here: Path, capsys: pytest.CaptureFixture[str]) -> Devs:
-    return Devs(here, capsys)
+def devs(here: Path, call: Call) -> Devs:
+    return Devs(here, call)
 
 
 # as a process
 
 
-def ran(cwd: Path, *args: str, program: str = "holdfast.apps.devs") -> subprocess.CompletedProcess[str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
-    words = [sys.executable, "-m", program, *args]
-    return subprocess.run(
-        words, cwd=cwd, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
-    )
-
-
 def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and_then_to_the_end(
-    here: Path, devs: Devs
+    here: Path, devs: Devs, forks: Forks
 ) -> None:
-    done = ran(here)
-    assert done.returncode == 3, done.stderr
+    done = ran("devs", here)
+    assert done.code == 3, done.stderr
     assert "agent-1 begins folders" in done.stdout
     assert "stars is done after " in done.stdout
     assert "book is waiting: 8 done, 1 waiting for an answer" in done.stdout
@@ -93,8 +78,8 @@ def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and
     devs("answer", question["id"], "--approve")
     assert "publish is done" in devs("resume", "book").out
     assert (work / "book.txt").exists()
-    again = ran(here)
-    assert (again.returncode, "book completed: 9 done" in again.stdout, "begins" in again.stdout) == (0, True, False)
+    again = Forked("devs", here, forks)()
+    assert (again.code, "book completed: 9 done" in again.stdout, "begins" in again.stdout) == (0, True, False)
 
 
 # a plan from its beginning to its end
@@ -104,11 +89,11 @@ def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and
 def test_a_run_keeps_its_output_and_its_state_below_the_workspace(devs: Devs, here: Path) -> None:
     devs.plan(*small(), task("say", run="echo $GREETING from $DEVS_RUN; echo aside >&2", env={"GREETING": "ahoy"}))
     done = devs("run", "plan.json", "--json")
-    assert done.document["status"] == "completed"
-    assert done.document["counts"] == {"done": 5}
-    assert done.document["command"] is None
+    assert done.last_document["status"] == "completed"
+    assert done.last_document["counts"] == {"done": 5}
+    assert done.last_document["command"] is None
     assert in_order(effects(here))
-    (said,) = (Path(each["output"]) for each in done.document["tasks"] if each["id"] == "say")
+    (said,) = (Path(each["output"]) for each in done.last_document["tasks"] if each["id"] == "say")
     assert said == here / "work" / ".devs" / "output" / "say.txt"
     assert said.read_text().splitlines()[1:] == ["ahoy from plan", "aside"]
     devs("pause", "plan.json")  # of one that is complete nothing is left to stop
@@ -240,7 +225,7 @@ def test_an_answer_can_have_the_run_go_on(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm -f x; echo > removed"), restricted=["rm"])
     devs("run", "plan.json", code=3)
     done = devs("answer", "plan", "--approve", "--run", "--json")
-    assert (done.document["status"], done.document["counts"]) == ("completed", {"done": 1})
+    assert (done.last_document["status"], done.last_document["counts"]) == ("completed", {"done": 1})
     assert (here / "work" / "removed").exists()
 
 
@@ -250,11 +235,11 @@ def test_holdfast_itself_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> 
     onward = "python -m holdfast.apps.devs resume plan"
     kept = "; without --run the answer is taken, and kept"
     for args, more in ((["resume", "plan"], ""), (["answer", "--approve", "--run"], kept)):
-        refused = ran(here, *args, program="holdfast")
+        refused = run(*args, cwd=here)
         told = f"holdfast: session plan is gone on with by {onward}{more}\n"
-        assert (refused.returncode, refused.stderr) == (2, told)
-    assert ran(here, "answer", "--approve", program="holdfast").stderr == f"Go on:  {onward}\n"
-    assert f"Go on:  {onward}" in ran(here, "show", "plan", program="holdfast").stdout
+        assert (refused.code, refused.stderr) == (2, told)
+    assert run("answer", "--approve", cwd=here).stderr == f"Go on:  {onward}\n"
+    assert f"Go on:  {onward}" in run("show", "plan", cwd=here).stdout
 
 
 def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here: Path) -> None:
@@ -263,7 +248,7 @@ def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here:
     (question,) = devs("status", "plan", "--json").document["questions"]
     devs("answer", question["id"], "--reject", "too dangerous")
     refused = devs("resume", "plan.json", code=1)
-    assert "too dangerous" in refused.err
+    assert "a failed: CommandRefused: 'rm x; touch removed' was refused: too dangerous\n" in refused.err
     assert devs.statuses() == {"a": "failed", "b": "done"}
     assert not (here / "work" / "removed").exists()
 

@@ -20,7 +20,7 @@ from holdfast import Engine, Status
 from holdfast.apps.helpdesk import helpdesk
 from tests.apps.helpdesk_kit import contents, effects, rows
 from tests.apps.helpdesk_watched import TOOLS
-from tests.support.forkserver import Child, ForkServer
+from tests.support.forkserver import Child, Forks
 from tests.support.held import Held
 
 LINES = (
@@ -45,15 +45,15 @@ class Talking(Held):
 
     job = "tests.apps.helpdesk_watched:job"
 
-    def __init__(self, folder: Path, server: ForkServer) -> None:
-        super().__init__(folder, server)
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        super().__init__(folder, forks)
         self.script = folder / "script.txt"
         self.script.write_text("\n".join(LINES), "utf-8")
 
-    def play(self, hold: str = "", new: bool = False) -> Child:
+    def play(self, at: str = "", new: bool = False) -> Child:
         """Begin the conversation, or go on with it."""
         now = ["--now", "2030-03-04T09:00", "--time-zone", "UTC"] if new else []
-        return self.begin("--session-id", "c1", "--play", str(self.script), *now, hold=hold)
+        return self.begin("--session-id", "c1", "--play", str(self.script), *now, at=at)
 
     def finish(self) -> None:
         """Go on, to the end."""
@@ -72,26 +72,18 @@ class Talking(Held):
         return asyncio.run(look()), contents(self.folder / "shop.db")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer("tests.apps.helpdesk_watched") as found:
+@pytest.fixture
+def chat(tmp_path: Path, forks: Forks) -> Iterator[Talking]:
+    with Talking(tmp_path, forks) as found:
         yield found
 
 
-@pytest.fixture
-def chat(tmp_path: Path, server: ForkServer) -> Iterator[Talking]:
-    found = Talking(tmp_path, server)
-    yield found
-    found.close()
-
-
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -> Left:
-    found = Talking(tmp_path_factory.mktemp("undisturbed"), server)
-    found.ends(found.play(new=True), 0)
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Left:
+    with Talking(tmp_path_factory.mktemp("undisturbed"), forks) as found:
+        found.ends(found.play(new=True), 0)
     assert found.calls == Counter([*CALLS, *SAID])
     assert effects(found.folder / "shop.db") == ONCE
-    found.close()
     return found.left()
 
 
@@ -100,7 +92,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) ->
 def test_a_kill_at_any_point_changes_neither_the_transcript_nor_the_shop(
     chat: Talking, point: str, undisturbed: Left
 ) -> None:
-    chat.kill(chat.play(hold=point, new=True))
+    chat.kill(chat.play(at=point, new=True))
     chat.finish()
     assert chat.left() == undisturbed
     assert effects(chat.folder / "shop.db") == ONCE
@@ -115,7 +107,7 @@ def test_a_kill_at_any_point_changes_neither_the_transcript_nor_the_shop(
 def test_ctrl_c_in_any_tool_leaves_a_chat_that_goes_on_where_it_was(
     chat: Talking, tool: str, undisturbed: Left
 ) -> None:
-    child = chat.play(hold=f"before {tool}", new=True)
+    child = chat.play(at=f"before {tool}", new=True)
     child.signal(signal.SIGINT)
     chat.release()
     said = chat.ends(child, 130)
@@ -130,23 +122,23 @@ def test_ctrl_c_in_any_tool_leaves_a_chat_that_goes_on_where_it_was(
 def test_a_pause_at_any_point_stands_still_says_how_to_go_on_and_loses_nothing(
     chat: Talking, point: str, undisturbed: Left
 ) -> None:
-    child = chat.play(hold=point, new=True)
-    chat.ends(chat.begin("pause", "c1", "--reason", "lunch"), 0)
+    child = chat.play(at=point, new=True)
+    chat.run("pause", "c1", "--reason", "lunch")
     chat.release()
     said = chat.ends(child, 3)
     assert "paused: lunch" in said
     assert said.splitlines()[-1].endswith(f"resume c1 --store {chat.store}")
     assert "lunch" in chat.ends(chat.play(), 3)  # as long as it is paused, nobody gets an answer
-    chat.ends(chat.begin("resume", "c1"), 3)
+    chat.run("resume", "c1", code=3)
     chat.finish()
     assert chat.left() == undisturbed
     assert chat.calls == Counter([*CALLS, *SAID])
 
 
 def test_a_second_kill_changes_nothing_either(chat: Talking, undisturbed: Left) -> None:
-    chat.kill(chat.play(hold="after change_address", new=True))
-    chat.kill(chat.play(hold="after change_address"))
-    chat.kill(chat.play(hold="after pay_refund"))
+    chat.kill(chat.play(at="after change_address", new=True))
+    chat.kill(chat.play(at="after change_address"))
+    chat.kill(chat.play(at="after pay_refund"))
     chat.finish()
     assert chat.left() == undisturbed
     assert effects(chat.folder / "shop.db") == ONCE
@@ -156,7 +148,7 @@ def test_a_second_kill_changes_nothing_either(chat: Talking, undisturbed: Left) 
 def test_without_its_key_an_effect_would_be_had_twice(chat: Talking) -> None:
     """That the kill comes between the effect and its record, and that the key is what helps."""
     shop = chat.folder / "shop.db"
-    chat.kill(chat.play(hold="after book", new=True))
+    chat.kill(chat.play(at="after book", new=True))
     assert effects(shop)["appointments"] == 1
     with closing(sqlite3.connect(shop, isolation_level=None)) as db:
         db.execute("UPDATE appointments SET key = 'another', time = '10:00'")
@@ -165,12 +157,12 @@ def test_without_its_key_an_effect_would_be_had_twice(chat: Talking) -> None:
 
 
 def test_two_processes_talk_to_one_chat_and_each_message_is_answered_once(chat: Talking) -> None:
-    chat.ends(chat.begin("--session-id", "c1", "--say", "hello"), 3)
+    chat.run("--session-id", "c1", "--say", "hello", code=3)
     numbers = ("A-1001", "A-1002", "B-2001", "B-2002")
     children = [chat.begin("--session-id", "c1", "--say", f"where is {number}?") for number in numbers]
     for child in children:
         chat.ends(child, 3)
-    chat.ends(chat.begin("--session-id", "c1", "--say", "bye"), 0)
+    chat.run("--session-id", "c1", "--say", "bye")
     transcript, _ = chat.left()
     texts = [each["text"] for each in transcript]
     for number in numbers:

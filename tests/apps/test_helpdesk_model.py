@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from holdfast import Status
 from tests.apps.helpdesk_kit import chatting, effects, rows
 from tests.support.loop import on_loop
-from tests.support.modelserver import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer, Refuses, Says, model_server
+from tests.support.modelserver import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer, Refuses, Says
 from tests.support.modelserver import Status as Answers
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    with model_server() as server:
-        monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
-        monkeypatch.setenv("HOLDFAST_MODEL_URL", server.url)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield server
 
 
 def says(**answer: Any) -> Says:

@@ -6,73 +6,49 @@ import json
 import subprocess
 import sys
 import time
-import zipfile
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hatchling.builders.wheel import WheelBuilder
 
 from holdfast.apps.helpdesk.__main__ import SCRIPTS, script
 from holdfast.apps.helpdesk.models import EXPIRES, ROUNDS
 from holdfast.apps.helpdesk.parameters import MODELS
 from holdfast.apps.helpdesk.shop import SAMPLE
 from holdfast.apps.helpdesk.workflow import helpdesk
+from tests.apps.calling import Forked, ran
 from tests.apps.helpdesk_kit import effects
-from tests.cli.kit import Done, Process, plain, run, screen
+from tests.apps.readmes import check_components
+from tests.cli.kit import Process, plain, screen
 from tests.docs.pages import blocks, code, rows, section
 from tests.support.children import ROOT
-from tests.support.forkserver import ForkServer
+from tests.support.forkserver import Forks
 
 README = ROOT / "src" / "holdfast" / "apps" / "helpdesk" / "README.md"
 OURS = ("-m", "holdfast.apps.helpdesk")
 
 
-Desk = Callable[..., Done]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer("tests.apps.helpdesk_watched") as found:
-        yield found
-
-
 @pytest.fixture
-def desk(tmp_path: Path, server: ForkServer) -> Desk:
-    """The program as a process of its own, in a folder of its own."""
-
-    def called(*args: str) -> Done:
-        said = tmp_path / f"said-{server.next}"
-        child = server.start(
-            "tests.apps.helpdesk_watched:job", args=args, folder=str(tmp_path), said=str(said), environment={}
-        )
-        code = child.wait()
-        return Done(code, said.read_text("utf-8"), Path(f"{said}.err").read_text("utf-8"))
-
-    return called
+def desk(tmp_path: Path, forks: Forks) -> Forked:
+    return Forked("helpdesk", tmp_path, forks)
 
 
-def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder(tmp_path: Path) -> None:
-    (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path / "wheel"), versions=["standard"])
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(tmp_path / "site")
-    (tmp_path / "here").mkdir()
-    done = run(cwd=tmp_path / "here", program=OURS, env={"PYTHONPATH": str(tmp_path / "site")})
+def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder(wheel: Path, tmp_path: Path) -> None:
+    done = ran("helpdesk", tmp_path, PYTHONPATH=str(wheel))
     assert (done.code, done.stderr) == (0, "")
     assert "> Where is A-1001" in done.stdout
     assert "Done: order A-1002 goes to Harbour Road 17, 24105 Kiel." in done.stdout
-    [shop] = (tmp_path / "here" / ".holdfast").glob("shop-of-chat-*.db")
+    [shop] = (tmp_path / ".holdfast").glob("shop-of-chat-*.db")
     assert effects(shop).total() == 5
 
 
-def test_a_sample_goes_the_same_way_each_time(desk: Desk) -> None:
+def test_a_sample_goes_the_same_way_each_time(desk: Forked) -> None:
     """It pays a refund and takes an appointment, which it could not do twice in the same shop."""
     first, second = desk("--play", "english"), desk("--play", "english")
     assert (first.code, first.stdout) == (0, second.stdout)
 
 
-def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, desk: Desk) -> None:
+def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, desk: Forked) -> None:
     first = desk("--session-id", "c1", "--say", "退款 C-3003 🐙", "--json")
     assert first.code == 3
     shown = json.loads(first.stdout)
@@ -89,7 +65,7 @@ def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, d
     assert effects(tmp_path / ".holdfast" / "shop.db")["refunds"] == 1
 
 
-def test_the_commands_of_holdfast_are_other_channels(tmp_path: Path, desk: Desk) -> None:
+def test_the_commands_of_holdfast_are_other_channels(tmp_path: Path, desk: Forked) -> None:
     desk("--session-id", "c1", "--say", "refund B-2001, it is damaged")
     assert "Shall I refund 35.50" in desk("inbox").stdout
     answered = desk("answer", "c1", "--approve", "--run", "--by", "ann")
@@ -101,7 +77,7 @@ def test_the_commands_of_holdfast_are_other_channels(tmp_path: Path, desk: Desk)
     assert (shown.code, shown.stdout.splitlines()[-1]) == (0, "  Goodbye!")
 
 
-def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Desk) -> None:
+def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Forked) -> None:
     (tmp_path / "mine").mkdir()
     for number, (given, found) in enumerate([("mine", "mine/shop.db"), ("other.db", "other.db")]):
         assert desk("--shop", given, "--session-id", f"c{number}", "--say", "bye").code == 0
@@ -126,7 +102,7 @@ def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Desk) -> None:
     ],
 )
 def test_bad_input_is_refused_with_a_message_that_names_it(
-    tmp_path: Path, desk: Desk, args: list[str], said: str
+    tmp_path: Path, desk: Forked, args: list[str], said: str
 ) -> None:
     (tmp_path / "empty.txt").write_text("# nothing\n")
     done = desk(*args)
@@ -137,7 +113,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it(
     assert not (tmp_path / ".holdfast" / "shop.db").exists()
 
 
-def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_path: Path, desk: Desk) -> None:
+def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_path: Path, desk: Forked) -> None:
     (tmp_path / "no.db").write_text("this is no database at all, " * 50)
     done = desk("--shop", "no.db", "--say", "hi")
     assert (done.code, "cannot be used as the shop's file" in done.stderr) == (2, True)
@@ -148,7 +124,7 @@ def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_pat
     )  # fmt: skip
 
 
-def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, desk: Desk) -> None:
+def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, desk: Forked) -> None:
     asked = desk("--session-id", "c1", "--expires", "0.001", "--say", "退款 C-3003", "--json")
     question = json.loads(asked.stdout)["questions"][0]
     time.sleep(max((datetime.fromisoformat(question["expiredAt"]) - datetime.now(UTC)).total_seconds(), 0))
@@ -160,7 +136,7 @@ def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, de
     assert "订单C-3001" in desk("--session-id", "c1", "--say", "C-3001到哪了").stdout
 
 
-def test_a_session_that_is_no_chat_is_refused(tmp_path: Path, desk: Desk) -> None:
+def test_a_session_that_is_no_chat_is_refused(tmp_path: Path, desk: Forked) -> None:
     asked = desk("--session-id", "c1", "--say", "refund", "--json")
     errand = json.loads(asked.stdout)["questions"][0]["subChainId"]
     done = desk("--session-id", errand, "--say", "hi")
@@ -206,10 +182,7 @@ def test_ctrl_d_leaves_the_chat_waiting(tmp_path: Path) -> None:
 
 
 def test_the_table_of_components_names_every_file_and_only_those_that_exist() -> None:
-    named = [path for row in rows(section(README, "Where things are")) for path in code(row[1])]
-    assert [path for path in named if not (ROOT / path).exists()] == []
-    files = {path.name for path in README.parent.iterdir() if path.suffix == ".py"} - {"__init__.py"}
-    assert {Path(path).name for path in named} == files | {"sample_data"}
+    check_components(README, "sample_data")
 
 
 def test_the_readme_says_what_the_code_does() -> None:

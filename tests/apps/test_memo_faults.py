@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.apps.memo import AGENTS
-from tests.apps.memo_kit import FILES, SECTIONS, Desk
-from tests.support.forkserver import ForkServer
+from tests.apps.memo_kit import FILES, SECTIONS, Memo
+from tests.support.forkserver import Forks
 
-PATIENCE = 50
 WRITES = [f"draft {name}" for name in SECTIONS]
 ONCE = [name for agent in AGENTS for name in (WRITES if agent == "draft" else [agent])]
 """The calls of an undisturbed run, in order."""
 
 
-class Memo:
-    """One company's memo in a folder, written by one process after another."""
-
-    def __init__(self, path: Path, server: ForkServer) -> None:
-        self.path, self.server = path, server
-        self.desk = Desk(path)
-        self.said = path / "said.txt"
-
-    def run(self, *args: str, die: str = "", code: int = 0) -> str:
-        environment = {
-            "MEMO_CALLS": str(self.path / "calls.txt"), "MEMO_AT": die, "MEMO_SIGNAL": str(int(signal.SIGKILL))
-        }  # fmt: skip
-        child = self.server.start(
-            "tests.apps.memo_watched:job", args=["Fernstone", *args], folder=str(self.path), said=str(self.said),
-            environment=environment,
-        )  # fmt: skip
-        assert child.wait(PATIENCE) == (-signal.SIGKILL if die else code), self.said.read_text()
-        return self.said.read_text()
-
-    @property
-    def calls(self) -> list[str]:
-        return (self.path / "calls.txt").read_text().splitlines()
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer("tests.apps.memo_watched") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -> dict[str, bytes]:
-    memo = Memo(tmp_path_factory.mktemp("undisturbed"), server)
-    said = memo.run()
-    assert memo.calls == ONCE
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str, bytes]:
+    memo = Memo(tmp_path_factory.mktemp("undisturbed"), forks)
+    said = memo.write()
+    assert memo.order == ONCE
     assert "✓ Memo complete: output/Fernstone-v0.0.1/4-final-draft.md" in said
     found = memo.desk.contents()
     assert list(found) == FILES
@@ -61,17 +28,17 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) ->
 
 
 @pytest.fixture
-def memo(tmp_path: Path, server: ForkServer) -> Memo:
-    return Memo(tmp_path, server)
+def memo(tmp_path: Path, forks: Forks) -> Memo:
+    return Memo(tmp_path, forks)
 
 
 @pytest.mark.covers("S4.4", "S4.7", "S4.61", "S4.65", "S4.73", "S4.114")
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_kill_in_any_agent_costs_that_agent_alone(memo: Memo, agent: str, undisturbed: dict[str, bytes]) -> None:
     where = WRITES[0] if agent == "draft" else agent
-    memo.run(die=where)
-    said = memo.run("--resume")
-    assert Counter(memo.calls) - Counter(ONCE) == Counter([where])
+    memo.write(at=where)
+    said = memo.write("--resume")
+    assert memo.calls - Counter(ONCE) == Counter([where])
     assert memo.desk.contents() == undisturbed
     first = f"✓ Resuming from checkpoint: {agent}" if agent != AGENTS[0] else "⚠️  No checkpoints found"
     assert first in said
@@ -86,31 +53,31 @@ def test_a_kill_in_any_agent_costs_that_agent_alone(memo: Memo, agent: str, undi
 def test_a_kill_within_the_draft_keeps_the_sections_that_are_written(
     memo: Memo, done: int, undisturbed: dict[str, bytes]
 ) -> None:
-    memo.run(die=WRITES[done])
+    memo.write(at=WRITES[done])
     assert not (memo.desk.folder / "2-sections").exists(), "a half set of sections is never shown"
-    memo.run("--resume")
-    assert [call for call in memo.calls if call in WRITES] == [*WRITES[: done + 1], *WRITES[done:]]
+    memo.write("--resume")
+    assert [call for call in memo.order if call in WRITES] == [*WRITES[: done + 1], *WRITES[done:]]
     assert memo.desk.contents() == undisturbed
 
 
 def test_killed_in_every_agent_in_turn_it_comes_to_the_same_end(memo: Memo, undisturbed: dict[str, bytes]) -> None:
     places = [WRITES[7] if agent == "draft" else agent for agent in AGENTS]
-    memo.run(die=places[0])
+    memo.write(at=places[0])
     for where in places[1:]:
-        memo.run("--resume", die=where)
-    memo.run("--resume")
-    assert Counter(memo.calls) == Counter(ONCE) + Counter(places)
+        memo.write("--resume", at=where)
+    memo.write("--resume")
+    assert memo.calls == Counter(ONCE) + Counter(places)
     assert memo.desk.contents() == undisturbed
-    assert [path.name for path in (memo.path / "output").iterdir()] == ["Fernstone-v0.0.1"]
+    assert [path.name for path in (memo.folder / "output").iterdir()] == ["Fernstone-v0.0.1"]
 
 
 def test_a_kill_while_an_edit_is_worked_in_loses_neither(memo: Memo, undisturbed: dict[str, bytes]) -> None:
-    memo.run()
+    memo.write()
     header = memo.desk.file("header.md")
     header.write_text(header.read_text().replace("Investment memo", "Confidential memo"))
-    memo.run("--resume", "--accept-edits", die="fact_check")
-    memo.run("--resume")
-    assert memo.calls[len(ONCE) :] == ["cite", "validate_citations", "fact_check", "fact_check", "validate", "finalize"]
+    memo.write("--resume", "--accept-edits", at="fact_check")
+    memo.write("--resume")
+    assert memo.order[len(ONCE) :] == ["cite", "validate_citations", "fact_check", "fact_check", "validate", "finalize"]
     assert b"Confidential memo" in memo.desk.contents()["header.md"]
     assert "Confidential memo" in memo.desk.read("4-final-draft.md")
-    assert memo.run("--resume").startswith("✓ Memo already complete: ")
+    assert memo.write("--resume").startswith("✓ Memo already complete: ")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
-import zipfile
-from collections.abc import Iterator
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hatchling.builders.wheel import WheelBuilder
 
 import holdfast
 from holdfast import Engine, Session, VersionFolders, Workflow, migrate
@@ -24,25 +19,19 @@ from holdfast.apps.memo import AGENTS, MemoState, checking, citing, driving, mem
 from holdfast.apps.memo.__main__ import main
 from holdfast.apps.memo.documents import ENDINGS
 from holdfast.apps.memo.models import CompanyData, MemoDocument
-from tests.apps.memo_kit import FILES, PAGE, Calls, searched
+from tests.apps.calling import Call, Forked, calling, ran
+from tests.apps.memo_kit import FILES, PAGE, Calls, Memo, searched
 from tests.apps.pdfs import make_pdf
 from tests.cli.kit import Process
 from tests.docs.pages import rows, section
 from tests.support.children import ROOT
-from tests.support.forkserver import ForkServer
+from tests.support.forkserver import Forks
 
 README = ROOT / "src" / "holdfast" / "apps" / "memo" / "README.md"
-PATIENCE = 50
 ONE = "output/Fernstone-v0.0.1"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, for commands that are called in this process."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
-        monkeypatch.delenv(name)
-    return tmp_path
+call = calling(main)
 
 
 @pytest.fixture
@@ -53,16 +42,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 class Program:
     """The program, called in this process."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.out = self.err = ""
 
     def __call__(self, *args: str | Path, code: int = 0) -> str:
-        self.capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(arg) for arg in args])
-        self.out, self.err = self.capsys.readouterr()
-        assert end.value.code == code, self.out + self.err
+        self.done = self.call(*args)
+        self.out, self.err = self.done.out, self.done.err
+        assert self.done.code == code, self.out + self.err
         return self.out
 
     def ran(self) -> list[str]:
@@ -70,8 +57,8 @@ class Program:
 
 
 @pytest.fixture
-def program(capsys: pytest.CaptureFixture[str]) -> Program:
-    return Program(capsys)
+def program(call: Call) -> Program:
+    return Program(call)
 
 
 def company(folder: Path, name: str, **fields: Any) -> None:
@@ -85,23 +72,11 @@ def company(folder: Path, name: str, **fields: Any) -> None:
 # as a process
 
 
-def ran(cwd: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
-    words = [sys.executable, "-m", "holdfast.apps.memo", *args]
-    return subprocess.run(
-        words, cwd=cwd, env=kept | env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
-    )
-
-
 def test_without_arguments_or_terminal_it_writes_a_sample_out_of_the_wheel_from_any_folder(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    wheel: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("wheel")
-    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(folder / "site")
-    done = ran(tmp_path, PYTHONPATH=str(folder / "site"))
-    assert (done.returncode, done.stderr) == (0, "")
+    done = ran("memo", tmp_path, PYTHONPATH=str(wheel))
+    assert (done.code, done.stderr) == (0, "")
     for number, agent in enumerate(AGENTS, 1):
         assert f"Running agent: {agent}\nFinished agent: {agent} ({number} of 13) in " in done.stdout
     assert f"✓ Memo complete: {ONE}/4-final-draft.md\n" in done.stdout
@@ -109,32 +84,15 @@ def test_without_arguments_or_terminal_it_writes_a_sample_out_of_the_wheel_from_
                   if path.is_file() and ".holdfast" not in path.parts) == FILES  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer("tests.apps.memo_watched") as found:
-        yield found
-
-
 @pytest.mark.covers("S4.5", "S4.60", "S4.61", "S4.63")
-def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: Path, server: ForkServer) -> None:
+def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: Path, forks: Forks) -> None:
     """The specification's example: an interruption during citation enrichment."""
-
-    def run(*args: str, interrupt: str = "") -> tuple[int, str]:
-        said = tmp_path / "said.txt"
-        environment = {
-            "MEMO_CALLS": str(tmp_path / "calls.txt"), "MEMO_AT": interrupt, "MEMO_SIGNAL": str(int(signal.SIGINT))
-        }  # fmt: skip
-        job = {"args": ["Fernstone", *args], "folder": str(tmp_path), "said": str(said), "environment": environment}
-        return server.start("tests.apps.memo_watched:job", **job).wait(PATIENCE), said.read_text()
-
-    code, said = run(interrupt="enrich_visualizations")
-    assert code == 130
+    memo = Memo(tmp_path, forks)
+    said = memo.write(at="enrich_visualizations", by=signal.SIGINT)
     (command,) = re.findall(r"^Resume: .* (Fernstone --resume --version v0\.0\.1)$", said, re.MULTILINE)
     assert "Interrupted; what is done is kept." in said
-    code, said = run("--resume", interrupt="cite")
-    assert code == 130
-    code, said = run(*command.split()[1:])
-    assert code == 0
+    memo.write("--resume", at="cite", by=signal.SIGINT)
+    said = memo.write(*command.split()[1:])
     goes_on = said[said.index("✓ Resuming from checkpoint: ") :]
     agent = goes_on.split()[4]
     assert agent in ("cite", "validate_citations"), "an agent that has ended when the signal is seen is kept"
@@ -142,19 +100,25 @@ def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: 
     assert re.findall(r"^Running agent: (\w+)$", goes_on, re.MULTILINE) == [*later]
 
 
+def test_a_memo_that_is_terminated_says_how_to_resume_as_one_that_is_interrupted_does(
+    here: Path, program: Program, forks: Forks
+) -> None:
+    kept, resume = Memo(here, forks).write(at="cite", by=signal.SIGTERM).splitlines()[-2:]
+    assert kept == "Terminated; what is done is kept."
+    (command,) = re.findall(r"^Resume: .* (Fernstone --resume --version v0\.0\.1)$", resume)
+    assert "✓ Memo complete: " in program(*command.split())
+
+
 @pytest.mark.covers("S1.62")
-def test_a_memo_that_another_process_writes_is_left_to_it(here: Path, program: Program, server: ForkServer) -> None:
-    environment = {"MEMO_CALLS": str(here / "calls.txt"), "MEMO_AT": "cite", "MEMO_SIGNAL": str(int(signal.SIGSTOP))}
-    child = server.start(
-        "tests.apps.memo_watched:job", args=["Fernstone"], folder=str(here), said=str(here / "said.txt"),
-        environment=environment,
-    )  # fmt: skip
-    child.wait_stopped(PATIENCE)
-    program("Fernstone", "--resume", code=5)
-    assert f"{ONE} is being written by process {child.pid} " in program.err
-    assert re.search(r"^Stop it: .* pause \w+$", program.err, re.MULTILINE)
+def test_a_memo_that_another_process_writes_is_left_to_it(here: Path, program: Program, forks: Forks) -> None:
+    child = Memo(here, forks).begin("Fernstone", at="cite", by=signal.SIGSTOP)
+    child.wait_stopped()
+    for option in (["--resume"], ["--from", "draft"], ["--resume", "--mode", "justify"]):
+        assert program("Fernstone", *option, code=5) == "", "nothing is said to be resumed"
+        assert f"{ONE} is being written by process {child.pid} " in program.err
+        assert re.search(r"^Stop it: .* pause \w+$", program.err, re.MULTILINE)
     child.signal(signal.SIGCONT)
-    assert child.wait(PATIENCE) == 0
+    assert child.wait() == 0
     assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
 
 
@@ -245,8 +209,9 @@ def test_a_part_is_redone_with_from(here: Path, program: Program) -> None:
     program("Fernstone", "--resume", "--type", "direct")
     assert program.out.startswith("✓ Memo already complete: "), "it is direct already"
     program("Fernstone", "--until", "research", code=3)
-    program("Fernstone", "--from", "cite", code=4)
-    assert "no visit of 'cite' has ended; known: deck_analyst, research" in program.err
+    program("Fernstone", "--from", "cite", code=2)
+    assert program.err.startswith("memo: --from: cite has not ended yet, so there is nothing to redo; go on: ")
+    assert program.err.endswith(" Fernstone --resume --version v0.0.2\n")
     program("Fernstone", "--resume", "--until", "research", code=2)
     assert program.err == "memo: --until: research has ended already; --from research redoes it\n"
 
@@ -338,11 +303,12 @@ def test_the_command_that_is_printed_goes_on_wherever_the_memo_lies_and_whatever
 ) -> None:
     company(here, "--resume")
     args = ["--output", "elsewhere", "--until", "research", "--data", "data/resume.json", "--", "--resume"]
-    for found in (r"^Resume: .*? (--resume .*)$", r"^hint: .*: .*? (--resume .*)$"):
+    resume, hint = r"^Resume: .*? (--resume .*)$", r"^hint: .*: .*? (--resume .*)$"
+    for found, agent in {resume: "section_research", hint: "draft"}.items():  # the hint is about the first version
         program(*args, code=3)
         (line,) = re.findall(found, program.err, re.MULTILINE)
-        program("--until", "section_research", *shlex.split(line), code=3)
-        assert program.ran() == ["section_research"]
+        program("--until", agent, *shlex.split(line), code=3)
+        assert program.ran() == [agent]
 
 
 # edits
@@ -358,8 +324,10 @@ def test_a_call_that_waits_for_a_decision_or_is_refused_has_changed_nothing(
     header.write_text(written.replace("Investment", "Confidential"))
     edited = everything(here / ONE)
     if options[0] == "--from":
-        program("Fernstone", *options, code=6)
-        assert re.search(r"^Nothing was done\. Decide with .* --from fact_check$", program.err, re.MULTILINE)
+        for more in ([], ["--until", "validate"]):
+            program("Fernstone", *options, *more, code=6)
+            same = " ".join(["Fernstone --resume --version v0.0.1 --from fact_check", *more])
+            assert re.search(rf"^Nothing was done\. Decide with .* {same}$", program.err, re.MULTILINE)
     program("Fernstone", "--resume", *options, "--until", "deck_analyst", code=2)
     assert everything(here / ONE) == edited
     header.write_text(written)
@@ -405,6 +373,44 @@ def test_what_a_store_has_never_seen_cannot_be_put_back_and_the_ways_out_are_nam
     assert program.err.endswith("on the command line that is --accept-edits, or --from draft\n")
     program("Fernstone", "--from", "draft")
     assert (program.ran(), header.read_text()) == ([*AGENTS[3:]], whole)
+
+
+@pytest.mark.parametrize(
+    ("lost", "again"),
+    [
+        ("header.md", ["enrich_trademark", *AGENTS[8:]]),
+        ("2-sections/03-market-context.md", ["draft", *AGENTS[5:]]),
+        ("3-validation.json", [*AGENTS[9:]]),
+    ],
+)
+def test_with_the_store_gone_a_lost_file_is_made_anew_by_all_that_have_written_it(
+    here: Path, program: Program, lost: str, again: list[str]
+) -> None:
+    """What an agent wrote over is in the store alone, so one that did cannot be had on its own."""
+    program("Fernstone")
+    before = {path: data for path, data in everything(here / ONE).items() if ".holdfast" not in path.parts}
+    shutil.rmtree(here / ".holdfast")
+    (here / ONE / lost).unlink()
+    program("Fernstone", "--resume")
+    assert program.ran() == again
+    after = {path: data for path, data in everything(here / ONE).items() if ".holdfast" not in path.parts}
+    assert after == before
+
+
+@pytest.mark.parametrize(("agent", "first"), [("enrich_trademark", "draft"), ("validate", "validate_citations")])
+def test_with_the_store_gone_an_agent_that_wrote_over_what_it_read_is_redone_from_the_first_one_only(
+    here: Path, program: Program, agent: str, first: str
+) -> None:
+    program("Fernstone")
+    before = everything(here / ONE)
+    shutil.rmtree(here / ".holdfast")
+    for _ in range(2):  # to refuse it changes nothing
+        program("Fernstone", "--from", agent, code=2)
+        assert program.err.startswith(f"memo: {agent} cannot be redone alone: ")
+        assert program.err.endswith(f" lay in the store, which is gone; --from {first} writes it anew\n")
+        assert (program.ran(), everything(here / ONE)) == ([], before)
+    program("Fernstone", "--from", first)
+    assert program.ran() == [*AGENTS[AGENTS.index(first) :]]
 
 
 def test_discarded_edits_are_put_back_and_nothing_is_said_to_run(here: Path, program: Program) -> None:
@@ -456,6 +462,18 @@ def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command
     assert text.count("The sources at hand say nothing that belongs into this section.") == 7
 
 
+def test_to_write_a_memo_does_not_go_on_with_another_one_whose_review_was_answered(
+    here: Path, program: Program
+) -> None:
+    program("Quietwater", code=3)
+    (answer,) = re.findall(r"^Answer: .* (answer \S+ approve)$", program.err, re.MULTILINE)
+    program(*answer.split())
+    program("Fernstone")
+    assert not (here / "output/Quietwater-v0.0.1/state.json").exists()
+    program("Quietwater", "--resume", "--until", "validate", code=2)
+    assert not (here / "output/Quietwater-v0.0.1/state.json").exists(), "a call that is refused changes nothing"
+
+
 def at_terminal(cwd: Path, *args: str, answers: list[tuple[str, str]]) -> tuple[int, str]:
     """The program at a terminal, where somebody types an answer to each prompt."""
     with Process(*args, cwd=cwd, tty=True, program=("-m", "holdfast.apps.memo")) as process:
@@ -483,12 +501,40 @@ def test_at_a_terminal_it_offers_to_resume_asks_for_the_review_and_about_edits(h
     assert (code, "Running agent: cite" in said) == (3, True)
 
 
+def test_ctrl_c_says_what_is_finished_first_and_twice_ends_that(here: Path) -> None:
+    with socket.create_server(("localhost", 0)) as silent:  # a model that never answers
+        env = {"HOLDFAST_MODEL": "m", "HOLDFAST_MODEL_URL": f"http://localhost:{silent.getsockname()[1]}/v1"}
+        with Process(cwd=here, env=env, program=("-m", "holdfast.apps.memo")) as process:
+            process.until("Running agent: draft\n")
+            asked, _ = silent.accept()
+            process.signal(signal.SIGINT)
+            process.until("SIGINT received: what draft is at is finished first; once more ends it\n")
+            process.signal(signal.SIGINT)
+            done = process.wait()
+            asked.close()
+    assert done.code == 130
+    assert done.stdout.endswith(" Fernstone --resume --version v0.0.1\n")
+
+
+def test_ctrl_c_where_it_asks_ends_it_at_once_with_the_command_that_goes_on(here: Path, program: Program) -> None:
+    program("Fernstone")
+    header = here / ONE / "header.md"
+    header.write_text(header.read_text().replace("Investment", "Confidential"))
+    with Process("Fernstone", "--resume", cwd=here, tty=True, program=("-m", "holdfast.apps.memo")) as process:
+        process.until("What is to become of it? (accept, discard, stop) [stop]: ")
+        process.interrupt()
+        done = process.wait()
+    assert done.code == 130
+    assert "Interrupted; what is done is kept." in done.stdout
+    assert "Fernstone --resume --version v0.0.1" in done.stdout
+
+
 def test_json_says_how_it_stands_whatever_comes_of_it(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def document(*args: str, code: int) -> dict[str, Any]:
         program("Fernstone", "--json", *args, code=code)
-        found: dict[str, Any] = json.loads(program.out[program.out.index("{\n") :])
+        found: dict[str, Any] = program.done.last_document
         assert found["exit_code"] == code
         return found
 
@@ -505,10 +551,10 @@ def test_json_says_how_it_stands_whatever_comes_of_it(
     assert document("--resume", code=6)["status"] is None
 
 
-def test_json_is_one_document(tmp_path: Path) -> None:
-    done = ran(tmp_path, "Quietwater", "--json")
+def test_json_is_one_document(tmp_path: Path, forks: Forks) -> None:
+    done = Forked("memo", tmp_path, forks)("Quietwater", "--json")
     found = json.loads(done.stdout)
-    assert (done.returncode, found["status"], found["exit_code"], len(found["questions"])) == (3, "waiting", 3, 1)
+    assert (done.code, found["status"], found["exit_code"], len(found["questions"])) == (3, "waiting", 3, 1)
     assert (found["memo"], found["spent_usd"]) == ("output/Quietwater-v0.0.1/4-final-draft.md", 0.0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from holdfast.apps.memo.starting import starting
 from holdfast.apps.memo.workflow import PATIENCE, memo
 from tests.apps.memo_kit import PAGE, Calls, Desk, searched
 from tests.support.loop import on_loop
-from tests.support.modelserver import Refuses, Says, model_server
+from tests.support.modelserver import Refuses, Says, model_in_use
 
 SOON = Retry(attempts=2, first=0, on=PATIENCE.on)
 DATA = CompanyData(name="Acme")
@@ -377,15 +376,6 @@ def test_the_score_comes_from_coverage_citations_and_support(
 # with a model
 
 
-@contextmanager
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with model_server() as server:
-        monkeypatch.setenv("HOLDFAST_MODEL", "small-one")
-        monkeypatch.setenv("HOLDFAST_MODEL_URL", server.url)
-        monkeypatch.setenv("HOLDFAST_MODEL_PRICE", "1000/1000")
-        yield server
-
-
 def short(tmp_path: Path) -> Path:
     path = tmp_path / "short.toml"
     path.write_text('[[section]]\nname = "1-money"\ntitle = "Money"\nabout = ["revenue", "raised"]\n')
@@ -402,7 +392,7 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: Calls
 ) -> None:
     desk = Desk(tmp_path, outline=short(tmp_path))
-    with asked(monkeypatch) as server:
+    with model_in_use(monkeypatch, price="1000/1000") as server:
         server.will(
             says("Revenue was $4.2 million.", "made-up-1"),
             Says(json.dumps({"sentences": [
@@ -442,7 +432,7 @@ async def test_a_model_can_write_sentences_and_nothing_that_means_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, written: str | None
 ) -> None:
     desk = Desk(tmp_path, outline=short(tmp_path))
-    with asked(monkeypatch) as server:
+    with model_in_use(monkeypatch, price="1000/1000") as server:
         server.will(says(said, "annual-report-2"), says("Revenue rose.", "annual-report-2"))
         await desk.run(until="draft")
         refused = written is None
@@ -465,7 +455,7 @@ async def test_what_a_model_has_written_before_it_failed_is_not_written_again(
     outline = short(tmp_path)
     outline.write_text(outline.read_text() + '[[section]]\nname = "2-risk"\ntitle = "Risk"\nabout = ["risk", "fire"]\n')
     desk = Desk(tmp_path, outline=outline)
-    with asked(monkeypatch) as server:
+    with model_in_use(monkeypatch, price="1000/1000") as server:
         monkeypatch.setattr("holdfast.apps.memo.workflow.AT_ONCE", 1)
         server.will(says("Revenue was $4.2 million.", "annual-report-2"), Refuses(), says("Risky.", "risks-1"))
         outcome = await desk.run()

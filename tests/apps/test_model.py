@@ -27,7 +27,7 @@ from tests.support.modelserver import (
     Says,
     Stalls,
     Status,
-    model_server,
+    model_in_use,
 )
 
 TOKENS = PROMPT_TOKENS + COMPLETION_TOKENS
@@ -65,13 +65,7 @@ PAPER = Workflow("paper", state=Paper, steps=[judge, print_])
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    with model_server() as server:
-        monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
-        monkeypatch.setenv("HOLDFAST_MODEL_URL", server.url)
-        monkeypatch.setenv("HOLDFAST_MODEL_KEY", "secret-key")
-        monkeypatch.setenv("HOLDFAST_MODEL_TIMEOUT", "20")
-        monkeypatch.setenv("HOLDFAST_MODEL_PRICE", "1/10")
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with model_in_use(monkeypatch, key="secret-key", timeout="20", price="1/10") as server:
         yield server
 
 
@@ -313,10 +307,8 @@ def test_what_does_not_pass_is_not_tried_again(server: ModelServer, status: Stat
 
 
 def test_a_service_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    with model_server() as gone:
-        url = gone.url
-    monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
-    monkeypatch.setenv("HOLDFAST_MODEL_URL", url)
+    with model_in_use(monkeypatch):
+        pass  # it is gone, and the settings still name it
     outcome = judged()
     assert outcome.failure is not None
     assert (outcome.failure.type, outcome.failure.attempts) == ("ModelUnavailable", 3)

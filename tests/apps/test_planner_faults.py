@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.apps.pdfs import make_pdf, textbook
-from tests.support.forkserver import ForkServer
+from tests.support.forkserver import Child, Forks
+from tests.support.held import Driven
 
-PATIENCE = 50
 CHUNKS = 5
 COURSES = ["--course", "calc2:Calculus II:2030-02-21", "--course", "hist:History:2030-02-26"]
 LIMITS = ["--start", "2030-02-08", "--time-zone", "UTC", "--max-minutes", "15", "--rest-day", "Sunday"]
@@ -29,45 +28,32 @@ ONCE = Counter(
 """With a plan that is revised once."""
 
 
-ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
+class Planner(Driven):
+    """One session in a folder of its own."""
 
+    job = "tests.apps.planner_watched:job"
 
-class Planner:
-    """One session in a folder of its own, driven by one process after another."""
-
-    def __init__(self, folder: Path, server: ForkServer, material: Path) -> None:
-        self.folder = folder
-        self.server = server
-        self.store = folder / "planner.db"
-        self.calls_file = folder / "calls.txt"
+    def __init__(self, folder: Path, forks: Forks, material: Path) -> None:
+        super().__init__(folder, forks)
         self.files = ["--file", f"calc2:{material / 'book.pdf'}", "--file", f"hist:{material / 'notes.md'}"]
         self.peak = 0
 
-    def start(self, die: str = "", by: signal.Signals = signal.SIGKILL) -> None:
-        self._run("--session-id", "s1", *COURSES, *self.files, *LIMITS, die=die, by=by)
+    def start(self, at: str = "", by: signal.Signals = signal.SIGKILL) -> None:
+        self.run("--session-id", "s1", *COURSES, *self.files, *LIMITS, at=at, by=by)
 
-    def resume(self, die: str = "") -> None:
-        self._run("resume", "s1", die=die)
+    def resume(self, at: str = "") -> None:
+        self.run("resume", "s1", at=at)
 
-    def _run(self, *args: str, die: str, by: signal.Signals = signal.SIGKILL) -> None:
-        said = self.folder / f"said-{self.server.next}.txt"
-        environment = {"PLANNER_CALLS": str(self.calls_file), "PLANNER_DIE": die, "PLANNER_SIGNAL": by.name}
-        child = self.server.start(
-            "tests.apps.planner_watched:job", args=[*args, "--store", str(self.store)], folder=str(self.folder),
-            said=str(said), environment=environment,
-        )  # fmt: skip
-        if not die or by is not signal.SIGKILL:
-            self.peak = child.hear(PATIENCE)["peak"]
-        assert child.wait(PATIENCE) == (ENDS[by] if die else 0), said.read_text()
-
-    @property
-    def calls(self) -> Counter[str]:
-        return Counter(self.calls_file.read_text().splitlines())
+    def ends(self, child: Child, *codes: int) -> str:
+        found = super().ends(child, *codes)
+        if child.code != -signal.SIGKILL:
+            self.peak = child.hear()["peak"]
+        return found
 
     def document(self) -> dict[str, Any]:
         to = self.folder / "document.json"
         child = self.server.start("tests.apps.planner_watched:look", store=str(self.store), session_id="s1", to=str(to))
-        assert child.wait(PATIENCE) == 0
+        assert child.wait() == 0
         found: dict[str, Any] = json.loads(to.read_text())
         return found
 
@@ -77,15 +63,9 @@ class Planner:
         for name in ("created_at", "updated_at", "artifacts"):
             del found[name]
         found["events"] = [(event["agent_name"], event["event_type"], event["summary"]) for event in found["events"]]
-        outputs = self.folder / "planner.db.sessions" / "s1" / "outputs"
+        outputs = self.folder / "store.db.sessions" / "s1" / "outputs"
         files = {path.name: path.read_bytes() for path in sorted(outputs.iterdir()) if path.suffix != ".ics"}
         return found, files
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer("tests.apps.planner_watched") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +80,15 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def session(tmp_path: Path, server: ForkServer, material: Path) -> Planner:
-    return Planner(tmp_path, server, material)
+def session(tmp_path: Path, forks: Forks, material: Path) -> Planner:
+    return Planner(tmp_path, forks, material)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, server: ForkServer, material: Path
+    tmp_path_factory: pytest.TempPathFactory, forks: Forks, material: Path
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    found = Planner(tmp_path_factory.mktemp("undisturbed"), server, material)
+    found = Planner(tmp_path_factory.mktemp("undisturbed"), forks, material)
     found.start()
     assert found.calls == ONCE
     document, files = found.result()
@@ -121,7 +101,7 @@ def undisturbed(
 def test_a_kill_at_any_chunk_and_in_any_stage_costs_that_call_alone(
     session: Planner, where: str, undisturbed: object
 ) -> None:
-    session.start(die=where)
+    session.start(at=where)
     session.resume()
     assert session.calls - ONCE == Counter([where])
     assert session.result() == undisturbed
@@ -132,9 +112,9 @@ def test_a_session_that_is_killed_at_every_call_in_turn_still_gets_to_the_same_e
 ) -> None:
     """Each process gets one call further and is killed in the next."""
     calls = [f"chunk .pdf:{index}" for index in range(CHUNKS)] + ["estimate", "plan", "review", "finish"]
-    session.start(die=calls[0])
+    session.start(at=calls[0])
     for where in calls[1:]:
-        session.resume(die=where)
+        session.resume(at=where)
     session.resume()
     assert session.calls == ONCE + Counter(calls)
     assert session.result() == undisturbed
@@ -146,14 +126,14 @@ def test_an_interrupt_costs_nothing_at_all(
     session: Planner, where: str, by: signal.Signals, undisturbed: object
 ) -> None:
     """What is being done is finished; the step's own code, outside of operations, may be done again."""
-    session.start(die=where, by=by)
+    session.start(at=where, by=by)
     session.resume()
     assert session.calls - ONCE <= Counter(["plan"] if where == "plan" else [])
     assert session.result() == undisturbed
 
 
 def test_progress_is_told_by_another_process_after_a_kill(session: Planner, undisturbed: object) -> None:
-    session.start(die="chunk .pdf:3")
+    session.start(at="chunk .pdf:3")
     document = session.document()
     progress = {each["chunking"]["total_chunks"]: each for each in document["ingestion_state"]["files"].values()}
     assert document["status"] == "ingesting"
@@ -162,15 +142,15 @@ def test_progress_is_told_by_another_process_after_a_kill(session: Planner, undi
 
 @pytest.mark.covers("S3.102")
 def test_a_book_of_840_pages_and_52_mb_goes_on_with_the_next_chunk_and_is_never_in_memory(
-    tmp_path: Path, server: ForkServer
+    tmp_path: Path, forks: Forks
 ) -> None:
     textbook(tmp_path / "book.pdf")
     (tmp_path / "notes.md").write_text("## Only topic\n\nwith a few words to say about it, and some more words\n")
     assert 51e6 < (tmp_path / "book.pdf").stat().st_size < 54e6
-    session = Planner(tmp_path, server, tmp_path)
-    session.start(die="chunk .pdf:13")
+    session = Planner(tmp_path, forks, tmp_path)
+    session.start(at="chunk .pdf:13")
     assert session.calls == Counter(["pages .pdf", *(f"chunk .pdf:{index}" for index in range(14))])
-    session.resume(die="chunk .pdf:30")
+    session.resume(at="chunk .pdf:30")
     session.resume()
     again = Counter(["chunk .pdf:13", "chunk .pdf:30"])
     assert session.calls - again == Counter([f"chunk .pdf:{index}" for index in range(42)]) + ONCE - Counter(

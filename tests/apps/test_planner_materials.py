@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from holdfast.apps.planner.models import Basis, EstimationPayload, Evidence, Mea
 from holdfast.apps.planner.sample import SAMPLE, SAMPLE_INPUTS, sample_uploads
 from holdfast.apps.planner.topics import Findings, findings, topics_of
 from tests.apps.pdfs import make_pdf
-from tests.support.modelserver import ModelServer, Says, Status, model_server
+from tests.support.modelserver import ModelServer, Says, Status
 
 WORDS = "some plain words that say a little about the matter at hand and then stop "
 
@@ -259,15 +258,6 @@ def test_what_is_uncertain_is_flagged_with_the_reason_and_nothing_else_is() -> N
 
 
 # with a language model
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    with model_server() as found:
-        monkeypatch.setenv("HOLDFAST_MODEL", "test")
-        monkeypatch.setenv("HOLDFAST_MODEL_URL", found.url)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield found
 
 
 def planned(tmp_path: Path, *files: str) -> SessionDocument:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hatchling.builders.wheel import WheelBuilder
 
 from holdfast.apps.planner import SessionDocument, estimation, planner, planning
 from holdfast.apps.planner.__main__ import main
@@ -22,58 +17,26 @@ from holdfast.apps.planner.sample import SAMPLE
 from holdfast.apps.planner.sessions import KINDS
 from holdfast.apps.planner.stages import ALLOWED
 from holdfast.apps.planner.workflow import coordinator, estimation_agent, ingestion_agent, intake, planning_agent
+from tests.apps.calling import Call, Forked, calling, ran
 from tests.apps.pdfs import make_pdf
+from tests.apps.readmes import check_components
 from tests.docs.pages import code, rows, section
 from tests.support.children import ROOT
+from tests.support.forkserver import Forks
 
 README = ROOT / "src" / "holdfast" / "apps" / "planner" / "README.md"
-PATIENCE = 50
 
-
-def ran(cwd: Path, *args: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
-    words = [sys.executable, "-m", "holdfast.apps.planner", *map(str, args)]
-    return subprocess.run(
-        words, cwd=cwd, env=kept | env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
-    )
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, for commands that are called in this process."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
-        monkeypatch.delenv(name)
-    return tmp_path
-
-
-class Called:
-    """What a command said and how it ended."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], args: tuple[str | Path, ...]) -> None:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main([str(arg) for arg in args])
-        self.code = end.value.code
-        self.out, self.err = capsys.readouterr()
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
+call = calling(main)
 
 
 # as a process
 
 
 def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_any_folder(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    wheel: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("wheel")
-    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(folder / "site")
-    done = ran(tmp_path, PYTHONPATH=str(folder / "site"))
-    assert (done.returncode, done.stderr) == (0, "")
+    done = ran("planner", tmp_path, PYTHONPATH=str(wheel))
+    assert (done.code, done.stderr) == (0, "")
     for step in planner.steps:
         assert f"Finished agent: {step.name}" in done.stdout
     assert "Plan 1, approved_plan: " in done.stdout
@@ -102,12 +65,12 @@ BAD: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize("first", ["run", "create"])
 @pytest.mark.parametrize(("args", "said"), BAD)
 def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored(
-    here: Path, capsys: pytest.CaptureFixture[str], first: str, args: list[str], said: str
+    here: Path, call: Call, first: str, args: list[str], said: str
 ) -> None:
     make_pdf(here / "locked.pdf", [["text"]], encrypted=True)
     (here / "damaged.pdf").write_bytes(b"%PDF-1.7 and then nothing")
     (here / "notes.md").write_text("# Notes")
-    done = Called(capsys, (first, *args))
+    done = call(first, *args)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert len(done.err.splitlines()) == 1
@@ -117,12 +80,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
 # step by step
 
 
-def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def call(*args: str | Path) -> Called:
-        return Called(capsys, args)
-
+def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(here: Path, call: Call) -> None:
     assert call("create", "--session-id", "spring", "--start", "2030-02-04", "--max-minutes", "40").code == 3
     assert call("document", "spring").document["status"] == "created"
     assert call("course", "spring", "calc2", "Calculus II").code == 0
@@ -151,20 +109,21 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(
     assert call("document", "spring").code == 4
 
 
-def test_every_command_has_help_and_json_and_errors_in_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Call, forks: Forks) -> None:
     documented = [code(row[0])[0] for row in rows(section(README, "Commands"))]
     assert documented == list(main.commands)
     for name in documented:
-        shown = Called(capsys, (name, "--help"))
+        shown = call(name, "--help")
         assert (shown.code, "Usage: " in shown.out) == (0, True)
-    created = ran(here, "create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-30", "--json")
-    assert (created.returncode, json.loads(created.stdout)["status"]) == (3, "paused")
-    run = ran(here, "course", "s1", "b", "B", "--midterm", "2031-01-02", "--run", "--json")
-    assert (run.returncode, json.loads(run.stdout)["status"]) == (0, "completed")
-    document = ran(here, "document", "s1", "--json")
+    forked = Forked("planner", here, forks)
+    created = forked("create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-30", "--json")
+    assert (created.code, json.loads(created.stdout)["status"]) == (3, "paused")
+    run = forked("course", "s1", "b", "B", "--midterm", "2031-01-02", "--run", "--json")
+    assert (run.code, json.loads(run.stdout)["status"]) == (0, "completed")
+    document = forked("document", "s1", "--json")
     assert SessionDocument.model_validate_json(document.stdout).status == "completed"
-    wrong = ran(here, "partial", "s1", "book.pdf", "--warning", "x", "--json")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
+    wrong = forked("partial", "s1", "book.pdf", "--warning", "x", "--json")
+    assert (wrong.code, wrong.stdout) == (2, "")
     assert json.loads(wrong.stderr) == {"error": "file book.pdf: there is no such file", "exit_code": 2}
 
 
@@ -186,23 +145,20 @@ def test_every_command_has_help_and_json_and_errors_in_json(here: Path, capsys: 
     ],
 )  # fmt: skip
 def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(
-    here: Path, capsys: pytest.CaptureFixture[str], args: list[str], exit_code: int, said: str
+    here: Path, call: Call, args: list[str], exit_code: int, said: str
 ) -> None:
     (here / "notes.md").write_text("# Notes\n\nwith some words")
-    assert (
-        Called(capsys, ("create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-30")).code
-        == 3
-    )
-    before = Called(capsys, ("document", "s1")).out
-    done = Called(capsys, tuple(args))
+    assert call("create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-30").code == 3
+    before = call("document", "s1").out
+    done = call(*args)
     assert (done.code, done.out) == (exit_code, "")
     assert said in done.err
     assert len(done.err.splitlines()) == 1
-    assert Called(capsys, ("document", "s1")).out == before
+    assert call("document", "s1").out == before
 
 
-def test_without_a_store_nothing_is_made(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = Called(capsys, ("document", "s1"))
+def test_without_a_store_nothing_is_made(here: Path, call: Call) -> None:
+    done = call("document", "s1")
     assert done.code == 4
     assert "there is no store at" in done.err
     assert list(here.iterdir()) == []
@@ -283,18 +239,15 @@ def test_the_readme_says_what_the_code_does() -> None:
 
 
 def test_the_table_of_components_names_every_file_and_only_those_that_exist() -> None:
-    named = [path for row in rows(section(README, "Where things are")) for path in code(row[1])]
-    assert [path for path in named if not (ROOT / path).exists()] == []
-    files = {path.name for path in README.parent.iterdir() if path.suffix == ".py"} - {"__init__.py"}
-    assert {Path(path).name for path in named} == files | {"sample_data"}
+    check_components(README, "sample_data")
 
 
-def test_the_commands_of_the_readme_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_readme_run(here: Path, call: Call) -> None:
     make_pdf(here / "textbook.pdf", [["Some words on a page of a book"]] * 3, [("The first chapter", 0)])
     shown = re.findall(
         r"^\$ python -m holdfast\.apps\.planner(.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE
     )
     assert len(shown) == 9
     for line in shown:
-        done = Called(capsys, tuple(word.replace("~", str(here)) for word in shlex.split(line)))
+        done = call(*(word.replace("~", str(here)) for word in shlex.split(line)))
         assert done.code == (3 if " create " in line else 0), (line, done.err)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, Artifact, Engine, Session, Workflow, detect, route, step
+from holdfast import Append, Artifact, Engine, Session, Workflow, detect, guard, route, step
 from holdfast.errors import FolderRefused
 from holdfast.shelf import OWN
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, memo
@@ -157,3 +158,98 @@ async def test_a_note_of_edits_that_is_damaged_is_refused_by_its_name(tmp_path: 
         detect(desk.folder, memo)
     await desk.resume()
     assert detect(desk.folder, memo).complete, "who has the log puts it right"
+
+
+class Note(BaseModel):
+    topic: str = "ferns"
+    text: str = ""
+    parts: dict[str, str] = {}
+    end: str = ""
+
+
+@step(writes="text")
+async def begin(topic: str) -> str:
+    return f"on {topic}"
+
+
+@step(writes="text")
+async def polish(text: str) -> str:
+    return f"polished({text})"
+
+
+@step(writes="parts", leaves=Artifact("parts/*.md", min_bytes=1))
+async def divide() -> dict[str, str]:
+    return {"1": "one", "2": "two"}
+
+
+@step(writes="end", leaves=Artifact("end.md", min_bytes=1))
+async def close(text: str, parts: dict[str, str]) -> str:
+    return f"{text}: {', '.join(parts.values())}"
+
+
+note = Workflow("note", state=Note, steps=[begin, polish, divide, close])
+
+
+async def redone_elsewhere(path: Path, session: Session[Note], steps: list[str]) -> None:
+    """Each step run again, here and in a session that is made anew of the folder, comes to the same."""
+    for name in steps:
+        shutil.copytree(path / "out", path / name)
+        async with Engine(path / f"{name}.db", signals=False) as engine:
+            rebuilt = await engine.rebuild(path / name, note)
+            assert await rebuilt.state() == await session.state(), name
+            there = await (await rebuilt.resume(rerun=name)).outcome()
+        here = await (await session.resume(rerun=name)).outcome()
+        assert there.state == here.state, name
+
+
+@on_loop
+async def test_a_step_that_is_redone_after_a_rebuild_sees_what_was_edited_before_it_ran(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db", signals=False) as engine:
+        session = await engine.start(note, session_id="s1", folder=tmp_path / "out", paused=True)
+        await (await session.resume(until="begin")).outcome()
+        await session.edit(text="by hand", topic="moss")
+        outcome = await (await session.resume()).outcome()
+        assert outcome.state.end == "polished(by hand): one, two"
+        await redone_elsewhere(tmp_path, session, ["polish", "close", "begin"])
+        assert (await session.state()).text == "polished(on moss)"
+
+
+@on_loop
+async def test_an_edit_of_what_files_show_is_in_the_folder_wherever_steps_are_redone(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db", signals=False) as engine:
+        session = await engine.start(note, session_id="s1", folder=tmp_path / "out")
+        await session.outcome()
+        await session.edit(parts={"1": "ONE", "2": "TWO"})
+        await (await session.resume(rerun="begin")).outcome()  # divide is kept, with the edit behind it
+        (tmp_path / "out" / "parts" / "1.md").write_text("by hand")
+        outcome = await (await session.resume(edits="accept")).outcome()
+        assert outcome.state.parts == {"1": "by hand", "2": "TWO"}
+        await redone_elsewhere(tmp_path, session, ["begin", "close", "polish"])
+        assert (await session.state()).parts == {"1": "by hand", "2": "TWO"}
+
+
+@guard(after="divide")
+def allowed(topic: str) -> str | None:
+    return "not about moss" if topic == "moss" else None
+
+
+guarded = Workflow("guarded", state=Note, steps=[begin, polish, divide, close], guards=[allowed])
+
+
+@on_loop
+async def test_a_fork_that_began_behind_a_step_is_known_by_its_folder(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db", signals=False) as engine:
+        session = await engine.start(guarded, topic="moss", session_id="s1", folder=tmp_path / "first")
+        assert (await session.outcome()).status.value == "paused"
+        fork = await session.fork(topic="ferns", session_id="s2", folder=tmp_path / "held")
+        held = (await fork.outcome()).state
+        ended = (await (await fork.fork(session_id="s3", folder=tmp_path / "ended")).outcome()).state
+    assert held == ended
+    for name in ("held", "ended"):
+        assert detect(tmp_path / name, guarded).inconsistent == ()
+        async with Engine(tmp_path / f"{name}.db", signals=False) as engine:
+            rebuilt = await engine.rebuild(tmp_path / name, guarded)
+            outcome = await (await rebuilt.resume()).outcome()
+            ran = [each.step for each in await rebuilt.checkpoints()]
+        assert (outcome.status.value, outcome.state) == ("completed", held)
+        assert ran == ["close"] * (name == "held"), "what was done before the fork is not done again"

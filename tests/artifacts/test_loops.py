@@ -66,6 +66,20 @@ paper = Workflow("paper", state=Paper, steps=[collect, stamp, write, review, fin
 brief = Workflow("brief", state=Paper, steps=[collect, stamp, write, review, finish], routes=[enough, reviewed_once])
 """Only the first of its two drafts is reviewed."""
 
+
+@step(writes="remark", leaves=Artifact("remark.md", min_bytes=1))
+async def note(draft: str, date: str) -> str:
+    calls("note")
+    return f"{draft} {date}"
+
+
+@route(after="note")
+def three_times(round: int) -> Literal["write"] | None:
+    return "write" if round < 3 else None
+
+
+dated = Workflow("dated", state=Paper, steps=[collect, stamp, write, note], routes=[three_times])
+
 ROUND = ["write", "review"]
 
 
@@ -135,3 +149,54 @@ async def test_what_only_the_last_round_has_left_is_made_again_by_the_last_round
         outcome = await (await session.resume(edits="accept")).outcome()
     assert calls.taken() == ["finish"]
     assert outcome.state.final == "[by hand] 9 characters of [by hand] June"
+
+
+@on_loop
+async def test_a_file_edited_after_its_field_was_edited_in_the_state_counts_in_every_round(folder: Path) -> None:
+    async with Engine(folder.parent / "hold.db", signals=False) as engine:
+        session = await started(engine, paper, folder, until="review")
+        await session.edit(sources="edited")
+        outcome = await (await session.resume()).outcome()
+        assert outcome.state.draft == "[old 0][edited 1][edited 2]"
+        (folder / "sources.md").write_text("new")
+        outcome = await (await session.resume(edits="accept")).outcome()
+    assert (outcome.state.sources, outcome.state.draft) == ("new", "[new 0][new 1][new 2]")
+
+
+@on_loop
+async def test_a_plan_says_of_a_step_whose_rounds_are_passed_once_more_that_it_may_run(folder: Path) -> None:
+    """Nothing that `write` has read was edited, but only its last visit could be kept."""
+    async with Engine(folder.parent / "hold.db", signals=False) as engine:
+        session = await started(engine, dated, folder)
+        (folder / "date.md").write_text("June")
+        verdicts = {each.step: each.verdict for each in await session.plan()}
+        calls.taken()
+        outcome = await (await session.resume(edits="accept")).outcome()
+    assert verdicts == {"collect": "done", "stamp": "done", "write": "may run", "note": "next"}
+    assert calls.taken() == ["note", "write", "note", "write", "note"]
+    assert outcome.state.remark == "[old 0][old 1][old 2] June"
+
+
+@on_loop
+async def test_a_plan_in_the_middle_of_a_loop_has_one_step_that_comes_next(folder: Path) -> None:
+    async with Engine(folder.parent / "hold.db", signals=False) as engine:
+        session = await started(engine, paper, folder, until="review")
+        (folder / "draft.md").write_text("[by hand]")
+        verdicts = {each.step: each.verdict for each in await session.plan()}
+        calls.taken()
+        await (await session.resume(edits="accept", until="write")).outcome()
+    assert verdicts == {"collect": "done", "stamp": "done", "write": "may run", "review": "next", "finish": "may run"}
+    assert calls.taken() == ["review", "write"]
+
+
+@on_loop
+async def test_an_edit_of_the_state_in_the_middle_of_a_loop_is_known_by_the_folder_alone(folder: Path) -> None:
+    async with Engine(folder.parent / "hold.db", signals=False) as engine:
+        session = await started(engine, paper, folder, until="review")
+        await session.edit(sources="edited")
+        outcome = await (await session.resume()).outcome()
+    calls.taken()
+    async with Engine(folder.parent / "other.db", signals=False) as engine:
+        rebuilt = await (await (await engine.rebuild(folder, paper)).resume()).outcome()
+    assert (rebuilt.state, calls.taken()) == (outcome.state, [])
+    assert rebuilt.state.sources == "edited"

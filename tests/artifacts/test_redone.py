@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
@@ -349,3 +349,32 @@ async def test_a_plan_says_of_what_reads_something_that_was_never_written_that_i
         await engine.edit("s1", company="Moss")
         await (await engine.resume("s1", rerun="head")).outcome()
     assert calls.taken() == ["head", "end"]
+
+
+@on_loop
+async def test_of_edits_in_the_state_and_in_files_the_later_one_counts_however_far_a_redo_goes_back(desk: Desk) -> None:
+    """The rest of the field stays as it was edited in the state."""
+    sections = {"01-intro": "## one", "02-team": "## two", "03-risks": "## three"}
+    async with desk.engine() as engine:
+        await engine.edit("s1", sections=sections)
+        desk.file("2-sections/01-intro.md").write_text("## by hand, and long enough")
+        expected = sections | {"01-intro": "## by hand, and long enough"}
+        for options in ({"edits": "accept"}, {"rerun": "finalize"}, {"rerun": "header"}):
+            outcome: Any = await (await engine.resume("s1", **options)).outcome()
+            assert outcome.state.sections == expected
+            assert "## by hand, and long enough## two## three" in outcome.state.memo
+        await engine.edit("s1", sections=sections)
+        outcome = await (await engine.resume("s1", rerun=["header", "finalize"])).outcome()
+    assert outcome.state.sections == sections
+    assert "## one## two## three" in outcome.state.memo
+
+
+@on_loop
+async def test_a_step_that_was_to_be_kept_runs_if_it_is_named_in_the_middle_of_a_redo(desk: Desk) -> None:
+    await desk.resume(rerun=["draft"], until="draft")
+    calls.taken()
+    assert (await desk.plan())["header"] == "done"
+    plan = await desk.ask(lambda engine: engine.plan("s1", rerun=["header"]))
+    assert {each.step: each.verdict for each in plan}["header"] != "done"
+    await desk.resume(rerun=["header"])
+    assert calls.taken() == ["header", "finalize"]

@@ -558,3 +558,29 @@ async def test_an_edit_of_the_state_stands_through_one_redo_after_another(desk: 
         assert outcome.state.company == "Moss"
         assert calls.taken() == ["draft", *SECTIONS, "finalize"]
     assert "Moss" in desk.file("4-final.md").read_text()
+
+
+@on_loop
+async def test_what_is_read_of_the_log_does_not_follow_the_number_of_files(tmp_path: Path) -> None:
+    """Files that were cut off are compared with what was recorded, and all are restored."""
+    counts: list[int] = []
+    for number in (3, 30):
+        desk = Desk(tmp_path / str(number))
+        desk.path.mkdir()
+        names = [f"{each:02}-section" for each in range(number)]
+        await desk.run(outline=names)
+        for name in names:
+            desk.file(f"2-sections/{name}.md").write_text("## 0")
+        async with desk.engine() as engine:
+            store: Any = engine.store
+            read = store.records
+            counts.append(0)
+
+            async def counted(*args: Any, read: Any = read) -> Any:
+                counts[-1] += 1
+                return await read(*args)
+
+            store.records = counted
+            assert {each.state for each in await engine.artifacts("s1") if "sections" in each.path} == {"invalid"}
+            assert len(await engine.restore("s1")) == number
+    assert counts[0] == counts[1]

@@ -111,6 +111,13 @@ class Process:
         """What a person types; ``\\x03`` on a terminal is Ctrl+C."""
         os.write(self.keys, text.encode())
 
+    def interrupt(self) -> None:
+        """Ctrl+C where it waits for an answer. While it only begins to wait Python would see it with the next key."""
+        stat = Path(f"/proc/{self.child.pid}/stat")
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "S":
+            time.sleep(0.01)
+        self.type("\x03")
+
     def signal(self, number: signal.Signals) -> None:
         self.child.send_signal(number)
 

@@ -468,3 +468,30 @@ async def test_another_store_can_take_the_place_of_the_file() -> None:
     assert await store.load_snapshot() is not None
     await controller.resume()
     assert controller.get_state() is RUNNING
+
+
+@pytest.mark.parametrize("there", ["none", "the one that it keeps", "damaged"])
+@on_loop
+async def test_what_another_process_has_said_is_told_on_and_its_snapshot_is_kept_if_it_is_there(
+    tmp_path: Path, there: str
+) -> None:
+    crew = Crew(tmp_path, "a")
+    crew.gate.set()
+    paused = OrchestratorPaused(1234, ("elsewhere",))
+
+    async def said() -> OrchestratorPaused:
+        return paused
+
+    if there == "damaged":
+        crew.store.path.parent.mkdir(exist_ok=True)
+        crew.store.path.write_text("{")
+    elif there != "none":
+        await FileStateStore(tmp_path).save_snapshot(RunStateSnapshot(1234))
+    heard: list[OrchestratorPaused] = []
+    crew.bus.on(OrchestratorPaused, heard.append)
+    await crew.controller.pause(said=said)
+    assert (heard, await crew.bus.replay(), crew.controller.get_state()) == ([paused], [], PAUSED)
+    snapshot = await FileStateStore(tmp_path).load_snapshot()
+    assert snapshot is not None
+    assert (snapshot.paused_at, len(snapshot.active_agents)) == (1234, 0 if there == "the one that it keeps" else 1)
+    await crew.end()

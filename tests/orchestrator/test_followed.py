@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from holdfast.orchestrator import (
     OrchestratorResumed,
     OrchestratorState,
     Phase,
+    orchestrator,
 )
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.support.loop import on_loop
@@ -157,3 +160,70 @@ async def test_without_its_snapshot_a_run_goes_on_as_the_message_says(tmp_path: 
         await engine.resume("run")
         assert (await shop.run.outcome()).counts == {"done": 5}
         assert shop.run.get_state() is RUNNING
+
+
+async def stopped_at(shop: Shop, call: str, *presses: Coroutine[Any, Any, None]) -> list[OrchestratorPaused]:
+    """Press while a call is under way, and let it end then. What the log says of pauses afterwards."""
+    pressing = [asyncio.ensure_future(press) for press in presses]
+    while not (await shop.run.engine.info("run")).pause_requested:
+        await asyncio.sleep(0.001)
+    shop.held[call].set()
+    await asyncio.gather(*pressing)
+    return [each.event for each in await shop.run.bus.replay() if isinstance(each.event, OrchestratorPaused)]
+
+
+@pytest.mark.parametrize("own_snapshots", [False, True])
+@on_loop
+async def test_a_run_that_two_processes_pause_at_once_is_paused_once_by_the_one_that_works_on_it(
+    tmp_path: Path, own_snapshots: bool
+) -> None:
+    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+        shop = Shop(engine, agents=1, snapshot_store=FileStateStore(tmp_path) if own_snapshots else None)
+        works = Shop(other, agents=1)
+        works.hold("a/first")
+        await works.run.start(CHAIN)
+        await works.reached("a/first")
+        paused = await stopped_at(works, "a/first", shop.run.pause("by one"), works.run.pause("by two"))
+        assert len(paused) == 1
+        for each in (shop, works):
+            assert [event for event in each.heard if isinstance(event, OrchestratorPaused)] == paused
+            assert each.run.get_state() is PAUSED
+        snapshot = await works.run.controller.snapshot_store.load_snapshot()
+        assert snapshot is not None
+        memories = [agent.memory for agent in snapshot.active_agents]
+        assert memories == [{"first": "used a/first"}], "what only the process that works on it could know"
+        await shop.run.resume()
+        assert (await shop.run.outcome()).counts == {"done": 5}
+
+
+@on_loop
+async def test_who_waits_for_a_run_of_another_process_says_nothing_of_its_pause_but_hears_it(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+        waits, works = Shop(engine, agents=1), Shop(other, agents=1)
+        works.hold("a/first")
+        await works.run.start(CHAIN)
+        await works.reached("a/first")
+        outcome = asyncio.ensure_future(waits.run.outcome())
+        await asyncio.sleep(0)
+        paused = await stopped_at(works, "a/first", works.run.pause())
+        assert (await outcome).status is Status.PAUSED
+        assert (len(paused), waits.heard) == (1, paused)
+
+
+@on_loop
+async def test_if_the_process_that_works_on_a_run_says_nothing_of_a_pause_the_other_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orchestrator, "PATIENCE", 0.01)
+    async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
+        shop, works = Shop(engine, agents=1), Shop(other, agents=1)
+
+        async def says_nothing() -> bool:
+            return True
+
+        monkeypatch.setattr(works.run, "_follow", says_nothing)
+        works.hold("a/first")
+        await works.run.start(CHAIN)
+        await works.reached("a/first")
+        (paused,) = await stopped_at(works, "a/first", shop.run.pause("lunch", by="ann"))
+        assert (paused.reason, paused.by, shop.heard, shop.run.get_state()) == ("lunch", "ann", [paused], PAUSED)

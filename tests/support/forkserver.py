@@ -30,6 +30,7 @@ PATIENCE = 30.0
 _LONGEST = 4096  # PIPE_BUF on Linux; lines up to it are written in one piece
 
 _job = 0
+_pipe = 1
 
 
 def say(message: dict[str, Any]) -> None:
@@ -41,7 +42,7 @@ def _send(message: dict[str, Any]) -> None:
     line = json.dumps(message).encode() + b"\n"
     if len(line) > _LONGEST:
         raise ValueError(f"a message has {len(line)} bytes, at most {_LONGEST} are written in one piece")
-    os.write(1, line)
+    os.write(_pipe, line)
 
 
 class Child:
@@ -166,6 +167,10 @@ class ForkServer:
             del self._children[child.number]
 
 
+Forks = Callable[[str], ForkServer]
+"""Finds the fork server of a module."""
+
+
 class _Server:
     """The server's side: one thread, no database ever open."""
 
@@ -248,6 +253,9 @@ def _do(order: dict[str, Any]) -> None:
 
 
 def main(modules: Sequence[str]) -> None:
+    global _pipe
+    _pipe = os.dup(1)
+    os.dup2(2, 1)  # what a warm-up or a job prints is no message
     for module in modules:
         import_module(module).warm_up()
     gc.freeze()  # what is there stays shared with the forked processes

@@ -1,65 +1,173 @@
-"""One program in a folder of its own, driven by one process after another, each held at a point that is named.
+"""One program in a folder of its own, driven by one process after another, each struck or held at a named point.
 
-`passed` is for the process: every point is a line in a file, and at the one that the test has named the process says so
-through one pipe and waits at another. `Held` is for the test, which meets it there.
+For the process: `as_program` makes a job of the fork server a program, `watch` gives it points, `passed` is one. Every
+point is a line in a file; at the one that the test has named, the process sends itself a signal, or says so through one
+pipe and waits at another. For the test: `Driven` has processes strike themselves, `Held` meets them there.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import select
 import signal
+import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Self
 
-from tests.support.forkserver import Child, ForkServer
+from tests.support.forkserver import Child, Forks
 
-PATIENCE = 30
+PATIENCE = 50
+ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
+"""Signal → the code with which a program ends that got it."""
+
+
+# for the process
+
+
+@contextmanager
+def as_program(module: str, args: Sequence[str], folder: str, said: str, environment: dict[str, str]) -> Iterator[None]:
+    """``python -m MODULE ARGS`` in a folder, as far as the program can tell; what it says goes to files."""
+    os.chdir(folder)
+    sys.argv = [module, *args]
+    sys.orig_argv = [sys.executable, "-m", module, *args]
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        del os.environ[name]
+    os.environ.update(environment)
+    for number, path in ((1, said), (2, f"{said}.err")):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
 
 
 def passed(point: str) -> None:
     """The process has come to a point."""
-    with open(os.environ["HELD_CALLS"], "a", encoding="utf-8") as file:
+    folder = Path(os.environ["HELD_FOLDER"])
+    with open(folder / "calls.txt", "a", encoding="utf-8") as file:
         file.write(f"{point}\n")
-    if point == os.environ.get("HELD_AT"):
-        with open(os.environ["HELD_REACHED"], "w") as pipe:
-            pipe.write("here")
-        with open(os.environ["HELD_GATE"], "rb", buffering=0) as pipe:
-            pipe.read(1)
+    if point != os.environ["HELD_AT"]:
+        return
+    if by := os.environ["HELD_BY"]:
+        os.kill(os.getpid(), signal.Signals[by])
+        return
+    with open(folder / "reached", "w") as pipe:
+        pipe.write("here")
+    with open(folder / "gate", "rb", buffering=0) as pipe:
+        pipe.read(1)
 
 
-class Held:
+def watched(real: Callable[..., Any], called: Callable[..., object]) -> Callable[..., Any]:
+    """A stand-in for a function that first tells ``called`` its arguments."""
+
+    @functools.wraps(real)
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        called(*args)
+        return real(*args, **kwargs)
+
+    @functools.wraps(real)
+    async def async_stand_in(*args: Any, **kwargs: Any) -> Any:
+        called(*args)
+        return await real(*args, **kwargs)
+
+    return async_stand_in if inspect.iscoroutinefunction(real) else stand_in
+
+
+def watch(owner: Any, function: str, name: str | Callable[..., str | None]) -> None:
+    """Make every call of a function a point; a name that depends on the arguments may be none."""
+
+    def called(*args: Any) -> None:
+        if (point := name(*args) if callable(name) else name) is not None:
+            passed(point)
+
+    setattr(owner, function, watched(getattr(owner, function), called))
+
+
+# for the test
+
+
+class Driven:
     """A folder, its store, and the processes that work there. ``job`` is what the fork server runs."""
 
     job: str
 
-    def __init__(self, folder: Path, server: ForkServer) -> None:
+    def __init__(self, folder: Path, forks: Forks) -> None:
         self.folder = folder
-        self.server = server
+        self.server = forks(self.job.partition(":")[0])
         self.store = folder / "store.db"
-        self.calls_file = folder / "calls.txt"
+        self.options = ["--store", str(self.store)]
+
+    def begin(self, *args: str, at: str = "", by: signal.Signals | None = None) -> Child:
+        """Start a process that sends itself the signal ``by`` at the point ``at``."""
+        environment = {"HELD_FOLDER": str(self.folder), "HELD_AT": at, "HELD_BY": by.name if by else ""}
+        return self.server.start(
+            self.job, args=[*args, *self.options], folder=str(self.folder), said=str(self._said(self.server.next)),
+            environment=environment,
+        )  # fmt: skip
+
+    def run(self, *args: str, at: str = "", by: signal.Signals = signal.SIGKILL, code: int = 0) -> str:
+        """A process to its end, which is that of the signal if it is to get one."""
+        return self.ends(self.begin(*args, at=at, by=by), ENDS[by] if at else code)
+
+    def ends(self, child: Child, *codes: int) -> str:
+        """Wait for a process and see that it ended as it should."""
+        assert child.wait(PATIENCE) in codes, self.said(child)
+        return self.said(child)
+
+    def said(self, child: Child) -> str:
+        return "".join(self.outputs(child))
+
+    def outputs(self, child: Child) -> tuple[str, str]:
+        """What it said on its two ways out."""
+        out = self._said(child.number)
+        return out.read_text("utf-8"), Path(f"{out}.err").read_text("utf-8")
+
+    def _said(self, number: int) -> Path:
+        return self.folder / f"said-{number}.txt"
+
+    def kill(self, child: Child) -> None:
+        child.signal(signal.SIGKILL)
+        self.ends(child, -signal.SIGKILL)
+
+    @property
+    def order(self) -> list[str]:
+        """The points that were passed."""
+        return (self.folder / "calls.txt").read_text("utf-8").splitlines()
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How often each point was passed."""
+        return Counter(self.order)
+
+
+class Held(Driven):
+    """The same with processes that wait at a point until the test releases them."""
+
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        super().__init__(folder, forks)
         for pipe in ("reached", "gate"):
             os.mkfifo(folder / pipe)
         # Opened for both, so that neither side hangs or sees an end if the other one dies.
         self.reached = os.open(folder / "reached", os.O_RDWR)
         self.gate = os.open(folder / "gate", os.O_RDWR)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
         os.close(self.reached)
         os.close(self.gate)
 
-    def begin(self, *args: str, hold: str = "") -> Child:
-        """Start a process; with ``hold``, return when it has come to that point."""
-        environment = {
-            "HELD_CALLS": str(self.calls_file), "HELD_AT": hold,
-            "HELD_REACHED": str(self.folder / "reached"), "HELD_GATE": str(self.folder / "gate"),
-        }  # fmt: skip
-        child = self.server.start(
-            self.job, args=[*args, "--store", str(self.store)], folder=str(self.folder),
-            said=str(self._said(self.server.next)), environment=environment,
-        )  # fmt: skip
-        if hold:
+    def begin(self, *args: str, at: str = "", by: signal.Signals | None = None) -> Child:
+        """Start a process; with a point and no signal, return when it waits there."""
+        child = super().begin(*args, at=at, by=by)
+        if at and by is None:
             self._reach(child)
         return child
 
@@ -72,24 +180,3 @@ class Held:
 
     def release(self) -> None:
         os.write(self.gate, b"x")
-
-    def ends(self, child: Child, *codes: int) -> str:
-        """Wait for a process and see that it ended as it should."""
-        assert child.wait(PATIENCE) in codes, self.said(child)
-        return self.said(child)
-
-    def said(self, child: Child) -> str:
-        out = self._said(child.number)
-        errors = Path(f"{out}.err")
-        return out.read_text("utf-8") + (errors.read_text("utf-8") if errors.exists() else "")
-
-    def _said(self, number: int) -> Path:
-        return self.folder / f"said-{number}.txt"
-
-    def kill(self, child: Child) -> None:
-        child.signal(signal.SIGKILL)
-        self.ends(child, -signal.SIGKILL)
-
-    @property
-    def calls(self) -> Counter[str]:
-        return Counter(self.calls_file.read_text("utf-8").splitlines())

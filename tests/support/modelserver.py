@@ -17,6 +17,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
+from tests.support.serving import serving
+
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 20
 """What every answer costs."""
 
@@ -91,18 +95,17 @@ class ModelServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def model_server() -> Iterator[ModelServer]:
-    """The service, for as long as the block lasts."""
-    server = ModelServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.closing.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def model_in_use(monkeypatch: pytest.MonkeyPatch, **settings: str) -> Iterator[ModelServer]:
+    """The service, and what has an application ask it; ``price="1/10"`` sets HOLDFAST_MODEL_PRICE."""
+    with serving(ModelServer()) as server:
+        monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        for name, value in {"url": server.url, **settings}.items():
+            monkeypatch.setenv(f"HOLDFAST_MODEL_{name.upper()}", value)
+        try:
+            yield server
+        finally:
+            server.closing.set()
 
 
 class _Handler(BaseHTTPRequestHandler):

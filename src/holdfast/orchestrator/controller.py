@@ -7,10 +7,12 @@ of every agent and on disk; what lies in between is a phase beside it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import StrEnum
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.errors import SnapshotMissing
+from holdfast.errors import DamagedSnapshot, SnapshotMissing
 from holdfast.orchestrator.bus import EventBus, OrchestratorPaused, OrchestratorResumed
 from holdfast.orchestrator.registry import IDLE_TIMEOUT, AgentRegistry
 from holdfast.orchestrator.snapshot import RunStateSnapshot, SnapshotStore
@@ -73,12 +75,16 @@ class PauseResumeController:
             self._phase = Phase.RUNNING
             await self._tell_resumed(self.agent_registry.active_ids())
 
-    async def pause(self, reason: str = "", by: str | None = None, *, signalled: float | None = None) -> None:
+    async def pause(
+        self, reason: str = "", by: str | None = None, *, signalled: float | None = None,
+        said: Callable[[], Awaitable[OrchestratorPaused | None]] | None = None,
+    ) -> None:  # fmt: skip
         """Stop every agent after its current step. Returns when all stand still and that is on disk.
 
         If that cannot be (`AgentsStuck`, `SnapshotNotSaved`), the pause stays asked for, in phase `pausing`: no
         snapshot and no event claim otherwise. Call it again to go on waiting, or `resume` to take it back.
-        ``signalled``: somebody else has told the agents, so many seconds ago.
+        ``signalled``: somebody else has told the agents, so many seconds ago. ``said``: asked, once all stand still,
+        what another process, whose agents they are, has said of this pause; it is told on to the listeners here.
         """
         async with self._one_at_a_time:
             if self._phase is Phase.PAUSED:
@@ -90,10 +96,22 @@ class PauseResumeController:
             active = self.agent_registry.active_ids()
             await self.agent_registry.await_all_idle(self.idle_timeout)
             self.stopped_in = self._clock.monotonic() - began + (signalled or 0.0)
-            now = self._clock.now() // 1000
-            await self.snapshot_store.save_snapshot(await self._snapshot(now))
+            heard = None if said is None else await said()
+            now = self._clock.now() // 1000 if heard is None else heard.timestamp
+            if heard is None or not await self._is_kept(now):
+                await self.snapshot_store.save_snapshot(await self._snapshot(now))
             self._phase = Phase.PAUSED
-            await self.event_bus.emit(OrchestratorPaused(now, active, reason, by, round(self.stopped_in, 6)))
+            if heard is None:
+                await self.event_bus.emit(OrchestratorPaused(now, active, reason, by, round(self.stopped_in, 6)))
+            else:
+                self.event_bus.tell(heard)
+
+    async def _is_kept(self, at: int) -> bool:
+        """Whether the snapshot of a pause is where this button would look for it."""
+        with suppress(DamagedSnapshot):
+            snapshot = await self.snapshot_store.load_snapshot()
+            return snapshot is not None and snapshot.paused_at == at
+        return False
 
     async def _snapshot(self, now: int) -> RunStateSnapshot:
         registry = self.agent_registry

@@ -24,7 +24,7 @@ from holdfast.errors import (
     did_you_mean,
 )
 from holdfast.model import Pause, Status
-from holdfast.orchestrator.bus import EventBus, TaskCompleted, TaskFailed, TaskStarted
+from holdfast.orchestrator.bus import EventBus, OrchestratorPaused, TaskCompleted, TaskFailed, TaskStarted
 from holdfast.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from holdfast.orchestrator.graph import Task, check, dependants
 from holdfast.orchestrator.kept import SessionLog, SessionStateStore
@@ -38,6 +38,9 @@ from holdfast.workflow import Workflow
 
 SAFETY = "safety stop"
 """Who has asked for a pause that the run asked for itself."""
+
+PATIENCE = 5.0
+"""Seconds that the process which worked on a run has to say that it is paused, before another one says it."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -89,6 +92,7 @@ class Orchestrator:
             clock=engine.clock,
         )
         self._safety = SafetyWatch(safety or Safety())
+        self._elsewhere = False  # whether another process worked on the run, when this one last looked
         self._watching: asyncio.Task[None] | None = None
         self._trouble: BaseException | None = None
 
@@ -114,7 +118,7 @@ class Orchestrator:
     async def pause(self, reason: str = "", by: str | None = None) -> None:
         """Stop every agent at its next boundary; see `PauseResumeController.pause`."""
         await self._look()
-        await self.controller.pause(reason, by)
+        await self.controller.pause(reason, by, said=self._said)
 
     async def resume(self, budget: float | Decimal | None = None) -> None:
         """Have all go on from the snapshot, perhaps with more money; see `PauseResumeController.resume`."""
@@ -176,11 +180,19 @@ class Orchestrator:
     async def _look(self) -> None:
         """The button goes by what is true of the run now: another process may have had it go on, or paused it."""
         status = await self._found()
+        if status is not None:
+            await self._see_who()
         if status in (Status.PAUSED, Status.PAUSING):
             if self.phase is Phase.RUNNING:
                 await self._adopt()
         elif status not in (None, Status.COMPLETED, Status.CANCELLED):
             await self._went_on()
+
+    async def _see_who(self) -> None:
+        """Notice which process works on the run, if one does. Once it stands nobody can tell."""
+        row = await self.engine._row(self.session_id)
+        if row.live:
+            self._elsewhere = row.holder != self.engine.store.number
 
     async def _found(self) -> Status | None:
         try:
@@ -206,8 +218,26 @@ class Orchestrator:
             return False
         by = next((pause.by for pause in pauses if pause.by), None)
         reason = "; ".join(filter(None, (pause.reason for pause in pauses)))
-        await self.controller.pause(reason, by, signalled=await self._asked_for(pauses))
+        await self.controller.pause(reason, by, signalled=await self._asked_for(pauses), said=self._said)
         return True
+
+    async def _said(self) -> OrchestratorPaused | None:
+        """What the process that worked on the run has said of the pause: it knows its agents, so it is waited for.
+
+        None if there is no such process, or it was killed, or it says nothing: then this one has to.
+        """
+        if not self._elsewhere:
+            return None
+        since, cursor = max((pause.at // 1000 for pause in await self.engine.pauses(self.session_id)), default=0), ""
+        with suppress(TimeoutError), self.engine.driver.listening(self.session_id) as news:
+            async with asyncio.timeout(PATIENCE):
+                while (await self.engine._row(self.session_id)).holder is None:
+                    for logged in await self.bus.replay(cursor):
+                        cursor = logged.cursor
+                        if isinstance(logged.event, OrchestratorPaused) and logged.event.timestamp >= since:
+                            return logged.event
+                    await self.engine._news_of(news)
+        return None
 
     async def _asked_for(self, pauses: Sequence[Pause]) -> float:
         """How many seconds ago somebody asked for a pause; if it has taken effect since, how many that took."""
@@ -243,6 +273,7 @@ class Orchestrator:
     async def _watched(self) -> None:
         """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
         try:
+            await self._see_who()
             while (await self.engine._unheld(self.session_id)).status is Status.PAUSED:
                 if await self._follow():
                     return
@@ -345,6 +376,7 @@ class Orchestrator:
 
     async def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
         """See `Foreman`."""
+        self._elsewhere = False
         self.registry.begun(agent)
         await self._went_on()
         self.bus.tell(event)

@@ -29,7 +29,7 @@ from holdfast.orchestrator import Orchestrator
 HELP = """Work through a plan: tasks with commands, in the order that they need each other, by several agents at once.
 
 PLAN is a TOML or JSON file; behind the first run also the run's name. Without one it is a small sample. A run can be
-paused, killed and resumed at any moment; no task is done twice.
+paused, killed and resumed at any moment; what is done is not done again.
 """
 WITHOUT = (
     "resume", "worker", "status", "plan", "why", "checkpoints", "diff", "artifacts", "pause", "send", "edit", "rewind",

@@ -39,6 +39,14 @@ class Stop(Exception):
         self.code = code
 
 
+class Changed(Exception):
+    """Another hand has changed the workspace, and somebody is there to decide. ``files``: how, as it is shown."""
+
+    def __init__(self, files: list[str], text: str) -> None:
+        super().__init__(text)
+        self.files = files
+
+
 class Ride:
     """One run that is worked on here until it stands or this program has to end.
 
@@ -59,6 +67,7 @@ class Ride:
         self.replan = replan
         self.view = View(plan.name)
         self.known = False  # whether there is a run, as far as was seen
+        self.taken: list[str] = []  # the changes of the workspace that somebody said yes to
 
     # the verbs
 
@@ -122,12 +131,12 @@ class Ride:
 
     def _driven(self, act: Act) -> Ending:
         try:
-            asyncio.run(self._drive(act))
+            self._run(act)
             while self.view.questions and sys.stdin.isatty() and sys.stdout.isatty():
                 value = _prompted(self.view.questions[0])
                 if value is None:
                     break
-                asyncio.run(self._drive(self._answering(self.view.questions[0], value)))
+                self._run(self._answering(self.view.questions[0], value))
         except Stop as stop:
             click.echo(str(stop), err=True)
             return stop.code, asyncio.run(self._looked()) if self.known else None
@@ -138,6 +147,17 @@ class Ride:
                 raise
             return self._left("Terminated", TERMINATED)
         return self._told()
+
+    def _run(self, act: Act) -> None:
+        """Work on the run. Nothing is asked meanwhile: an engine that is open minds Ctrl+C itself."""
+        try:
+            asyncio.run(self._drive(act))
+        except Changed as changed:
+            click.echo(str(changed))
+            if not click.confirm("Go on with them as they are?", default=False):
+                raise Stop(DECISION, "Nothing was done.") from None
+            self.taken = changed.files
+            self._run(act)
 
     def _answering(self, question: Question, approved: bool) -> Act:
         async def act(engine: Engine, run: Orchestrator) -> None:
@@ -154,7 +174,9 @@ class Ride:
         if any(todo.write is not None for todo in plan.todos) and model.settings() is None:
             writes = ", ".join(todo.id for todo in plan.todos if todo.write is not None)
             raise BadInput(f"{plan.path}: a model is needed for {writes}, and none is set up: set HOLDFAST_MODEL")
-        async with Engine(self.start.store) as engine:
+        engine = Engine(self.start.store)
+        engine.waker.only = ""  # what was answered meanwhile goes on once all was looked at, and not by itself before
+        async with engine:
             await self._check_free(engine)
             commands = Commands(plan.state, plan.head.grace, plan.head.env)
             run = Orchestrator(
@@ -188,6 +210,8 @@ class Ride:
     async def _work(self, engine: Engine, run: Orchestrator, act: Act) -> None:
         await act(engine, run)
         self.known = True
+        engine.waker.only = self.plan.name
+        engine.waker.poke()
         outcome = asyncio.ensure_future(run.outcome())
         try:
             await showing.follow(engine, self.view, outcome.done, outcome, showing.show())
@@ -226,7 +250,7 @@ class Ride:
     def _check_workspace(self) -> None:
         """Notice what another hand has changed since the run stopped; nothing is touched before somebody decides."""
         found = workspace.changes(self.plan)
-        if not found:
+        if not found or found == self.taken:
             return
         what = f"{many(len(found), 'file')} of {self.plan.workspace} changed since the run stopped:"
         lines = [what, *(f"  {_shown(each)}" for each in found[:LISTED])]
@@ -234,9 +258,7 @@ class Ride:
         if self.accept:
             click.echo("\n".join([*lines, "It goes on with them as they are."]), err=True)
         elif sys.stdin.isatty() and sys.stdout.isatty():
-            click.echo("\n".join(lines))
-            if not click.confirm("Go on with them as they are?", default=False):
-                raise Stop(DECISION, "Nothing was done.")
+            raise Changed(found, "\n".join(lines))
         else:
             accept = self._onward("Go on with them as they are", "resume", "--accept-edits")
             again = self._onward("Or have a task done anew first", "rewind", "TASK")

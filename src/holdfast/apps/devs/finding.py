@@ -89,7 +89,8 @@ async def _by_place(engine: Engine, path: Path) -> str:
         plan = read(path)
         check_whose(await engine.info(plan.name), plan)
         return plan.name
-    raise UnknownSession(f"{path} has not been run in this store", session_id=str(path))
+    gone = "" if path.exists() else ", and there is no such file"
+    raise UnknownSession(f"{path} has not been run in this store{gone}", session_id=str(path))
 
 
 async def plan_of(engine: Engine, name: str, text: str) -> Plan | None:

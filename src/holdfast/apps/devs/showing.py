@@ -89,7 +89,7 @@ def _row(row: Row, names: int) -> Line:
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
     what = {
         "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for one that failed",
-        "stopped": "has begun; a resume goes on with it",
+        "stopped": "was under way; a resume takes it up again",
     }  # fmt: skip
     said = f"skipped: {one_line(row.note) or 'nobody said why'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""

@@ -15,6 +15,7 @@ from holdfast.apps.devs.models import Plan, Todo, todo_of
 from holdfast.apps.devs.restricting import restriction
 from holdfast.apps.input import BadInput
 from holdfast.apps.words import one_line
+from holdfast.errors import Declined
 from holdfast.orchestrator import TaskAgent
 
 DRAFTS = 3
@@ -30,6 +31,10 @@ content that is there now, and what a check has said about your last draft. Answ
 
 class CommandFailed(Exception):
     """A command ended otherwise than with 0."""
+
+
+class CommandRefused(Exception):
+    """Somebody said no to a restricted command."""
 
 
 class CheckFailed(Exception):
@@ -75,7 +80,10 @@ class Worker:
         pattern = restriction(command, self.plan.head.restricted)
         if pattern is not None:
             what = f"{todo.id}: run {shown(command)!r}? It is restricted ({pattern})."
-            await agent.confirm(what, key=f"{todo.id}:{key}", expires=None)
+            try:
+                await agent.confirm(what, key=f"{todo.id}:{key}", expires=None)
+            except Declined as no:
+                raise CommandRefused(f"{shown(command)!r} was refused: {no.reason or 'nobody said why'}") from None
         found = await agent.call(self.command, todo.id, command)
         return Ran(**found)
 

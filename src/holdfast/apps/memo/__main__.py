@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 from pydantic import Field
 
 from holdfast import Start, VersionFolders, program
 from holdfast.apps.input import BadInput
-from holdfast.apps.memo.driving import Drive, Stand, shown
+from holdfast.apps.memo.deciding import decision
+from holdfast.apps.memo.driving import Drive
 from holdfast.apps.memo.models import InvestmentType, MemoMode
+from holdfast.apps.memo.reporting import CONFLICT, INTERRUPTED, TERMINATED, Ending, at_terminal, reported, shown
 from holdfast.apps.memo.resuming import Changes, check_agent
 from holdfast.apps.memo.starting import SAMPLES, starting
 from holdfast.apps.memo.workflow import AGENTS, memo
 from holdfast.errors import AlreadyRunning
 
-HELP = """Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
+HELP = f"""Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
 
 Every agent leaves its files in output/COMPANY-v0.0.x/. Stopped at any moment it goes on with --resume; what somebody
 edits there is taken in, and exactly the agents that have read it run again.
+
+The agents, as --from and --until name them: {", ".join(AGENTS)}.
 """
 
 
@@ -45,7 +48,7 @@ def write(
     discard_edits: Annotated[bool, Field(description="Put edited or damaged files back.")] = False,
     accept_gaps: Annotated[bool, Field(description="Go on at the first gap of files that do not add up.")] = False,
     by: Annotated[str | None, Field(description="Who does this; kept in the history.")] = None,
-) -> tuple[int, dict[str, Any] | None]:
+) -> Ending:
     """Write a memo, or go on with one."""
     check_agent("--from", from_)
     check_agent("--until", until)
@@ -63,31 +66,45 @@ def write(
         edits="accept" if accept_edits else "discard" if discard_edits else None, accept=accept_gaps, redo=from_,
         until=until, by=by,
     )  # fmt: skip
-    goes_on = (resume or version is not None or from_ is not None) and not force_restart
-    if not goes_on and not force_restart:
-        goes_on = drive.offered()
+    goes_on = None if force_restart else resume or version is not None or from_ is not None
     return _driven(drive, version, goes_on)
 
 
-def _driven(drive: Drive, version: str | None, goes_on: bool) -> tuple[int, dict[str, Any] | None]:
+def _driven(drive: Drive, version: str | None, goes_on: bool | None) -> Ending:
+    """``goes_on`` is None if it must begin anew. Nothing is asked while an engine is open, which minds Ctrl+C then."""
     try:
-        stand: Stand = asyncio.run(drive.go_on(version) if goes_on else drive.begin())
-        while stand.question is not None and sys.stdin.isatty() and sys.stdout.isatty():
-            answer = click.prompt(
-                shown(stand.question.next_question), type=click.Choice(["approve", "reject", "later"])
-            )
+        goes_on = goes_on is not None and (goes_on or drive.offered())
+        stand = asyncio.run(drive.go_on(version) if goes_on else drive.begin())
+        if stand.undecided is not None and stand.folder is not None:
+            drive.edits = decision(stand.undecided, drive.same_command)
+            stand = stand if drive.edits is None else asyncio.run(drive.taken_up(stand.folder))
+        while stand.question is not None and at_terminal():
+            click.echo(shown(stand.question.next_question))
+            answer = click.prompt("Your verdict", type=click.Choice(["approve", "reject", "later"]))
             if answer == "later":
                 break
             stand = asyncio.run(drive.answer(stand.question, answer))
     except AlreadyRunning as error:
         click.echo(f"{drive.folder} is being written by {error.holder}", err=True)
         click.echo(f"Stop it: {drive.start.command('pause', str(error.session_id))}", err=True)
-        return 5, None
-    except KeyboardInterrupt:
-        click.echo("Interrupted; what is done is kept.", err=True)
+        return CONFLICT, None
+    except (KeyboardInterrupt, click.Abort):
+        return _left(drive, "Interrupted", INTERRUPTED)
+    except SystemExit as end:
+        if end.code != TERMINATED:
+            raise
+        return _left(drive, "Terminated", TERMINATED)
+    return reported(stand, drive.start, drive.command)
+
+
+def _left(drive: Drive, why: str, code: int) -> Ending:
+    """This program has to end. The last line is the command that goes on."""
+    if drive.folder is None:
+        click.echo(f"{why} before anything was done.", err=True)
+    else:
+        click.echo(f"{why}; what is done is kept.", err=True)
         click.echo(f"Resume: {drive.command}", err=True)
-        return 130, None
-    return drive.ended(stand)
+    return code, None
 
 
 main = program(memo, instead=write, arguments=["company"], help=HELP)

@@ -65,11 +65,11 @@ def read(path: Path, kind: SourceKind = "document", where: str | None = None) ->
         raise BadInput(f"{path}: byte {error.start} is no UTF-8; save the text as UTF-8") from None
     except AssertionError as error:  # of the parser of HTML, about a declaration that is none
         raise BadInput(f"{path}: the HTML cannot be read: {error}") from None
-    read = source(slug(path.stem), found, kind, found.address or where or path.name)
-    if not read.passages:
+    known = source(slug(path.stem), found, kind, found.address or where or path.name)
+    if not known.passages:
         scan = "; a scan has to go through text recognition first" if path.suffix.lower() == ".pdf" else ""
         raise BadInput(f"{path}: there is no text in it{scan}")
-    return read
+    return known
 
 
 def _reading(path: Path) -> Reading:

@@ -86,6 +86,14 @@ class Changes:
     deck: Path | None = None
     documents: Path | None = None
 
+    @property
+    def options(self) -> dict[str, str | Path | None]:
+        """As they are given on the command line."""
+        return {
+            "--type": self.kind, "--mode": self.mode, "--outline": self.outline, "--data": self.data,
+            "--deck": self.deck, "--documents": self.documents,
+        }  # fmt: skip
+
     def fields(self, state: MemoState) -> dict[str, Any]:
         """The fields of the state that change. `BadInput` if something that was given cannot be used."""
         wanted = self._of_options(state) if self.data is None else self._of_data(state)

@@ -213,7 +213,7 @@ def scheduled(work: Sequence[Work], reviews: Sequence[Work], calendar: Calendar)
     placed = _reviewed(reviews, calendar, most)
     left = [each.minutes for each in work]
     for day in calendar.days:
-        if not calendar.rests(day):
+        if any(left) and not calendar.rests(day):
             needed, wanted = _target(day, work, left, placed, calendar, most)
             reserved = sum(minutes for _, minutes in placed[day])
             placed[day] = [*_taken(day, work, left, needed - reserved, wanted - reserved), *placed[day]]
