@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Outcome
+from holdfast import Engine, Outcome, VersionFolders
 from holdfast.apps.memo import MemoState, memo
 from holdfast.apps.memo.starting import starting
 from holdfast.stores.sqlite import SqliteStore
+from tests.apps.calling import Call
 from tests.apps.memo_watched import OWNERS, name_of
 from tests.support.forkserver import Forks
 from tests.support.held import Driven, watched
@@ -31,6 +33,10 @@ FILES = [
     "0-deck-analysis.json", "1-research.json", "1-section-research.json",
     *(f"2-sections/{name}.md" for name in SECTIONS), "3-validation.json", "4-final-draft.md", "header.md", "state.json",
 ]  # fmt: skip
+
+
+ONE = "output/Fernstone-v0.0.1"
+"""Where the first memo about Fernstone lies."""
 
 
 class Calls(list[str]):
@@ -187,3 +193,28 @@ PAGE = {
     "raw_content": "# Quietwater raises money\n\nQuietwater raised $5 million in a seed round in May 2029.\n\n"
     "The funding round of Quietwater was led by [Mosswood Partners](https://mosswood.example).",
 }  # fmt: skip
+
+
+class Program:
+    """The program, called in this process."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.out = self.err = ""
+
+    def __call__(self, *args: str | Path, code: int = 0) -> str:
+        self.done = self.call(*args)
+        self.out, self.err = self.done.out, self.done.err
+        assert self.done.code == code, self.out + self.err
+        return self.out
+
+    def ran(self) -> list[str]:
+        return re.findall(r"^Running agent: (\w+)$", self.out, re.MULTILINE)
+
+
+def company(folder: Path, name: str, **fields: Any) -> None:
+    """Data of a company, and one document about it."""
+    (folder / "data" / "papers").mkdir(parents=True, exist_ok=True)
+    (folder / "data" / "papers" / "note.md").write_text(f"# Note\n\n{name} raised $2 million in 2029.\n")
+    path = folder / "data" / f"{VersionFolders('data', name).name}.json"
+    path.write_text(json.dumps({"name": name, "documents": "papers"} | fields))
