@@ -1,6 +1,7 @@
 """Commands as real processes, with and without a terminal.
 
-`run` waits for the end; `Process` is for those that are to be watched, typed to or killed on the way.
+`run` waits for the end, and forks ``holdfast`` from a process that has imported it; `Process` is for those that are to
+be watched, typed to or killed on the way, and starts an interpreter, as a shell does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.cli.app import COMMANDS
-from tests.cli import documents
+from tests.cli import documents, forked
 
 PATIENCE = 30.0
 
@@ -49,11 +50,22 @@ def run(
         with Process(*args, cwd=cwd, env=env, tty=True, size=size, program=program) as process:
             process.type(typed)
             return process.wait()
+    words = [str(each) for each in args]
+    if program == HOLDFAST:
+        done = Done(*forked.holdfast(words, cwd, _environment(env), typed, PATIENCE))
+    else:
+        done = _ended(program, args, cwd, env, typed)
+    _check_documents(words, done.stdout)
+    return done
+
+
+def _ended(
+    program: Sequence[str], args: tuple[str | Path, ...], cwd: Path, env: Mapping[str, str] | None, typed: str
+) -> Done:  # fmt: skip
     done = subprocess.run(
         _command(program, args), cwd=cwd, env=_environment(env), input=typed, capture_output=True, text=True,
         timeout=PATIENCE,
     )  # fmt: skip
-    _check_documents([str(each) for each in args], done.stdout)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
