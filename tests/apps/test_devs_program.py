@@ -242,6 +242,16 @@ def test_holdfast_itself_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> 
     assert f"Go on:  {onward}" in run("show", "plan", cwd=here).stdout
 
 
+def test_after_a_pause_of_everything_holdfast_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
+    devs.plan(task("a", run="rm -f x"), restricted=["rm"])
+    devs("run", "plan.json", code=3)
+    for args in (["pause", "--all"], ["answer", "--approve"]):
+        assert run(*args, cwd=here).code == 0
+    lifted = run("resume", "--all", cwd=here)
+    assert (lifted.code, lifted.stderr) == (0, "Go on:  python -m holdfast.apps.devs resume plan\n")
+    devs("resume", "plan.json")
+
+
 def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm x; touch removed"), task("b"), restricted=["rm"])
     devs("run", "plan.json", code=3)

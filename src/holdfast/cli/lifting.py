@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import shapes
 from holdfast.cli.acting import LOOK_EVERY, print_sessions
-from holdfast.cli.common import Cli, run_async
+from holdfast.cli.common import Cli, program_of, run_async
 from holdfast.cli.failing import CONFLICT, DONE, INTERRUPTED, TERMINATED
 from holdfast.cli.host import spoken
 from holdfast.cli.words import counted, still
@@ -65,6 +65,9 @@ def _tell(cli: Cli, engine: Engine, stood: Pause | None, found: Listing[SessionI
     for damage in found.damaged:
         cli.out.line(f"{damage.fields['session_id']}  stays as it is, and is damaged: {damage}")
     left = [info for info in found if info.status.value == "ready" and info.workflow not in engine.workflows]
+    for info in (named := [info for info in left if program_of(info.tags) is not None]):
+        cli.out.note(f"Go on:  {cli.resume(info)}")
+    left = [info for info in left if info not in named]
     if left:
         many = counted(len(left), "is ready, and its code is not here", "are ready, and their code is not here")
         cli.out.note(f"{many}: who has it open drives it, or `{spoken('worker')}` with its --target")
