@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class Ordeal:
 
     def effects(self) -> list[tuple[str, int]]:
         """The effects that the world had, in order, and how often each was tried."""
-        with sqlite3.connect(f"file:{self.folder / 'world.db'}?mode=ro", uri=True) as world:
+        with closing(sqlite3.connect(f"file:{self.folder / 'world.db'}?mode=ro", uri=True)) as world:
             return list(world.execute("select task, tries from effect order by rowid"))
 
     def wrong(self) -> list[str]:
