@@ -218,3 +218,15 @@ def company(folder: Path, name: str, **fields: Any) -> None:
     (folder / "data" / "papers" / "note.md").write_text(f"# Note\n\n{name} raised $2 million in 2029.\n")
     path = folder / "data" / f"{VersionFolders('data', name).name}.json"
     path.write_text(json.dumps({"name": name, "documents": "papers"} | fields))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """The calls of the agents of the memo, in this process."""
+    return Calls().watch(monkeypatch)
+
+
+@pytest.fixture
+def program(call: Call) -> Program:
+    """The memo, called in a folder of its own."""
+    return Program(call)

@@ -13,20 +13,11 @@ import pytest
 from holdfast import Workflow, migrate
 from holdfast.apps.memo import AGENTS, MemoState, driving, resuming, workflow
 from holdfast.apps.memo.__main__ import main
-from tests.apps.calling import Call, calling
+from tests.apps import memo_kit
+from tests.apps.calling import calling
 from tests.apps.memo_kit import ONE, Calls, Program
 
-call = calling(main)
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls().watch(monkeypatch)
-
-
-@pytest.fixture
-def program(call: Call) -> Program:
-    return Program(call)
+call, calls, program = calling(main), memo_kit.calls, memo_kit.program
 
 
 # edits

@@ -18,7 +18,8 @@ from holdfast.apps.memo import AGENTS, checking, citing, memo, search
 from holdfast.apps.memo.__main__ import main
 from holdfast.apps.memo.documents import ENDINGS
 from holdfast.apps.memo.models import CompanyData, MemoDocument
-from tests.apps.calling import Call, Forked, calling, ran
+from tests.apps import memo_kit
+from tests.apps.calling import Forked, calling, ran
 from tests.apps.memo_kit import FILES, ONE, PAGE, Calls, Memo, Program, company, searched
 from tests.apps.pdfs import make_pdf
 from tests.cli.kit import Process
@@ -29,17 +30,7 @@ from tests.support.forkserver import Forks
 README = ROOT / "src" / "holdfast" / "apps" / "memo" / "README.md"
 
 
-call = calling(main)
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls().watch(monkeypatch)
-
-
-@pytest.fixture
-def program(call: Call) -> Program:
-    return Program(call)
+call, calls, program = calling(main), memo_kit.calls, memo_kit.program
 
 
 # as a process
