@@ -18,7 +18,7 @@ DEV := .venv/.dev
 .PHONY: help venv demo test replay check format coverage bench campaign tasks reference acceptance clean
 
 help: ## list these targets
-	@echo "Holdfast. Targets:"
+	@echo "Pausepoint. Targets:"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # A change of the dependencies, or of how they are installed, installs again.
@@ -32,14 +32,14 @@ venv: $(DEV) ## build .venv with all that tests and checks need
 	@echo ".venv is ready."
 
 demo: $(CORE) ## watch a session being killed, resumed and paused (under a minute)
-	@$(PY) -m holdfast.demo
+	@$(PY) -m pausepoint.demo
 
 test: $(DEV) ## run all tests and hold the acceptance list against them; reports for machines in build/
 	@$(PYTEST) $(REPORTS) $(ARGS)
 	@$(GATE)
 
 replay: $(DEV) ## run the engine's tests with every step run again after each operation
-	@$(PYTEST) --holdfast-always-replay tests/engine tests/questions tests/files tests/model/test_laws.py tests/testing $(ARGS)
+	@$(PYTEST) --pausepoint-always-replay tests/engine tests/questions tests/files tests/model/test_laws.py tests/testing $(ARGS)
 
 check: $(DEV) ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check --quiet --output-format concise

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks", description="What Holdfast costs, in units of plain SQLite."
+        "python -m benchmarks", description="What Pausepoint costs, in units of plain SQLite."
     )
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the current folder's disk)")
     parser.add_argument("--quick", action="store_true", help="a tiny sample; its numbers mean nothing")

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from holdfast import Engine, Workflow, route, step
-from holdfast.orchestrator import (
+from pausepoint import Engine, Workflow, route, step
+from pausepoint.orchestrator import (
     Agent,
     Agents,
     EventBus,

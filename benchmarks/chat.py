@@ -18,7 +18,7 @@ from benchmarks import workloads
 from benchmarks.baseline import Cost, Moment, Unit, plain_database
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from holdfast import Engine, Event, Session
+from pausepoint import Engine, Event, Session
 
 SESSION = "chat"
 

@@ -14,7 +14,7 @@ from statistics import median
 from benchmarks import workloads
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from holdfast import Engine
+from pausepoint import Engine
 
 SESSION = "long"
 
@@ -66,9 +66,10 @@ async def _resume_here(path: Path, checkpoints: int) -> dict[str, float]:
 _MODEL = "\nclass Model(BaseModel):\n    name: str\n    items: list[int] = []\n"
 _PROGRAMS = {
     "pydantic": "from pydantic import BaseModel" + _MODEL,
-    "holdfast": "import holdfast",
-    "names": "from holdfast import Context, Engine, Workflow, step",
-    "names and model": "from holdfast import Context, Engine, Workflow, step\nfrom pydantic import BaseModel" + _MODEL,
+    "pausepoint": "import pausepoint",
+    "names": "from pausepoint import Context, Engine, Workflow, step",
+    "names and model": "from pausepoint import Context, Engine, Workflow, step\nfrom pydantic import BaseModel"
+    + _MODEL,
 }
 
 
@@ -84,7 +85,7 @@ def imports(folder: Path, scale: Scale) -> list[Figure]:
         return Figure(name, what, "×", limit, tuple(found[key] / base for found in rounds), notes)
 
     return [
-        figure("import", "holdfast", "import holdfast, to pydantic and one model", 1.3, notes),
+        figure("import", "pausepoint", "import pausepoint, to pydantic and one model", 1.3, notes),
         figure("import-names", "names and model", "its main names and one model, to the same", None, {}),
     ]
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from holdfast import Context, Engine, Workflow, step
-from holdfast.model import Status
+from pausepoint import Context, Engine, Workflow, step
+from pausepoint.model import Status
 
 
 class Nap(BaseModel):

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from holdfast import Context, Engine, Status, Workflow, step
+from pausepoint import Context, Engine, Status, Workflow, step
 
 PAGE = 100
 

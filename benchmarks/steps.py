@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from benchmarks import workloads
 from benchmarks.baseline import Cost, Interleaved, Moment, Unit, plain_database
 from benchmarks.results import Figure
-from holdfast import Engine, Workflow
+from pausepoint import Engine, Workflow
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import workloads
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from holdfast import Engine, Session
+from pausepoint import Engine, Session
 
 LIMIT_MS = 20.0
 NAMES = {

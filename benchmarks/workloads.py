@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
-from holdfast import Append, At, Context, Workflow, route, step
+from pausepoint import Append, At, Context, Workflow, route, step
 
 
 def nothing() -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
-from holdfast.cli.app import SECTIONS, app
+from pausepoint.cli.app import SECTIONS, app
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
-SCHEMA = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "cli" / "schema.json"
+SCHEMA = Path(__file__).resolve().parents[1] / "src" / "pausepoint" / "cli" / "schema.json"
 WIDTH = 100
 
 
@@ -33,14 +33,14 @@ def render(page: str) -> str:
 
 
 def commands() -> str:
-    """A heading and the help of every command, in the order of `holdfast --help`."""
-    parts = [_block(_help(app, "holdfast"))]
+    """A heading and the help of every command, in the order of `pausepoint --help`."""
+    parts = [_block(_help(app, "pausepoint"))]
     for section, table in SECTIONS.items():
         parts.append(f"### {section}")
         for name in table:
             command = app.get_command(click.Context(app), name)
             assert command is not None, name
-            parts.append(f"#### holdfast {name}\n\n{_block(_help(command, f'holdfast {name}'))}")
+            parts.append(f"#### pausepoint {name}\n\n{_block(_help(command, f'pausepoint {name}'))}")
     return "\n\n".join(parts)
 
 

@@ -21,7 +21,7 @@ GUARDED = (
 
 
 def covered_branches() -> float:
-    include = ",".join(f"*/holdfast/{name}" if "*" in name else f"*/holdfast/{name}.py" for name in GUARDED)
+    include = ",".join(f"*/pausepoint/{name}" if "*" in name else f"*/pausepoint/{name}.py" for name in GUARDED)
     report = subprocess.run(
         [sys.executable, "-m", "coverage", "json", "--quiet", "-o", "-", f"--include={include}"],
         stdout=subprocess.PIPE,

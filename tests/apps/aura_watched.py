@@ -8,10 +8,10 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast.apps.aura import classroom_sync, daily_planner, parent_insight, run_aura_orchestrator, skill_mastery
-from holdfast.apps.aura.__main__ import main
-from holdfast.apps.aura.models import Course
-from holdfast.apps.aura.sources.export import ExportFolder
+from pausepoint.apps.aura import classroom_sync, daily_planner, parent_insight, run_aura_orchestrator, skill_mastery
+from pausepoint.apps.aura.__main__ import main
+from pausepoint.apps.aura.models import Course
+from pausepoint.apps.aura.sources.export import ExportFolder
 from tests.support.held import as_program, watch
 
 syncing: list[bool] = []
@@ -41,8 +41,8 @@ def warm_up() -> None:
 
 
 def job(args: list[str], **place: Any) -> None:
-    """``python -m holdfast.apps.aura ARGS``."""
-    with as_program("holdfast.apps.aura", args, **place):
+    """``python -m pausepoint.apps.aura ARGS``."""
+    with as_program("pausepoint.apps.aura", args, **place):
         watch_all()
         main(args)
 

@@ -64,5 +64,5 @@ class Forked(Driven):
 
 
 def ran(app: str, cwd: Path, *args: str | Path, **env: str) -> Done:
-    """``python -m holdfast.apps.APP ARGS``, a process that imports everything itself."""
-    return run(*args, cwd=cwd, env=env, program=("-m", f"holdfast.apps.{app}"))
+    """``python -m pausepoint.apps.APP ARGS``, a process that imports everything itself."""
+    return run(*args, cwd=cwd, env=env, program=("-m", f"pausepoint.apps.{app}"))

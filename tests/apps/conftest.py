@@ -21,7 +21,7 @@ from tests.support.modelserver import ModelServer, model_in_use
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to be in, for commands that are called in this process."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+    for name in [name for name in os.environ if name.startswith("PAUSEPOINT_")]:
         monkeypatch.delenv(name)
     return tmp_path
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast.apps.devs.__main__ import main
-from holdfast.apps.devs.commands import Commands, Ran
+from pausepoint.apps.devs.__main__ import main
+from pausepoint.apps.devs.commands import Commands, Ran
 from tests.apps.devs_kit import task, write_plan
 from tests.support.forkserver import say
 from tests.support.held import as_program
@@ -68,7 +68,7 @@ def warm_up() -> None:
 
 
 def job(args: list[str], **place: Any) -> None:
-    """``python -m holdfast.apps.devs ARGS``."""
-    with as_program("holdfast.apps.devs", args, **place):
+    """``python -m pausepoint.apps.devs ARGS``."""
+    with as_program("pausepoint.apps.devs", args, **place):
         Commands.run = watched  # type: ignore[method-assign]  # in this process alone
         main(args)

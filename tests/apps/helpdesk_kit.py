@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast import Engine, Question, Session
-from holdfast.apps.helpdesk import Chat, Desk, errand, helpdesk, open_shop
-from holdfast.apps.helpdesk.workflow import REPLIED
+from pausepoint import Engine, Question, Session
+from pausepoint.apps.helpdesk import Chat, Desk, errand, helpdesk, open_shop
+from pausepoint.apps.helpdesk.workflow import REPLIED
 
 NOW = datetime(2030, 3, 4, 9, tzinfo=UTC)
 EFFECTS = ("address_changes", "refunds", "appointments", "tickets")

@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast import Engine, Start
-from holdfast.apps.helpdesk.__main__ import main
-from holdfast.apps.helpdesk.models import Desk
-from holdfast.apps.helpdesk.shop import Shop
-from holdfast.apps.helpdesk.talking import Talk, played
+from pausepoint import Engine, Start
+from pausepoint.apps.helpdesk.__main__ import main
+from pausepoint.apps.helpdesk.models import Desk
+from pausepoint.apps.helpdesk.shop import Shop
+from pausepoint.apps.helpdesk.talking import Talk, played
 from tests.support.held import as_program, passed
 
 TOOLS = ("order_status", "change_address", "quote_refund", "pay_refund", "book", "open_ticket")
@@ -59,7 +59,7 @@ def warm_up() -> None:
 
 
 def job(args: list[str], **place: Any) -> None:
-    """``python -m holdfast.apps.helpdesk ARGS``."""
-    with as_program("holdfast.apps.helpdesk", args, **place):
+    """``python -m pausepoint.apps.helpdesk ARGS``."""
+    with as_program("pausepoint.apps.helpdesk", args, **place):
         watch_all()
         main(args)

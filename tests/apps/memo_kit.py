@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Outcome, VersionFolders
-from holdfast.apps.memo import MemoState, memo
-from holdfast.apps.memo.starting import starting
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Engine, Outcome, VersionFolders
+from pausepoint.apps.memo import MemoState, memo
+from pausepoint.apps.memo.starting import starting
+from pausepoint.stores.sqlite import SqliteStore
 from tests.apps.calling import Call
 from tests.apps.memo_watched import OWNERS, name_of
 from tests.support.forkserver import Forks
@@ -101,12 +101,12 @@ class Desk:
 
     def contents(self) -> dict[str, bytes]:
         """What the agents left."""
-        found = [path for path in self.folder.rglob("*") if path.is_file() and ".holdfast" not in path.parts]
+        found = [path for path in self.folder.rglob("*") if path.is_file() and ".pausepoint" not in path.parts]
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in sorted(found)}
 
     def forget(self) -> None:
         """As if the files had been copied here by hand: without completion records and without a store."""
-        shutil.rmtree(self.folder / ".holdfast")
+        shutil.rmtree(self.folder / ".pausepoint")
 
     def keep(self, paths: Iterable[str]) -> None:
         """Leave only these files, without any records."""
@@ -182,9 +182,9 @@ class _Search(BaseHTTPRequestHandler):
 @contextmanager
 def searched(monkeypatch: pytest.MonkeyPatch, pages: list[dict[str, str]]) -> Iterator[Searches]:
     with serving(Searches(pages)) as server:
-        monkeypatch.setenv("HOLDFAST_SEARCH_KEY", "secret")
-        monkeypatch.setenv("HOLDFAST_SEARCH_URL", f"http://127.0.0.1:{server.server_address[1]}")
-        monkeypatch.setenv("HOLDFAST_SEARCH_PRICE", "0.01")
+        monkeypatch.setenv("PAUSEPOINT_SEARCH_KEY", "secret")
+        monkeypatch.setenv("PAUSEPOINT_SEARCH_URL", f"http://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("PAUSEPOINT_SEARCH_PRICE", "0.01")
         yield server
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast import Engine
-from holdfast.apps.memo import AGENTS, checking, citing, deck, enriching, memo, research, starting, workflow
-from holdfast.apps.memo.__main__ import main
+from pausepoint import Engine
+from pausepoint.apps.memo import AGENTS, checking, citing, deck, enriching, memo, research, starting, workflow
+from pausepoint.apps.memo.__main__ import main
 from tests.support.held import as_program, watch
 
 OWNERS: dict[str, tuple[Any, str]] = {
@@ -40,8 +40,8 @@ def warm_up() -> None:
 
 
 def job(args: list[str], **place: Any) -> None:
-    """``python -m holdfast.apps.memo ARGS``."""
-    with as_program("holdfast.apps.memo", args, **place):
+    """``python -m pausepoint.apps.memo ARGS``."""
+    with as_program("pausepoint.apps.memo", args, **place):
         for agent, (owner, function) in OWNERS.items():
             watch(owner, function, partial(name_of, agent))
         main(args)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import BlockingEngine, Retry
-from holdfast.apps.planner import SessionDocument, ingestion, planner, sessions
-from holdfast.apps.planner.models import Upload
-from holdfast.apps.planner.sample import SAMPLE
+from pausepoint import BlockingEngine, Retry
+from pausepoint.apps.planner import SessionDocument, ingestion, planner, sessions
+from pausepoint.apps.planner.models import Upload
+from pausepoint.apps.planner.sample import SAMPLE
 
 CALC = {"course_id": "calc2", "course_name": "Calculus II", "midterm_date": "2030-02-21"}
 HIST = {"course_id": "hist", "course_name": "History", "midterm_date": "2030-02-26"}

@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast import Engine
-from holdfast.apps.planner import estimation, ingestion, materials, output, planner, planning, reviewing, sessions
-from holdfast.apps.planner.__main__ import main
-from holdfast.apps.planner.sample import SAMPLE_INPUTS, sample_uploads
+from pausepoint import Engine
+from pausepoint.apps.planner import estimation, ingestion, materials, output, planner, planning, reviewing, sessions
+from pausepoint.apps.planner.__main__ import main
+from pausepoint.apps.planner.sample import SAMPLE_INPUTS, sample_uploads
 from tests.support.forkserver import say
 from tests.support.held import as_program, watch
 
@@ -41,8 +41,8 @@ def warm_up() -> None:
 
 
 def job(args: list[str], **place: Any) -> None:
-    """``python -m holdfast.apps.planner ARGS``; then it says how much memory it had at most."""
-    with as_program("holdfast.apps.planner", args, **place):
+    """``python -m pausepoint.apps.planner ARGS``; then it says how much memory it had at most."""
+    with as_program("pausepoint.apps.planner", args, **place):
         watch_all()
         try:
             main(args)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.apps.aura import get_workflow_state
-from holdfast.apps.aura.models import CurrentStep, WorkflowState
-from holdfast.apps.aura.workflow import POSITIONS
+from pausepoint.apps.aura import get_workflow_state
+from pausepoint.apps.aura.models import CurrentStep, WorkflowState
+from pausepoint.apps.aura.workflow import POSITIONS
 from tests.support.forkserver import Child, Forks
 from tests.support.held import Held
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Engine, Event, Outcome, Retry, Workflow, step
-from holdfast.apps.aura.models import Assignment, AuraState
-from holdfast.apps.aura.sources import Source, open_source
-from holdfast.apps.aura.starting import starting
-from holdfast.apps.aura.workflow import PATIENCE, aura, sync
-from holdfast.apps.input import BadInput
+from pausepoint import Engine, Event, Outcome, Retry, Workflow, step
+from pausepoint.apps.aura.models import Assignment, AuraState
+from pausepoint.apps.aura.sources import Source, open_source
+from pausepoint.apps.aura.starting import starting
+from pausepoint.apps.aura.workflow import PATIENCE, aura, sync
+from pausepoint.apps.input import BadInput
 from tests.apps.classroom import (
     NOW,
     STUDENT,
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Classroom]:
     with serving(Classroom(folder)) as found:
-        monkeypatch.setenv("HOLDFAST_CLASSROOM_URL", found.url)
+        monkeypatch.setenv("PAUSEPOINT_CLASSROOM_URL", found.url)
         yield found
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_no_token_is_refused_by_its_name(tmp_path: Path, content:
 def test_nobody_at_the_other_end_is_an_error_that_a_retry_honours(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HOLDFAST_CLASSROOM_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        monkeypatch.setenv("PAUSEPOINT_CLASSROOM_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
         outcome, events = ran(place)
     assert outcome.status == "failed"
     assert outcome.failure is not None

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.aura.daily_planner import BREAK, LONGEST, Plan, advice, effort, plan
-from holdfast.apps.aura.free_time import Day, Slot, free_days
-from holdfast.apps.aura.models import Assignment, SkillProfile, SubjectMastery
-from holdfast.apps.input import BadInput
+from pausepoint.apps.aura.daily_planner import BREAK, LONGEST, Plan, advice, effort, plan
+from pausepoint.apps.aura.free_time import Day, Slot, free_days
+from pausepoint.apps.aura.models import Assignment, SkillProfile, SubjectMastery
+from pausepoint.apps.input import BadInput
 from tests.apps.classroom import NOW
 
 HOURS = time(15), time(20)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.aura import free_time, get_workflow_state
-from holdfast.apps.aura.__main__ import main
-from holdfast.apps.aura.daily_planner import BREAK, LONGEST, SHORTEST
-from holdfast.apps.aura.models import CurrentStep
-from holdfast.apps.aura.parent_insight import HIGH_SHARE, MANY_OVERDUE, MODERATE_SHARE
-from holdfast.apps.aura.skill_mastery import DOUBT, HALF_LIFE, LATE, MISSING_WEIGHT
-from holdfast.apps.aura.starting import SAMPLE
+from pausepoint.apps.aura import free_time, get_workflow_state
+from pausepoint.apps.aura.__main__ import main
+from pausepoint.apps.aura.daily_planner import BREAK, LONGEST, SHORTEST
+from pausepoint.apps.aura.models import CurrentStep
+from pausepoint.apps.aura.parent_insight import HIGH_SHARE, MANY_OVERDUE, MODERATE_SHARE
+from pausepoint.apps.aura.skill_mastery import DOUBT, HALF_LIFE, LATE, MISSING_WEIGHT
+from pausepoint.apps.aura.starting import SAMPLE
 from tests.apps.calling import Call, calling, ran
 from tests.apps.classroom import STUDENT, put, small_class
 from tests.apps.readmes import check_components
@@ -25,7 +25,7 @@ from tests.support.children import ROOT, outside_sql
 from tests.support.forkserver import Child, Forks
 from tests.support.held import Held
 
-README = ROOT / "src" / "holdfast" / "apps" / "aura" / "README.md"
+README = ROOT / "src" / "pausepoint" / "apps" / "aura" / "README.md"
 
 call = calling(main)
 
@@ -38,12 +38,12 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     for step in ("sync", "analyze", "plan", "report"):
         assert f"Finished agent: {step}" in done.stdout
     assert "20 assignments in 4 courses" in done.stdout
-    (page,) = (tmp_path / ".holdfast" / "aura").glob("*.html")
+    (page,) = (tmp_path / ".pausepoint" / "aura").glob("*.html")
     assert f"{page}" in done.stdout
     again = ran("aura", tmp_path, "--json", PYTHONPATH=str(wheel))
     shown = json.loads(again.stdout)
     assert shown["status"] == "completed"
-    assert shown["state"]["data"] == [str(wheel / "holdfast" / "apps" / "aura" / "sample_data")]
+    assert shown["state"]["data"] == [str(wheel / "pausepoint" / "apps" / "aura" / "sample_data")]
 
 
 def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
@@ -54,11 +54,11 @@ def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
     assert call("--store", here / "there" / "x.db").code == 0
     assert len(list((here / "there" / "aura").glob("*.md"))) == 1
     assert list(inside.iterdir()) == []
-    monkeypatch.setenv("HOLDFAST_STORE", str(here / "there" / "x.db"))
+    monkeypatch.setenv("PAUSEPOINT_STORE", str(here / "there" / "x.db"))
     assert call("--reports", "wanted").code == 0
     assert len(list((inside / "wanted").glob("*.html"))) == 1
-    monkeypatch.delenv("HOLDFAST_STORE")
-    (here / "pyproject.toml").write_text('[tool.holdfast]\nstore = "kept/x.db"\n')
+    monkeypatch.delenv("PAUSEPOINT_STORE")
+    (here / "pyproject.toml").write_text('[tool.pausepoint]\nstore = "kept/x.db"\n')
     assert call().code == 0
     assert len(list((here / "kept" / "aura").glob("*.html"))) == 1
 
@@ -84,7 +84,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
     assert said in done.err
     assert len(done.err.splitlines()) == 1
     assert "Traceback" not in done.err
-    assert not (here / ".holdfast").exists()
+    assert not (here / ".pausepoint").exists()
 
 
 def test_without_the_libraries_for_calendars_the_sample_says_so_and_runs_and_a_calendar_is_refused(
@@ -92,8 +92,8 @@ def test_without_the_libraries_for_calendars_the_sample_says_so_and_runs_and_a_c
 ) -> None:
     monkeypatch.setattr(free_time, "find_spec", lambda name: None if "ical" in name else find_spec(name))
     for args, ended, said in (
-        ([], 0, "aura: the sample runs without its calendar, which needs: pip install 'holdfast[apps]'"),
-        (["--calendar", str(SAMPLE / "calendar.ics")], 2, "needs more: pip install 'holdfast[apps]'"),
+        ([], 0, "aura: the sample runs without its calendar, which needs: pip install 'pausepoint[apps]'"),
+        (["--calendar", str(SAMPLE / "calendar.ics")], 2, "needs more: pip install 'pausepoint[apps]'"),
     ):
         done = call(*args)
         assert (done.code, said in done.err) == (ended, True), done.err
@@ -107,11 +107,11 @@ def test_help_names_the_options_and_the_commands(here: Path, call: Call) -> None
         assert word in done.out
 
 
-def test_the_holdfast_command_goes_on_with_a_session_of_the_program(here: Path, call: Call) -> None:
+def test_the_pausepoint_command_goes_on_with_a_session_of_the_program(here: Path, call: Call) -> None:
     assert call("--session-id", "s1", "--paused").code == 3
-    done = run("resume", "s1", "--target", "holdfast.apps.aura.workflow:aura", cwd=here)
+    done = run("resume", "s1", "--target", "pausepoint.apps.aura.workflow:aura", cwd=here)
     assert done.code == 0, done.stderr
-    found = get_workflow_state("s1", store=here / ".holdfast" / "holdfast.db")
+    found = get_workflow_state("s1", store=here / ".pausepoint" / "pausepoint.db")
     assert found is not None
     assert found.current_step is CurrentStep.COMPLETED
 
@@ -148,7 +148,7 @@ def reader(tmp_path: Path, forks: Forks) -> Iterator[Reader]:
 @pytest.mark.parametrize("by_hand", [False, True], ids=["by call", "by hand in workflow_states"])
 def test_the_three_uses_run_as_printed(reader: Reader, by_hand: bool) -> None:
     started = reader.read("Starting a session", at="analyze")
-    store = reader.folder / ".holdfast" / "holdfast.db"
+    store = reader.folder / ".pausepoint" / "pausepoint.db"
     ((session_id,),) = (row.values() for row in outside_sql(store, "SELECT session_id FROM workflow_states"))
     assert reader.shown(reader.read("Pausing a session", int(by_hand), session_id)) == []
     reader.release()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Engine
-from holdfast.apps.aura import WorkflowState, aura, run_aura_orchestrator
-from holdfast.apps.aura.starting import starting
+from pausepoint import Engine
+from pausepoint.apps.aura import WorkflowState, aura, run_aura_orchestrator
+from pausepoint.apps.aura.starting import starting
 from tests.support.modelserver import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
@@ -58,7 +58,7 @@ def test_without_a_model_the_same_facts_are_told_in_plain_words(
 ) -> None:
     server.will(says("advice"), says("summary"))
     with_model = run_aura_orchestrator(STUDENT, store=store)
-    monkeypatch.delenv("HOLDFAST_MODEL")
+    monkeypatch.delenv("PAUSEPOINT_MODEL")
     without = run_aura_orchestrator(STUDENT, store=tmp_path / "other.db")
     assert facts_of(with_model) == facts_of(without)
     assert without.report is not None

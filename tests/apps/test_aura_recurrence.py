@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from holdfast.apps.aura.free_time import busy_slots
-from holdfast.apps.input import BadInput
+from pausepoint.apps.aura.free_time import busy_slots
+from pausepoint.apps.input import BadInput
 
 LISBON = ZoneInfo("Europe/Lisbon")
 """Clocks are turned there on 31 March 2030, at one o'clock."""

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.aura import daily_planner, parent_insight, skill_mastery
-from holdfast.apps.aura.facts import Facts
-from holdfast.apps.aura.free_time import free_days
-from holdfast.apps.aura.models import Assignment, ParentReport
-from holdfast.apps.aura.page import as_html
-from holdfast.apps.input import BadInput
+from pausepoint.apps.aura import daily_planner, parent_insight, skill_mastery
+from pausepoint.apps.aura.facts import Facts
+from pausepoint.apps.aura.free_time import free_days
+from pausepoint.apps.aura.models import Assignment, ParentReport
+from pausepoint.apps.aura.page import as_html
+from pausepoint.apps.input import BadInput
 from tests.apps.classroom import NOW
 
 UTC = ZoneInfo("UTC")

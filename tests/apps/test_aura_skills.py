@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.aura.models import Assignment
-from holdfast.apps.aura.skill_mastery import analyze
+from pausepoint.apps.aura.models import Assignment
+from pausepoint.apps.aura.skill_mastery import analyze
 from tests.apps.classroom import NOW
 
 

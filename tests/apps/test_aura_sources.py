@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.aura.classroom_sync import check
-from holdfast.apps.aura.models import Assignment
-from holdfast.apps.aura.sources import open_source
-from holdfast.apps.input import BadInput
+from pausepoint.apps.aura.classroom_sync import check
+from pausepoint.apps.aura.models import Assignment
+from pausepoint.apps.aura.sources import open_source
+from pausepoint.apps.input import BadInput
 from tests.apps.classroom import NOW, STUDENT, Resource, course, export, handed_in, put, small_class, submission, work
 
 LISBON, TOKYO = "Europe/Lisbon", "Asia/Tokyo"

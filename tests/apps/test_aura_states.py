@@ -15,8 +15,8 @@ from typing import Any, get_origin, get_type_hints
 import pytest
 from pydantic import ValidationError
 
-from holdfast import Engine
-from holdfast.apps.aura import (
+from pausepoint import Engine
+from pausepoint.apps.aura import (
     aura,
     classroom_sync,
     daily_planner,
@@ -29,12 +29,19 @@ from holdfast.apps.aura import (
     skill_mastery,
     workflow,
 )
-from holdfast.apps.aura.models import Assignment, CurrentStep, DailyPlanItem, ParentReport, SkillProfile, WorkflowState
-from holdfast.apps.aura.sources import open_source
-from holdfast.apps.aura.starting import SAMPLE, starting
-from holdfast.apps.input import BadInput
-from holdfast.errors import InvalidSessionId, UnknownSession, VerbRefused, WrongOwner
-from holdfast.testing import ManualClock
+from pausepoint.apps.aura.models import (
+    Assignment,
+    CurrentStep,
+    DailyPlanItem,
+    ParentReport,
+    SkillProfile,
+    WorkflowState,
+)
+from pausepoint.apps.aura.sources import open_source
+from pausepoint.apps.aura.starting import SAMPLE, starting
+from pausepoint.apps.input import BadInput
+from pausepoint.errors import InvalidSessionId, UnknownSession, VerbRefused, WrongOwner
+from pausepoint.testing import ManualClock
 from tests.apps.classroom import NOW, STUDENT, big_class, put, small_class
 from tests.support.children import outside_sql
 
@@ -98,7 +105,7 @@ def test_a_start_with_a_student_alone_completes_and_returns_its_id(
     session_id = result["session_id"]
     assert (result["status"], result["current_step"]) == ("completed", CurrentStep.COMPLETED)
     assert result == get_workflow_state(session_id)
-    assert (tmp_path / ".holdfast" / "aura" / f"aura-{session_id}.html").is_file()
+    assert (tmp_path / ".pausepoint" / "aura" / f"aura-{session_id}.html").is_file()
     with pytest.raises(KeyError):
         result["sesion_id"]
 
@@ -162,7 +169,7 @@ def test_a_folder_for_reports_that_is_not_writable_is_refused_and_nothing_is_sto
 
 
 def test_a_machine_without_time_zones_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.apps.input.is_zone", lambda name: False)
+    monkeypatch.setattr("pausepoint.apps.input.is_zone", lambda name: False)
     without: list[dict[str, Any]] = [{}, {"data": SAMPLE}]
     for settings in without:
         with pytest.raises(BadInput, match=r"^time_zone: this machine knows no time zones: pip install tzdata"):
@@ -437,7 +444,7 @@ def test_the_sample_without_its_calendar_is_not_run_without_a_word(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(free_time, "find_spec", lambda name: None)
-    with pytest.warns(UserWarning, match="the sample runs without its calendar.*holdfast\\[apps\\]") as told:
+    with pytest.warns(UserWarning, match="the sample runs without its calendar.*pausepoint\\[apps\\]") as told:
         done = run_aura_orchestrator(STUDENT_MAIL, store=store)
     assert [each.filename for each in told] == [__file__]
     assert (done.status, done.calendar) == ("completed", None)
@@ -446,7 +453,7 @@ def test_the_sample_without_its_calendar_is_not_run_without_a_word(
 
 def test_nothing_heavy_is_imported_before_it_is_used() -> None:
     heavy = ("icalendar", "dateutil", "googleapiclient", "google.oauth2", "httpx")
-    code = f"import sys, holdfast.apps.aura; print([name for name in {heavy!r} if name in sys.modules])"
+    code = f"import sys, pausepoint.apps.aura; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 

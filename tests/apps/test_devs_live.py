@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.apps.devs_kit import PATIENCE, lines, small, task, until, write_plan
 from tests.cli.kit import Process, plain, screen
 
-DEVS = ("-m", "holdfast.apps.devs")
+DEVS = ("-m", "pausepoint.apps.devs")
 
 
 def rows(shown: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.apps.devs.__main__ import main
+from pausepoint.apps.devs.__main__ import main
 from tests.apps.calling import Call, calling
 from tests.apps.devs_kit import write_plan
 from tests.support.modelserver import ModelServer, Refuses, Says, Status, model_in_use
@@ -114,5 +114,5 @@ def test_without_a_model_such_a_plan_is_refused_before_anything_starts(tmp_path:
     write_plan(tmp_path, [NOTES])
     refused = call("run", "plan.json")
     assert refused.code == 2
-    assert "a model is needed for notes, and none is set up: set HOLDFAST_MODEL" in refused.err
-    assert not (tmp_path / ".holdfast").exists()
+    assert "a model is needed for notes, and none is set up: set PAUSEPOINT_MODEL" in refused.err
+    assert not (tmp_path / ".pausepoint").exists()

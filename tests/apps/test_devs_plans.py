@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.devs import read
-from holdfast.apps.devs.__main__ import main
-from holdfast.apps.devs.models import todo_of
-from holdfast.apps.devs.plan import MOST
-from holdfast.apps.devs.restricting import restriction
-from holdfast.apps.devs.sample import SAMPLE
-from holdfast.apps.input import BadInput
+from pausepoint.apps.devs import read
+from pausepoint.apps.devs.__main__ import main
+from pausepoint.apps.devs.models import todo_of
+from pausepoint.apps.devs.plan import MOST
+from pausepoint.apps.devs.restricting import restriction
+from pausepoint.apps.devs.sample import SAMPLE
+from pausepoint.apps.input import BadInput
 from tests.apps.calling import Call, calling
 
 call = calling(main)
@@ -169,7 +169,7 @@ def test_a_missing_plan_is_refused_by_the_program_and_nothing_is_stored(here: Pa
         done = call(*args)
         assert (done.code, done.out) == (2, "")
         assert said in done.err
-    assert not (here / ".holdfast").exists()
+    assert not (here / ".pausepoint").exists()
 
 
 def test_many_mistakes_are_counted_and_the_first_ones_told(tmp_path: Path) -> None:

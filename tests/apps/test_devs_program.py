@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine
-from holdfast.apps.devs import read, workspace
-from holdfast.apps.devs.__main__ import main
-from holdfast.apps.devs.commands import Commands, Ran
-from holdfast.apps.devs.models import Head, Stops, Todo
-from holdfast.apps.devs.view import View
-from holdfast.apps.input import BadInput
-from holdfast.orchestrator import FileStateStore
+from pausepoint import Engine
+from pausepoint.apps.devs import read, workspace
+from pausepoint.apps.devs.__main__ import main
+from pausepoint.apps.devs.commands import Commands, Ran
+from pausepoint.apps.devs.models import Head, Stops, Todo
+from pausepoint.apps.devs.view import View
+from pausepoint.apps.input import BadInput
+from pausepoint.orchestrator import FileStateStore
 from tests.apps.calling import Call, Called, Forked, calling, ran
 from tests.apps.devs_kit import alive, effects, in_order, small, task, write_plan
 from tests.cli.kit import run
@@ -29,7 +29,7 @@ from tests.support.children import ROOT
 from tests.support.forkserver import Forks
 from tests.support.loop import on_loop
 
-README = ROOT / "src" / "holdfast" / "apps" / "devs" / "README.md"
+README = ROOT / "src" / "pausepoint" / "apps" / "devs" / "README.md"
 
 call = calling(main)
 
@@ -70,7 +70,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and
     assert "agent-1 begins folders" in done.stdout
     assert "stars is done after " in done.stdout
     assert "book is waiting: 8 done, 1 waiting for an answer" in done.stdout
-    work = here / ".holdfast" / "devs-sample"
+    work = here / ".pausepoint" / "devs-sample"
     assert "lighthouse" in (work / "build" / "book").read_text()
     assert not (work / "book.txt").exists(), "it waits for a yes"
     (question,) = devs("status", "book", "--json").document["questions"]
@@ -229,26 +229,26 @@ def test_an_answer_can_have_the_run_go_on(devs: Devs, here: Path) -> None:
     assert (here / "work" / "removed").exists()
 
 
-def test_holdfast_itself_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
+def test_pausepoint_itself_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm -f x"), restricted=["rm"])
     devs("run", "plan.json", code=3)
-    onward = "python -m holdfast.apps.devs resume plan"
+    onward = "python -m pausepoint.apps.devs resume plan"
     kept = "; without --run the answer is taken, and kept"
     for args, more in ((["resume", "plan"], ""), (["answer", "--approve", "--run"], kept)):
         refused = run(*args, cwd=here)
-        told = f"holdfast: session plan is gone on with by {onward}{more}\n"
+        told = f"pausepoint: session plan is gone on with by {onward}{more}\n"
         assert (refused.code, refused.stderr) == (2, told)
     assert run("answer", "--approve", cwd=here).stderr == f"Go on:  {onward}\n"
     assert f"Go on:  {onward}" in run("show", "plan", cwd=here).stdout
 
 
-def test_after_a_pause_of_everything_holdfast_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
+def test_after_a_pause_of_everything_pausepoint_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm -f x"), restricted=["rm"])
     devs("run", "plan.json", code=3)
     for args in (["pause", "--all"], ["answer", "--approve"]):
         assert run(*args, cwd=here).code == 0
     lifted = run("resume", "--all", cwd=here)
-    assert (lifted.code, lifted.stderr) == (0, "Go on:  python -m holdfast.apps.devs resume plan\n")
+    assert (lifted.code, lifted.stderr) == (0, "Go on:  python -m pausepoint.apps.devs resume plan\n")
     devs("resume", "plan.json")
 
 
@@ -437,11 +437,11 @@ def test_a_run_can_be_paused_and_looked_at_by_a_plan_that_is_broken_by_now(devs:
 
 
 def test_a_session_of_another_program_is_no_run(devs: Devs, here: Path) -> None:
-    from holdfast.apps.aura import aura
-    from holdfast.apps.aura.starting import starting
+    from pausepoint.apps.aura import aura
+    from pausepoint.apps.aura.starting import starting
 
     devs.plan(*small())
-    with Engine(here / ".holdfast" / "holdfast.db") as engine:
+    with Engine(here / ".pausepoint" / "pausepoint.db") as engine:
         engine.start(aura, starting("student-1", reports=here), session_id="plan", paused=True)
     assert "there is no run 'release'; a plan is named by its file" in devs("run", "release", code=4).err
     assert "is a session of aura, no run" in devs("run", "plan.json", code=2).err
@@ -452,9 +452,9 @@ def test_a_session_of_another_program_is_no_run(devs: Devs, here: Path) -> None:
 
 
 def test_a_graph_larger_than_the_screen_shows_what_matters_and_counts_the_rest() -> None:
-    from holdfast.apps.devs import showing
-    from holdfast.apps.devs.view import Row
-    from holdfast.orchestrator import Task
+    from pausepoint.apps.devs import showing
+    from pausepoint.apps.devs.view import Row
+    from pausepoint.orchestrator import Task
 
     view = View("big")
     view.info = type("Info", (), {"status": type("S", (), {"value": "running"})})

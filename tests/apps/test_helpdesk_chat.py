@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Status
-from holdfast.apps.helpdesk import errand
-from holdfast.apps.helpdesk.__main__ import script
-from holdfast.errors import AnswerConflict, QuestionClosed
-from holdfast.model import QuestionStatus
-from holdfast.testing import ManualClock
+from pausepoint import Status
+from pausepoint.apps.helpdesk import errand
+from pausepoint.apps.helpdesk.__main__ import script
+from pausepoint.errors import AnswerConflict, QuestionClosed
+from pausepoint.model import QuestionStatus
+from pausepoint.testing import ManualClock
 from tests.apps.helpdesk_kit import Chatting, chatting, effects, rows
 from tests.support.loop import on_loop
 

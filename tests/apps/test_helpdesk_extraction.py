@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from holdfast.apps.helpdesk.dates import DAYS, HAN_DAYS, HAN_DIGITS, MONTHS, WORDS, dates, number, times
-from holdfast.apps.helpdesk.extraction import LONGEST, address, amounts, choice, emails, normal, orders, phones, place
-from holdfast.apps.helpdesk.intents import is_cancel, language_of, meaning, wants_person, yes_or_no
-from holdfast.apps.helpdesk.models import ToolName
-from holdfast.apps.helpdesk.parameters import CHOICES, MODELS, answered, corrected, found_in, is_correction
+from pausepoint.apps.helpdesk.dates import DAYS, HAN_DAYS, HAN_DIGITS, MONTHS, WORDS, dates, number, times
+from pausepoint.apps.helpdesk.extraction import LONGEST, address, amounts, choice, emails, normal, orders, phones, place
+from pausepoint.apps.helpdesk.intents import is_cancel, language_of, meaning, wants_person, yes_or_no
+from pausepoint.apps.helpdesk.models import ToolName
+from pausepoint.apps.helpdesk.parameters import CHOICES, MODELS, answered, corrected, found_in, is_correction
 
 TODAY = date(2030, 3, 5)  # a Tuesday
 MONDAY = TODAY - timedelta(days=TODAY.weekday())

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Status
-from holdfast.apps.helpdesk import helpdesk
+from pausepoint import Engine, Status
+from pausepoint.apps.helpdesk import helpdesk
 from tests.apps.helpdesk_kit import contents, effects, rows
 from tests.apps.helpdesk_watched import TOOLS
 from tests.support.forkserver import Child, Forks

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from holdfast import Status
+from pausepoint import Status
 from tests.apps.helpdesk_kit import chatting, effects, rows
 from tests.support.loop import on_loop
 from tests.support.modelserver import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer, Refuses, Says

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.helpdesk.__main__ import SCRIPTS, script
-from holdfast.apps.helpdesk.models import EXPIRES, ROUNDS
-from holdfast.apps.helpdesk.parameters import MODELS
-from holdfast.apps.helpdesk.shop import SAMPLE
-from holdfast.apps.helpdesk.workflow import helpdesk
+from pausepoint.apps.helpdesk.__main__ import SCRIPTS, script
+from pausepoint.apps.helpdesk.models import EXPIRES, ROUNDS
+from pausepoint.apps.helpdesk.parameters import MODELS
+from pausepoint.apps.helpdesk.shop import SAMPLE
+from pausepoint.apps.helpdesk.workflow import helpdesk
 from tests.apps.calling import Forked, ran
 from tests.apps.helpdesk_kit import effects
 from tests.apps.readmes import check_components
@@ -24,8 +24,8 @@ from tests.docs.pages import blocks, code, rows, section
 from tests.support.children import ROOT
 from tests.support.forkserver import Forks
 
-README = ROOT / "src" / "holdfast" / "apps" / "helpdesk" / "README.md"
-OURS = ("-m", "holdfast.apps.helpdesk")
+README = ROOT / "src" / "pausepoint" / "apps" / "helpdesk" / "README.md"
+OURS = ("-m", "pausepoint.apps.helpdesk")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_without_a_terminal_it_plays_its_sample_out_of_the_wheel_from_any_folder
     assert (done.code, done.stderr) == (0, "")
     assert "> Where is A-1001" in done.stdout
     assert "Done: order A-1002 goes to Harbour Road 17, 24105 Kiel." in done.stdout
-    [shop] = (tmp_path / ".holdfast").glob("shop-of-chat-*.db")
+    [shop] = (tmp_path / ".pausepoint").glob("shop-of-chat-*.db")
     assert effects(shop).total() == 5
 
 
@@ -62,15 +62,15 @@ def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, d
     ended = desk("--session-id", "c1", "--say", "hello", "--json")
     assert (ended.code, ended.stdout) == (5, "")
     assert "session c1 is completed and takes no more messages" in json.loads(ended.stderr.splitlines()[-1])["error"]
-    assert effects(tmp_path / ".holdfast" / "shop.db")["refunds"] == 1
+    assert effects(tmp_path / ".pausepoint" / "shop.db")["refunds"] == 1
 
 
-def test_the_commands_of_holdfast_are_other_channels(tmp_path: Path, desk: Forked) -> None:
+def test_the_commands_of_pausepoint_are_other_channels(tmp_path: Path, desk: Forked) -> None:
     desk("--session-id", "c1", "--say", "refund B-2001, it is damaged")
     assert "Shall I refund 35.50" in desk("inbox").stdout
     answered = desk("answer", "c1", "--approve", "--run", "--by", "ann")
     assert answered.code == 3  # the chat waits for the next message
-    assert effects(tmp_path / ".holdfast" / "shop.db")["refunds"] == 1
+    assert effects(tmp_path / ".pausepoint" / "shop.db")["refunds"] == 1
     assert desk("send", "c1", "where is A-1001?").code == 0
     assert desk("resume", "c1").code == 3
     shown = desk("--session-id", "c1", "--say", "bye")
@@ -110,7 +110,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it(
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / ".holdfast" / "shop.db").exists()
+    assert not (tmp_path / ".pausepoint" / "shop.db").exists()
 
 
 def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_path: Path, desk: Forked) -> None:
@@ -158,7 +158,7 @@ def test_at_a_terminal_it_prompts_and_ctrl_c_leaves_a_chat_that_goes_on(tmp_path
     shown = screen(done.stdout)
     assert max(map(len, shown.splitlines())) <= max(width, len(shown.splitlines()[-1]))
     assert "Interrupted; nothing of the chat is lost." in shown
-    assert shown.splitlines()[-1].endswith("-m holdfast.apps.helpdesk --session-id c1")
+    assert shown.splitlines()[-1].endswith("-m pausepoint.apps.helpdesk --session-id c1")
     with Process("--session-id", "c1", cwd=tmp_path, program=OURS, tty=True, size=(width, 30)) as process:
         process.until("The new address: please tell me")  # it is asked again
         process.type("Harbour Road 7, 24105 基尔\n")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.input import BadInput
-from holdfast.apps.memo import citing, deck, documents, research
-from holdfast.apps.memo import outline as outlines
-from holdfast.apps.memo.facts import Known, facts
-from holdfast.apps.memo.models import InvestmentType, Research, Section, SectionResearch, Source
-from holdfast.apps.memo.prose import bare, sentences
-from holdfast.apps.memo.starting import SAMPLE
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.memo import citing, deck, documents, research
+from pausepoint.apps.memo import outline as outlines
+from pausepoint.apps.memo.facts import Known, facts
+from pausepoint.apps.memo.models import InvestmentType, Research, Section, SectionResearch, Source
+from pausepoint.apps.memo.prose import bare, sentences
+from pausepoint.apps.memo.starting import SAMPLE
 from tests.apps.pdfs import make_pdf
 
 

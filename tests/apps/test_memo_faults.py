@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.memo import AGENTS
+from pausepoint.apps.memo import AGENTS
 from tests.apps.memo_kit import FILES, SECTIONS, Memo
 from tests.support.forkserver import Forks
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Workflow, migrate
-from holdfast.apps.memo import AGENTS, MemoState, driving, resuming, workflow
-from holdfast.apps.memo.__main__ import main
+from pausepoint import Workflow, migrate
+from pausepoint.apps.memo import AGENTS, MemoState, driving, resuming, workflow
+from pausepoint.apps.memo.__main__ import main
 from tests.apps import memo_kit
 from tests.apps.calling import calling
 from tests.apps.memo_kit import ONE, Calls, Program
@@ -74,7 +74,7 @@ def test_what_a_store_has_never_seen_cannot_be_put_back_and_the_ways_out_are_nam
     here: Path, program: Program
 ) -> None:
     program("Fernstone")
-    shutil.rmtree(here / ".holdfast")
+    shutil.rmtree(here / ".pausepoint")
     header = here / ONE / "header.md"
     whole = header.read_text()
     header.write_text(whole.replace("Investment", "Confidential"))
@@ -97,12 +97,12 @@ def test_with_the_store_gone_a_lost_file_is_made_anew_by_all_that_have_written_i
 ) -> None:
     """What an agent wrote over is in the store alone, so one that did cannot be had on its own."""
     program("Fernstone")
-    before = {path: data for path, data in everything(here / ONE).items() if ".holdfast" not in path.parts}
-    shutil.rmtree(here / ".holdfast")
+    before = {path: data for path, data in everything(here / ONE).items() if ".pausepoint" not in path.parts}
+    shutil.rmtree(here / ".pausepoint")
     (here / ONE / lost).unlink()
     program("Fernstone", "--resume")
     assert program.ran() == again
-    after = {path: data for path, data in everything(here / ONE).items() if ".holdfast" not in path.parts}
+    after = {path: data for path, data in everything(here / ONE).items() if ".pausepoint" not in path.parts}
     assert after == before
 
 
@@ -112,7 +112,7 @@ def test_with_the_store_gone_an_agent_that_wrote_over_what_it_read_is_redone_fro
 ) -> None:
     program("Fernstone")
     before = everything(here / ONE)
-    shutil.rmtree(here / ".holdfast")
+    shutil.rmtree(here / ".pausepoint")
     for _ in range(2):  # to refuse it changes nothing
         program("Fernstone", "--from", agent, code=2)
         assert program.err.startswith(f"memo: {agent} cannot be redone alone: ")
@@ -157,7 +157,7 @@ def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(
 @pytest.mark.covers("S4.41", "S4.76")
 def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Path, program: Program) -> None:
     program("Fernstone")
-    for path in (here / ONE / ".holdfast").rglob("*"):
+    for path in (here / ONE / ".pausepoint").rglob("*"):
         if path.is_file():
             path.unlink()
     (here / ONE / "1-section-research.json").unlink()
@@ -171,7 +171,7 @@ def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Pat
 @pytest.mark.covers("S4.41")
 def test_late_files_without_any_beginning_are_named_before_the_memo_begins_anew(here: Path, program: Program) -> None:
     program("Fernstone")
-    shutil.rmtree(here / ONE / ".holdfast")
+    shutil.rmtree(here / ONE / ".pausepoint")
     for path in ("0-deck-analysis.json", "1-research.json", "1-section-research.json"):
         (here / ONE / path).unlink()
     before = everything(here / ONE)
@@ -184,12 +184,12 @@ def test_a_folder_without_records_goes_on_where_its_files_end_and_a_lost_deck_an
     here: Path, program: Program
 ) -> None:
     program("Fernstone", "--until", "cite", code=3)
-    shutil.rmtree(here / ONE / ".holdfast")
-    shutil.rmtree(here / ".holdfast")
+    shutil.rmtree(here / ONE / ".pausepoint")
+    shutil.rmtree(here / ".pausepoint")
     said = program("Fernstone", "--resume")
     assert said.startswith("✓ Resuming from checkpoint: validate_citations\n")
     assert program.ran() == [*AGENTS[9:]]
-    shutil.rmtree(here / ONE / ".holdfast")
+    shutil.rmtree(here / ONE / ".pausepoint")
     (here / ONE / "0-deck-analysis.json").unlink()
     said = program("Fernstone", "--resume")
     assert said.startswith("✓ Resuming from checkpoint: deck_analyst\n")
@@ -225,7 +225,7 @@ def test_where_a_migration_fails_the_folder_stays_and_a_new_one_begins_announced
 ) -> None:
     program("Fernstone", "--until", "draft", code=3)
     if store == "another store":
-        shutil.rmtree(here / ".holdfast")
+        shutil.rmtree(here / ".pausepoint")
     with_code(monkeypatch, 2, fails)
     before = everything(here / ONE)
     said = program("Fernstone", "--resume")
@@ -243,7 +243,7 @@ def test_a_memo_that_is_complete_needs_no_migration(
 ) -> None:
     program("Fernstone")
     if store == "another store":
-        shutil.rmtree(here / ".holdfast")
+        shutil.rmtree(here / ".pausepoint")
     with_code(monkeypatch, 2, fails)
     assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
 
@@ -255,7 +255,7 @@ def test_where_a_migration_succeeds_the_memo_goes_on(
 ) -> None:
     program("Fernstone", "--until", "draft", code=3)
     if store == "another store":
-        shutil.rmtree(here / ".holdfast")
+        shutil.rmtree(here / ".pausepoint")
     with_code(monkeypatch, 2, renames)
     assert program("Fernstone", "--resume").startswith("✓ Resuming from checkpoint: enrich_trademark\n")
     assert program.ran() == [*AGENTS[4:]]
@@ -282,7 +282,7 @@ def test_a_folder_with_a_damaged_record_is_refused_and_nothing_is_begun_in_its_p
     here: Path, program: Program, note: str, said: str
 ) -> None:
     program("Fernstone", "--until", "draft", code=3)
-    (here / ONE / ".holdfast" / f"{note}.json").write_text("{")
+    (here / ONE / ".pausepoint" / f"{note}.json").write_text("{")
     before = everything(here / ONE)
     program("Fernstone", "--resume", code=5)
     assert said in program.err

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Engine, Session
-from holdfast.apps.memo import AGENTS, checking, citing, memo, search
-from holdfast.apps.memo.__main__ import main
-from holdfast.apps.memo.documents import ENDINGS
-from holdfast.apps.memo.models import CompanyData, MemoDocument
+import pausepoint
+from pausepoint import Engine, Session
+from pausepoint.apps.memo import AGENTS, checking, citing, memo, search
+from pausepoint.apps.memo.__main__ import main
+from pausepoint.apps.memo.documents import ENDINGS
+from pausepoint.apps.memo.models import CompanyData, MemoDocument
 from tests.apps import memo_kit
 from tests.apps.calling import Forked, calling, ran
 from tests.apps.memo_kit import FILES, ONE, PAGE, Calls, Memo, Program, company, searched
@@ -27,7 +27,7 @@ from tests.docs.pages import rows, section
 from tests.support.children import ROOT
 from tests.support.forkserver import Forks
 
-README = ROOT / "src" / "holdfast" / "apps" / "memo" / "README.md"
+README = ROOT / "src" / "pausepoint" / "apps" / "memo" / "README.md"
 
 
 call, calls, program = calling(main), memo_kit.calls, memo_kit.program
@@ -45,7 +45,7 @@ def test_without_arguments_or_terminal_it_writes_a_sample_out_of_the_wheel_from_
         assert f"Running agent: {agent}\nFinished agent: {agent} ({number} of 13) in " in done.stdout
     assert f"✓ Memo complete: {ONE}/4-final-draft.md\n" in done.stdout
     assert sorted(str(path.relative_to(tmp_path / ONE)) for path in (tmp_path / ONE).rglob("*")
-                  if path.is_file() and ".holdfast" not in path.parts) == FILES  # fmt: skip
+                  if path.is_file() and ".pausepoint" not in path.parts) == FILES  # fmt: skip
 
 
 @pytest.mark.covers("S4.5", "S4.60", "S4.61", "S4.63")
@@ -309,7 +309,7 @@ def test_to_write_a_memo_does_not_go_on_with_another_one_whose_review_was_answer
 
 def at_terminal(cwd: Path, *args: str, answers: list[tuple[str, str]]) -> tuple[int, str]:
     """The program at a terminal, where somebody types an answer to each prompt."""
-    with Process(*args, cwd=cwd, tty=True, program=("-m", "holdfast.apps.memo")) as process:
+    with Process(*args, cwd=cwd, tty=True, program=("-m", "pausepoint.apps.memo")) as process:
         for prompt, answer in answers:
             process.until(prompt)
             process.type(f"{answer}\n")
@@ -336,8 +336,8 @@ def test_at_a_terminal_it_offers_to_resume_asks_for_the_review_and_about_edits(h
 
 def test_ctrl_c_says_what_is_finished_first_and_twice_ends_that(here: Path) -> None:
     with socket.create_server(("localhost", 0)) as silent:  # a model that never answers
-        env = {"HOLDFAST_MODEL": "m", "HOLDFAST_MODEL_URL": f"http://localhost:{silent.getsockname()[1]}/v1"}
-        with Process(cwd=here, env=env, program=("-m", "holdfast.apps.memo")) as process:
+        env = {"PAUSEPOINT_MODEL": "m", "PAUSEPOINT_MODEL_URL": f"http://localhost:{silent.getsockname()[1]}/v1"}
+        with Process(cwd=here, env=env, program=("-m", "pausepoint.apps.memo")) as process:
             process.until("Running agent: draft\n")
             asked, _ = silent.accept()
             process.signal(signal.SIGINT)
@@ -353,7 +353,7 @@ def test_ctrl_c_where_it_asks_ends_it_at_once_with_the_command_that_goes_on(here
     program("Fernstone")
     header = here / ONE / "header.md"
     header.write_text(header.read_text().replace("Investment", "Confidential"))
-    with Process("Fernstone", "--resume", cwd=here, tty=True, program=("-m", "holdfast.apps.memo")) as process:
+    with Process("Fernstone", "--resume", cwd=here, tty=True, program=("-m", "pausepoint.apps.memo")) as process:
         process.until("What is to become of it? (accept, discard, stop) [stop]: ")
         process.interrupt()
         done = process.wait()
@@ -476,7 +476,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
     program(*args, code=2)
     assert said in program.err
     assert program.out == ""
-    assert not (here / ".holdfast").exists()
+    assert not (here / ".pausepoint").exists()
     assert not (here / "output").exists()
 
 
@@ -499,7 +499,7 @@ def test_every_key_of_the_document_is_in_the_readme_with_the_agent_that_writes_i
 @pytest.mark.covers("S4.112")
 def test_the_functions_behind_a_resume_are_named_where_they_are_told_of() -> None:
     told = set(re.findall(r"\w+", (ROOT / "docs" / "artifacts.md").read_text("utf-8")))
-    for name, owner in {"detect": holdfast, "rebuild": Engine, "VersionFolders": holdfast}.items():
+    for name, owner in {"detect": pausepoint, "rebuild": Engine, "VersionFolders": pausepoint}.items():
         assert name in told
         assert hasattr(owner, name)
 
@@ -513,12 +513,12 @@ def test_fields_formats_settings_and_weights_of_the_readme_are_those_of_the_code
     assert weights == checking.WEIGHTS
     assert f"With {checking.ENOUGH} or more" in section(README, "The score")
     variables = [row[0].strip("`") for row in rows(section(README, "Where the words come from"))]
-    assert variables == re.findall(r"HOLDFAST_SEARCH_\w+", search.__doc__ or "")
+    assert variables == re.findall(r"PAUSEPOINT_SEARCH_\w+", search.__doc__ or "")
 
 
 @pytest.mark.covers("S4.109", "S4.113")
 def test_the_commands_of_the_readme_do_what_it_says(here: Path, program: Program) -> None:
-    commands = re.findall(r"^\$ python -m holdfast\.apps\.memo(.*?)(?: +#.*)?$", README.read_text(), re.MULTILINE)
+    commands = re.findall(r"^\$ python -m pausepoint\.apps\.memo(.*?)(?: +#.*)?$", README.read_text(), re.MULTILINE)
     assert len(commands) == 9
     ends = [program(*words, code=code).splitlines()[-1] for words, code in zip(
         map(shlex.split, commands[:7]), (0, 3, 0, 0, 0, 3, 0), strict=True)]  # fmt: skip

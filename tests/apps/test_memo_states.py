@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Status, detect
-from holdfast.apps.memo import AGENTS, memo
-from holdfast.apps.memo.models import Review, Validation, document
-from holdfast.apps.memo.resuming import detect_resume_point, looked_at, reconstruct, session_of
-from holdfast.errors import FolderRefused, UndecidedEdits
+from pausepoint import Status, detect
+from pausepoint.apps.memo import AGENTS, memo
+from pausepoint.apps.memo.models import Review, Validation, document
+from pausepoint.apps.memo.resuming import detect_resume_point, looked_at, reconstruct, session_of
+from pausepoint.errors import FolderRefused, UndecidedEdits
 from tests.apps.memo_kit import FILES, SECTIONS, Calls, Desk, Template
 from tests.docs.pages import DOCS, section
 from tests.support.loop import on_loop
@@ -103,7 +103,7 @@ def test_each_agent_leaves_its_artifact_and_no_other(tmp_path: Path) -> None:
         text = {name: data.decode() for name, data in now.items()}
         found = marked(text, list(json.loads(text.get("3-validation.json", "{}"))))
         assert found == {name: AGENTS.index(agent) >= AGENTS.index(by) for name, by in BEGUN_BY.items()}, agent
-        assert {path.stem for path in (desk.folder / ".holdfast" / "done").iterdir()} == {
+        assert {path.stem for path in (desk.folder / ".pausepoint" / "done").iterdir()} == {
             *AGENTS[: AGENTS.index(agent) + 1]
         }
         before = now
@@ -165,7 +165,7 @@ async def test_a_damaged_artifact_is_named_nothing_runs_and_it_can_be_put_back(
     assert (calls.taken(), desk.contents()) == ([], before | {path: broken})
     outcome = await desk.resume(edits="discard")
     assert (outcome.status, calls.taken(), desk.contents()) == (Status.COMPLETED, [], before)
-    assert broken in [each.read_bytes() for each in (desk.folder / ".holdfast" / "bin").iterdir()]
+    assert broken in [each.read_bytes() for each in (desk.folder / ".pausepoint" / "bin").iterdir()]
 
 
 @pytest.mark.covers("S4.91")
@@ -457,7 +457,7 @@ async def test_the_document_is_rebuilt_from_the_files_with_defaults_for_what_is_
         for path, data in whole.items():
             desk.file(path).parent.mkdir(exist_ok=True)
             desk.file(path).write_bytes(data)
-        (desk.folder / ".holdfast").mkdir(exist_ok=True)
+        (desk.folder / ".pausepoint").mkdir(exist_ok=True)
         desk.keep(paths)
         async with desk.engine(f"{len(paths)}.db") as engine:
             return (await reconstruct(engine, desk.folder, state)).model_dump(mode="json")

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Retry, Status
-from holdfast.apps.memo import checking, citing, documents, enriching, research, search, writing
-from holdfast.apps.memo.models import (
+from pausepoint import Retry, Status
+from pausepoint.apps.memo import checking, citing, documents, enriching, research, search, writing
+from pausepoint.apps.memo.models import (
     CompanyData,
     Finding,
     Link,
@@ -24,8 +24,8 @@ from holdfast.apps.memo.models import (
     Trademark,
     Validation,
 )
-from holdfast.apps.memo.starting import starting
-from holdfast.apps.memo.workflow import PATIENCE, memo
+from pausepoint.apps.memo.starting import starting
+from pausepoint.apps.memo.workflow import PATIENCE, memo
 from tests.apps.memo_kit import PAGE, Calls, Desk, searched
 from tests.support.loop import on_loop
 from tests.support.modelserver import Refuses, Says, model_in_use
@@ -456,7 +456,7 @@ async def test_what_a_model_has_written_before_it_failed_is_not_written_again(
     outline.write_text(outline.read_text() + '[[section]]\nname = "2-risk"\ntitle = "Risk"\nabout = ["risk", "fire"]\n')
     desk = Desk(tmp_path, outline=outline)
     with model_in_use(monkeypatch, price="1000/1000") as server:
-        monkeypatch.setattr("holdfast.apps.memo.workflow.AT_ONCE", 1)
+        monkeypatch.setattr("pausepoint.apps.memo.workflow.AT_ONCE", 1)
         server.will(says("Revenue was $4.2 million.", "annual-report-2"), Refuses(), says("Risky.", "risks-1"))
         outcome = await desk.run()
         assert (outcome.status, outcome.failure and outcome.failure.step) == (Status.FAILED, "draft")
@@ -517,7 +517,7 @@ async def test_a_key_that_is_refused_fails_the_agent_at_once_and_says_what_to_lo
     assert outcome.failure is not None
     assert (outcome.status, outcome.failure.step, outcome.failure.attempts) == (Status.FAILED, "research", 1)
     assert f"status {status}" in outcome.failure.message
-    assert "HOLDFAST_SEARCH_KEY" in outcome.failure.message
+    assert "PAUSEPOINT_SEARCH_KEY" in outcome.failure.message
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -526,12 +526,12 @@ async def test_a_key_that_is_refused_fails_the_agent_at_once_and_says_what_to_lo
 async def test_a_service_that_is_gone_costs_no_finished_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: Calls
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_SEARCH_KEY", "secret")
-    monkeypatch.setenv("HOLDFAST_SEARCH_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("PAUSEPOINT_SEARCH_KEY", "secret")
+    monkeypatch.setenv("PAUSEPOINT_SEARCH_URL", "http://127.0.0.1:9")
     desk = Desk(tmp_path)
     outcome = await desk.run()
     assert (outcome.status, outcome.failure and outcome.failure.type) == (Status.FAILED, "SearchUnavailable")
-    monkeypatch.delenv("HOLDFAST_SEARCH_KEY")
+    monkeypatch.delenv("PAUSEPOINT_SEARCH_KEY")
     calls.clear()
     outcome = await desk.resume()
     assert outcome.status is Status.COMPLETED
@@ -566,10 +566,10 @@ def test_what_a_document_says_means_nothing_in_the_memo(tmp_path: Path) -> None:
 
 def test_settings_of_the_search_are_read_from_the_environment() -> None:
     assert search.settings({}) is None
-    assert search.settings({"HOLDFAST_SEARCH_KEY": "k"}) == search.Settings("k", "https://api.tavily.com", Decimal(0))
+    assert search.settings({"PAUSEPOINT_SEARCH_KEY": "k"}) == search.Settings("k", "https://api.tavily.com", Decimal(0))
     for name, value in (("URL", "search.example"), ("PRICE", "free"), ("PRICE", "-1")):
-        with pytest.raises(search.SearchRefused, match=f"HOLDFAST_SEARCH_{name} is '{value}'"):
-            search.settings({"HOLDFAST_SEARCH_KEY": "k", f"HOLDFAST_SEARCH_{name}": value})
+        with pytest.raises(search.SearchRefused, match=f"PAUSEPOINT_SEARCH_{name} is '{value}'"):
+            search.settings({"PAUSEPOINT_SEARCH_KEY": "k", f"PAUSEPOINT_SEARCH_{name}": value})
 
 
 def test_a_document_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Engine, Outcome, Retry, Workflow, step
-from holdfast.apps import model
-from holdfast.apps.model import ModelUnavailable, SettingsRefused, ask, settings
+from pausepoint import Context, Engine, Outcome, Retry, Workflow, step
+from pausepoint.apps import model
+from pausepoint.apps.model import ModelUnavailable, SettingsRefused, ask, settings
 from tests.support.modelserver import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
@@ -126,7 +126,7 @@ def test_words_around_the_answer_do_not_matter(server: ModelServer) -> None:
 
 
 def test_without_prices_tokens_are_counted_and_no_money(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOLDFAST_MODEL_PRICE")
+    monkeypatch.delenv("PAUSEPOINT_MODEL_PRICE")
     outcome = judged()
     assert (outcome.spent_tokens, outcome.spent_usd) == (TOKENS, 0)
 
@@ -134,7 +134,7 @@ def test_without_prices_tokens_are_counted_and_no_money(server: ModelServer, mon
 def test_without_a_model_nothing_is_asked_and_the_agent_computes(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("HOLDFAST_MODEL")
+    monkeypatch.delenv("PAUSEPOINT_MODEL")
     outcome = judged()
     assert (outcome.status, outcome.state.by, server.requests) == ("completed", "counting", [])
     assert outcome.spent_tokens == 0
@@ -173,9 +173,9 @@ def test_a_visit_that_began_without_a_model_ends_without_one(
     workflow = Workflow("paper", state=Paper, steps=[twice])
     store = tmp_path / "store.db"
     (tmp_path / "broken").touch()
-    monkeypatch.delenv("HOLDFAST_MODEL")
+    monkeypatch.delenv("PAUSEPOINT_MODEL")
     assert judged(workflow, store).status == "failed"
-    monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
+    monkeypatch.setenv("PAUSEPOINT_MODEL", "tiny")
     (tmp_path / "broken").unlink()
 
     async def run() -> Outcome[Any]:
@@ -257,12 +257,12 @@ def test_what_passes_is_tried_again_by_the_engine(
 def test_a_time_out_in_mid_answer_is_tried_again(
     server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_MODEL_TIMEOUT", "0.5")
+    monkeypatch.setenv("PAUSEPOINT_MODEL_TIMEOUT", "0.5")
     server.will(Stalls(), Says(GOOD))
     outcome = judged(store=tmp_path / "store.db")
     assert (outcome.status, server.faults, outcome.spent_tokens) == ("completed", 1, TOKENS)
     (retried,) = history(tmp_path / "store.db", "step.retried")
-    assert "no answer within 0.5 s (HOLDFAST_MODEL_TIMEOUT)" in retried.data["error"]
+    assert "no answer within 0.5 s (PAUSEPOINT_MODEL_TIMEOUT)" in retried.data["error"]
 
 
 def test_a_service_that_stays_busy_fails_the_step_and_a_resume_goes_on(server: ModelServer, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_what_a_content_filter_stops_is_a_refusal(server: ModelServer) -> None:
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        pytest.param(Status(401, body="wrong key"), "status 401: wrong key; look at HOLDFAST_MODEL", id="key"),
+        pytest.param(Status(401, body="wrong key"), "status 401: wrong key; look at PAUSEPOINT_MODEL", id="key"),
         pytest.param(Status(404, body="no model tiny"), "no model tiny", id="model"),
         pytest.param(Status(429, body='{"code": "insufficient_quota"}'), "the account is used up", id="quota"),
     ],
@@ -329,21 +329,21 @@ def test_a_date_says_how_long_to_wait_as_a_number_does() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        pytest.param({}, "HOLDFAST_MODEL_URL is not set", id="no url"),
-        pytest.param({"HOLDFAST_MODEL_URL": "localhost:1"}, "HOLDFAST_MODEL_URL is 'localhost:1'", id="no scheme"),
-        pytest.param({"HOLDFAST_MODEL_TIMEOUT": "soon"}, "HOLDFAST_MODEL_TIMEOUT is 'soon'", id="time-out"),
-        pytest.param({"HOLDFAST_MODEL_TIMEOUT": "0"}, "HOLDFAST_MODEL_TIMEOUT is '0'", id="no time"),
-        pytest.param({"HOLDFAST_MODEL_PRICE": "1"}, "HOLDFAST_MODEL_PRICE is '1'", id="one price"),
-        pytest.param({"HOLDFAST_MODEL_PRICE": "1/-1"}, "HOLDFAST_MODEL_PRICE is '1/-1'", id="negative"),
-        pytest.param({"HOLDFAST_MODEL_PRICE": "a/b"}, "HOLDFAST_MODEL_PRICE is 'a/b'", id="no price"),
+        pytest.param({}, "PAUSEPOINT_MODEL_URL is not set", id="no url"),
+        pytest.param({"PAUSEPOINT_MODEL_URL": "localhost:1"}, "PAUSEPOINT_MODEL_URL is 'localhost:1'", id="no scheme"),
+        pytest.param({"PAUSEPOINT_MODEL_TIMEOUT": "soon"}, "PAUSEPOINT_MODEL_TIMEOUT is 'soon'", id="time-out"),
+        pytest.param({"PAUSEPOINT_MODEL_TIMEOUT": "0"}, "PAUSEPOINT_MODEL_TIMEOUT is '0'", id="no time"),
+        pytest.param({"PAUSEPOINT_MODEL_PRICE": "1"}, "PAUSEPOINT_MODEL_PRICE is '1'", id="one price"),
+        pytest.param({"PAUSEPOINT_MODEL_PRICE": "1/-1"}, "PAUSEPOINT_MODEL_PRICE is '1/-1'", id="negative"),
+        pytest.param({"PAUSEPOINT_MODEL_PRICE": "a/b"}, "PAUSEPOINT_MODEL_PRICE is 'a/b'", id="no price"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused_by_its_name(given: dict[str, str], said: str) -> None:
-    url = {} if "URL" in said else {"HOLDFAST_MODEL_URL": "http://localhost:1"}
+    url = {} if "URL" in said else {"PAUSEPOINT_MODEL_URL": "http://localhost:1"}
     with pytest.raises(SettingsRefused, match=said):
-        settings({"HOLDFAST_MODEL": "tiny"} | url | given)
+        settings({"PAUSEPOINT_MODEL": "tiny"} | url | given)
 
 
 def test_no_model_is_no_setting_at_all() -> None:
     assert settings({}) is None
-    assert settings({"HOLDFAST_MODEL": " ", "HOLDFAST_MODEL_PRICE": "nonsense"}) is None
+    assert settings({"PAUSEPOINT_MODEL": " ", "PAUSEPOINT_MODEL_PRICE": "nonsense"}) is None

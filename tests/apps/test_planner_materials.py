@@ -10,15 +10,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import Engine, Retry
-from holdfast.apps.input import BadInput
-from holdfast.apps.planner import SessionDocument, ingestion, planner, sessions
-from holdfast.apps.planner.estimation import confidence, estimate, minutes
-from holdfast.apps.planner.materials import LONGEST_LINE, MARKDOWN, PAGE_BYTES, PDF, TEXT, checked, outline, page_count
-from holdfast.apps.planner.materials import window as window_of
-from holdfast.apps.planner.models import Basis, EstimationPayload, Evidence, Measure, Upload
-from holdfast.apps.planner.sample import SAMPLE, SAMPLE_INPUTS, sample_uploads
-from holdfast.apps.planner.topics import Findings, findings, topics_of
+from pausepoint import Engine, Retry
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.planner import SessionDocument, ingestion, planner, sessions
+from pausepoint.apps.planner.estimation import confidence, estimate, minutes
+from pausepoint.apps.planner.materials import (
+    LONGEST_LINE,
+    MARKDOWN,
+    PAGE_BYTES,
+    PDF,
+    TEXT,
+    checked,
+    outline,
+    page_count,
+)
+from pausepoint.apps.planner.materials import window as window_of
+from pausepoint.apps.planner.models import Basis, EstimationPayload, Evidence, Measure, Upload
+from pausepoint.apps.planner.sample import SAMPLE, SAMPLE_INPUTS, sample_uploads
+from pausepoint.apps.planner.topics import Findings, findings, topics_of
 from tests.apps.pdfs import make_pdf
 from tests.support.modelserver import ModelServer, Says, Status
 
@@ -77,8 +86,8 @@ def test_without_the_library_a_pdf_is_refused_and_the_sample_goes_without(
     assert checked(whole) == PDF
     assert SAMPLE / "kelp.pdf" in [upload.path for upload in sample_uploads()]
     for module in ("pdf", "planner.sample"):
-        monkeypatch.setattr(f"holdfast.apps.{module}.reads_pdf", lambda: False)
-    with pytest.raises(BadInput, match=r"reading PDF files needs more: pip install 'holdfast\[apps\]'"):
+        monkeypatch.setattr(f"pausepoint.apps.{module}.reads_pdf", lambda: False)
+    with pytest.raises(BadInput, match=r"reading PDF files needs more: pip install 'pausepoint\[apps\]'"):
         checked(whole)
     assert SAMPLE / "kelp.pdf" not in [upload.path for upload in sample_uploads()]
 
@@ -123,7 +132,7 @@ def test_the_windows_of_a_text_are_the_text(tmp_path: Path, lines: list[str], ti
     path = tmp_path / "a.txt"
     path.write_text(text, "utf-8", newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("holdfast.apps.planner.materials.PAGE_BYTES", 40)
+        patch.setattr("pausepoint.apps.planner.materials.PAGE_BYTES", 40)
         pages = page_count(str(path), TEXT)
         read = [page for first in range(0, pages, size) for page in window_of(str(path), TEXT, first, size)]
     assert "".join(read) == text.removeprefix("\ufeff")
@@ -310,12 +319,12 @@ def test_what_was_begun_with_a_model_is_not_ended_without_one_in_silence(
     monkeypatch.setattr(ingestion, "PATIENCE", Retry(attempts=1))
     server.script.append(Status(503))
     assert planned(tmp_path, "navigation.txt").status == "ingesting"
-    monkeypatch.delenv("HOLDFAST_MODEL")
+    monkeypatch.delenv("PAUSEPOINT_MODEL")
     with Engine(tmp_path / "p.db", workflows=[planner]) as engine:
         sessions.retry(engine, "s1")
         engine.resume("s1").outcome()
         (progress,) = sessions.document(engine, "s1").ingestion_state.files.values()
-        assert "none is set up now; set HOLDFAST_MODEL again" in (progress.last_error or "")
+        assert "none is set up now; set PAUSEPOINT_MODEL again" in (progress.last_error or "")
         engine.rewind("s1", "ingest")
         engine.resume("s1").outcome()
         document = sessions.document(engine, "s1")

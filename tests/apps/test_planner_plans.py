@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from holdfast.apps.planner.models import (
+from pausepoint.apps.planner.models import (
     EstimationState,
     PlanningPayload,
     PlanningState,
@@ -24,7 +24,7 @@ from holdfast.apps.planner.models import (
     ValidationReport,
     Weekday,
 )
-from holdfast.apps.planner.planning import (
+from pausepoint.apps.planner.planning import (
     BUFFER,
     COMFORT,
     MIDTERM,
@@ -36,7 +36,7 @@ from holdfast.apps.planner.planning import (
     plan,
     works,
 )
-from holdfast.apps.planner.reviewing import review, unbalanced
+from pausepoint.apps.planner.reviewing import review, unbalanced
 
 MONDAY = date(2030, 3, 4)
 

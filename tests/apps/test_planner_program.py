@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.apps.planner import SessionDocument, estimation, planner, planning
-from holdfast.apps.planner.__main__ import main
-from holdfast.apps.planner.models import DEFAULT_MINUTES, PAGES_PER_CHUNK
-from holdfast.apps.planner.sample import SAMPLE
-from holdfast.apps.planner.sessions import KINDS
-from holdfast.apps.planner.stages import ALLOWED
-from holdfast.apps.planner.workflow import coordinator, estimation_agent, ingestion_agent, intake, planning_agent
+from pausepoint.apps.planner import SessionDocument, estimation, planner, planning
+from pausepoint.apps.planner.__main__ import main
+from pausepoint.apps.planner.models import DEFAULT_MINUTES, PAGES_PER_CHUNK
+from pausepoint.apps.planner.sample import SAMPLE
+from pausepoint.apps.planner.sessions import KINDS
+from pausepoint.apps.planner.stages import ALLOWED
+from pausepoint.apps.planner.workflow import coordinator, estimation_agent, ingestion_agent, intake, planning_agent
 from tests.apps.calling import Call, Forked, calling, ran
 from tests.apps.pdfs import make_pdf
 from tests.apps.readmes import check_components
@@ -24,7 +24,7 @@ from tests.docs.pages import code, rows, section
 from tests.support.children import ROOT
 from tests.support.forkserver import Forks
 
-README = ROOT / "src" / "holdfast" / "apps" / "planner" / "README.md"
+README = ROOT / "src" / "pausepoint" / "apps" / "planner" / "README.md"
 
 call = calling(main)
 
@@ -40,7 +40,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     for step in planner.steps:
         assert f"Finished agent: {step.name}" in done.stdout
     assert "Plan 1, approved_plan: " in done.stdout
-    (plan,) = (tmp_path / ".holdfast" / "holdfast.db.sessions").glob("*/outputs/study_plan.md")
+    (plan,) = (tmp_path / ".pausepoint" / "pausepoint.db.sessions").glob("*/outputs/study_plan.md")
     assert f"Plan: {plan}" in done.stdout
     for topic in ("Integration by Parts", "Longitude", "Grazers and Keystone Predators"):
         assert topic in plan.read_text("utf-8")
@@ -74,7 +74,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert len(done.err.splitlines()) == 1
-    assert not (here / ".holdfast").exists()
+    assert not (here / ".pausepoint").exists()
 
 
 # step by step
@@ -105,7 +105,7 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     assert sorted(path.suffix for path in (here / "now").iterdir()) == [".csv", ".ics", ".md"]
     ended = call("end", "spring", "--reason", "the term is over")
     assert (ended.code, "the term is over" in ended.out) == (0, True)
-    assert not (here / ".holdfast" / "holdfast.db.sessions" / "spring").exists()
+    assert not (here / ".pausepoint" / "pausepoint.db.sessions" / "spring").exists()
     assert call("document", "spring").code == 4
 
 
@@ -245,7 +245,7 @@ def test_the_table_of_components_names_every_file_and_only_those_that_exist() ->
 def test_the_commands_of_the_readme_run(here: Path, call: Call) -> None:
     make_pdf(here / "textbook.pdf", [["Some words on a page of a book"]] * 3, [("The first chapter", 0)])
     shown = re.findall(
-        r"^\$ python -m holdfast\.apps\.planner(.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE
+        r"^\$ python -m pausepoint\.apps\.planner(.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE
     )
     assert len(shown) == 9
     for line in shown:

@@ -11,12 +11,12 @@ from typing import Any, get_args
 
 import pytest
 
-from holdfast import BlockingEngine, Engine
-from holdfast.apps.input import BadInput
-from holdfast.apps.planner import SessionDocument, ingestion, planner, planning, sessions, stages
-from holdfast.apps.planner.models import PlannerState, PlanningPayload, Stage, Upload, UserInputs
-from holdfast.apps.planner.sample import SAMPLE
-from holdfast.errors import UnknownSession, VerbRefused
+from pausepoint import BlockingEngine, Engine
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.planner import SessionDocument, ingestion, planner, planning, sessions, stages
+from pausepoint.apps.planner.models import PlannerState, PlanningPayload, Stage, Upload, UserInputs
+from pausepoint.apps.planner.sample import SAMPLE
+from pausepoint.errors import UnknownSession, VerbRefused
 from tests.apps.planner_kit import BROKEN, FILES, INPUTS, go_on, held_by, long_text, run, watched_chunks
 
 

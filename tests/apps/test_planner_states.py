@@ -15,9 +15,9 @@ import icalendar
 import pytest
 from pydantic import ValidationError
 
-from holdfast import BlockingEngine, Context, Engine, Workflow
-from holdfast.apps.input import BadInput
-from holdfast.apps.planner import (
+from pausepoint import BlockingEngine, Context, Engine, Workflow
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.planner import (
     SessionDocument,
     estimation,
     ingestion,
@@ -27,7 +27,7 @@ from holdfast.apps.planner import (
     sessions,
     workflow,
 )
-from holdfast.apps.planner.models import (
+from pausepoint.apps.planner.models import (
     EstimationPayload,
     IngestionPayload,
     Payload,
@@ -37,10 +37,10 @@ from holdfast.apps.planner.models import (
     Upload,
     UserInputs,
 )
-from holdfast.apps.planner.sample import SAMPLE_INPUTS
-from holdfast.errors import DefinitionError
-from holdfast.steps import Scope
-from holdfast.testing import ManualClock
+from pausepoint.apps.planner.sample import SAMPLE_INPUTS
+from pausepoint.errors import DefinitionError
+from pausepoint.steps import Scope
+from pausepoint.testing import ManualClock
 from tests.apps.planner_kit import CALC, FILES, HIST, INPUTS, go_on, long_text, run
 
 
@@ -205,8 +205,8 @@ def _row_of(event: Any) -> dict[str, Any]:
     return {
         "date": event["DTSTART"].dt.isoformat(),
         "course": str(event["CATEGORIES"].cats[0]) if "CATEGORIES" in event else "",
-        "topic": unescaped(str(event["X-HOLDFAST-TOPIC"])),
-        "estimated_minutes": int(event["X-HOLDFAST-MINUTES"]),
+        "topic": unescaped(str(event["X-PAUSEPOINT-TOPIC"])),
+        "estimated_minutes": int(event["X-PAUSEPOINT-MINUTES"]),
         "priority": {1: "high", 5: "medium", 9: "low"}[int(event["PRIORITY"])],
         "told": str(event["DESCRIPTION"]).partition("\n")[0],
     }

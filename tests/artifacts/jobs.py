@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import holdfast.folder
-import holdfast.shelf
-from holdfast.shelf import Shelf, mark
+import pausepoint.folder
+import pausepoint.shelf
+from pausepoint.shelf import Shelf, mark
 from tests.artifacts.pipeline import Desk, calls
 from tests.support.forkserver import say
 
@@ -47,7 +47,7 @@ def warm_up() -> None:
 def live(path: str, dies_at: int, edits: str | None, broken: str) -> None:
     """Start the session, or go on with it; die on the way."""
     mortal = Mortal(dies_at)
-    holdfast.folder.os = holdfast.shelf.os = mortal  # type: ignore[attr-defined,assignment]
+    pausepoint.folder.os = pausepoint.shelf.os = mortal  # type: ignore[attr-defined,assignment]
     if broken:
         BROKEN[broken]()
     desk = Desk(Path(path))
@@ -63,14 +63,14 @@ def _half_files() -> None:
     """Content is written under the final name, in two pieces."""
 
     def publish(self: Shelf, path: str, digest: str, ours: Any) -> str:
-        data = self.read(f".holdfast/staged/{mark(path, digest)}") or b""
+        data = self.read(f".pausepoint/staged/{mark(path, digest)}") or b""
         target = self.path / path
         target.parent.mkdir(exist_ok=True)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
-            holdfast.shelf.os.write(descriptor, piece)
+            pausepoint.shelf.os.write(descriptor, piece)
         os.close(descriptor)
-        holdfast.shelf.os.unlink(self.path / ".holdfast" / "staged" / mark(path, digest))
+        pausepoint.shelf.os.unlink(self.path / ".pausepoint" / "staged" / mark(path, digest))
         return ""
 
     Shelf.publish = publish  # type: ignore[method-assign]

@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import Artifact, Context, Engine, Outcome, Session, Workflow, step
-from holdfast.shelf import OWN
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Artifact, Context, Engine, Outcome, Session, Workflow, step
+from pausepoint.shelf import OWN
+from pausepoint.stores.sqlite import SqliteStore
 
 
 class Finding(BaseModel):

@@ -1,4 +1,4 @@
-"""`holdfast artifacts`, `resume --accept-edits` and what they say, as a shell sees it."""
+"""`pausepoint artifacts`, `resume --accept-edits` and what they say, as a shell sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.zoo import here
 
 CODE = """
 from pydantic import BaseModel
-from holdfast import Artifact, Workflow, step
+from pausepoint import Artifact, Workflow, step
 
 class Memo(BaseModel):
     company: str
@@ -48,7 +48,7 @@ class Project:
     def __init__(self, path: Path) -> None:
         self.path = path
         (path / "memo.py").write_text(textwrap.dedent(CODE))
-        (path / "pyproject.toml").write_text('[tool.holdfast.workflows]\nmemo = "memo.py:memo"\n')
+        (path / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nmemo = "memo.py:memo"\n')
         done = self("run", "memo", "--company", "Fern", "--session-id", "fern", "--folder", "output/Fern-v0.0.1")
         assert done.code == 0, done
         assert self.calls() == ["research", "header", "finalize"]
@@ -148,7 +148,7 @@ def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     done = project("artifacts", "adopt", "fern")
     assert done.stdout.startswith("Taken in: 1-research.json\n")
     assert "stale: finalize (" in done.stdout
-    assert "Redo what is stale:  holdfast resume fern" in done.stderr
+    assert "Redo what is stale:  pausepoint resume fern" in done.stderr
     assert "Taken in: nothing" in project("artifacts", "adopt", "fern").stdout
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Artifact, BlockingContext, Codec, Context, Engine, Merge, Workflow, step
-from holdfast.artifacts import BoundArtifact, Unfit, bind, entry_of, position, safe_name
-from holdfast.errors import DefinitionError, FolderRefused, UndecidedEdits
-from holdfast.fields import shape
-from holdfast.shelf import OWN, Shelf
+from pausepoint import Artifact, BlockingContext, Codec, Context, Engine, Merge, Workflow, step
+from pausepoint.artifacts import BoundArtifact, Unfit, bind, entry_of, position, safe_name
+from pausepoint.errors import DefinitionError, FolderRefused, UndecidedEdits
+from pausepoint.fields import shape
+from pausepoint.shelf import OWN, Shelf
 from tests.artifacts.pipeline import Desk, Memo, calls, memo
 from tests.support.loop import on_loop
 
@@ -40,8 +40,8 @@ def bound(spec: Artifact, *writes: str) -> BoundArtifact:
 
 @pytest.mark.parametrize(
     "path",
-    ["", "/etc/passwd", "../x.md", "a/../x.md", "./x.md", "a//x.md", "a\\x.md", ".holdfast/x.json", "a/*/b*.md",
-     "x?.md", "folder/", "a\nb.md", ".HoldFast/x.json", ".{name}/x.json", ".*", "a/*/b.md"],
+    ["", "/etc/passwd", "../x.md", "a/../x.md", "./x.md", "a//x.md", "a\\x.md", ".pausepoint/x.json", "a/*/b*.md",
+     "x?.md", "folder/", "a\nb.md", ".PausePoint/x.json", ".{name}/x.json", ".*", "a/*/b.md"],
 )  # fmt: skip
 def test_a_path_that_leads_out_of_the_folder_or_is_none_is_refused(path: str) -> None:
     with pytest.raises(DefinitionError, match="artifact"):

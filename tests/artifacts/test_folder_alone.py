@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, Artifact, Engine, Session, Workflow, detect, guard, route, step
-from holdfast.errors import FolderRefused
-from holdfast.shelf import OWN
+from pausepoint import Append, Artifact, Engine, Session, Workflow, detect, guard, route, step
+from pausepoint.errors import FolderRefused
+from pausepoint.shelf import OWN
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, memo
 from tests.support.loop import on_loop
 

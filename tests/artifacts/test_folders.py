@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Artifact, Context, Engine, Workflow, detect, step
-from holdfast.artifacts import clash
-from holdfast.errors import FolderRefused, UndecidedEdits
-from holdfast.shelf import LARGEST, OWN, Shelf
+from pausepoint import Artifact, Context, Engine, Workflow, detect, step
+from pausepoint.artifacts import clash
+from pausepoint.errors import FolderRefused, UndecidedEdits
+from pausepoint.shelf import LARGEST, OWN, Shelf
 from tests.artifacts.pipeline import FILES, Desk, calls, in_folder, memo
 from tests.support.loop import on_loop
 
@@ -57,8 +57,8 @@ def test_content_is_on_disk_before_it_has_a_name_and_so_is_its_name_before_anybo
     shelf.make()
     (tmp_path / "out" / "notes").mkdir()
     watched = Watched()
-    monkeypatch.setattr("holdfast.folder.os", watched)
-    monkeypatch.setattr("holdfast.shelf.os", watched)
+    monkeypatch.setattr("pausepoint.folder.os", watched)
+    monkeypatch.setattr("pausepoint.shelf.os", watched)
     staged = tmp_path / "out" / OWN / "staged"
     digest = shelf.stage("notes/a.md", b"text")
     (content,) = [path.stat().st_ino for path in staged.iterdir()]
@@ -180,7 +180,7 @@ async def test_a_file_that_cannot_be_read_is_put_aside_and_said_to_be_that(
         return real(path, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.shelf.os.open", guarded)
+        patch.setattr("pausepoint.shelf.os.open", guarded)
         with pytest.raises(UndecidedEdits, match=r"header.md cannot be used \(Permission denied\); see to that"):
             await desk.resume()
         await desk.resume(edits="discard")
@@ -195,7 +195,7 @@ async def test_our_own_folder_behind_a_link_is_refused_by_its_name(desk: Desk) -
     own.symlink_to(desk.path / "elsewhere")
     for act in (desk.states, desk.plan, desk.resume):
         with pytest.raises(
-            FolderRefused, match=r"\.holdfast.* without following a link .*; put a plain file or folder"
+            FolderRefused, match=r"\.pausepoint.* without following a link .*; put a plain file or folder"
         ):
             await act()
 

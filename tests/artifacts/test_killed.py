@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.shelf import OWN
-from holdfast.testing import every_crash_point
+from pausepoint.shelf import OWN
+from pausepoint.testing import every_crash_point
 from tests.artifacts.jobs import BROKEN, OUTLINE
 from tests.artifacts.pipeline import FILES, Desk, calls, counted, in_folder, quiet
 from tests.support.forkserver import ForkServer

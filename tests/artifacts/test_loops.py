@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Artifact, Engine, Session, Workflow, route, step
+from pausepoint import Artifact, Engine, Session, Workflow, route, step
 from tests.artifacts.pipeline import calls
 from tests.support.loop import on_loop
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import Engine
+from pausepoint import Engine
 from tests.artifacts.pipeline import FILES, Desk, Finding, calls, in_folder
 
 STEPS = ["research", "draft", "header", "finalize"]

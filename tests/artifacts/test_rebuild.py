@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Artifact, Context, Engine, VersionFolders, Workflow, detect, migrate, step
-from holdfast.errors import FolderRefused, UndecidedEdits
-from holdfast.shelf import OWN
+from pausepoint import Artifact, Context, Engine, VersionFolders, Workflow, detect, migrate, step
+from pausepoint.errors import FolderRefused, UndecidedEdits
+from pausepoint.shelf import OWN
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, draft, finalize, header, memo, rate, rated, research
 from tests.support.loop import on_loop
 
@@ -481,7 +481,7 @@ async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by
     [
         ("session.json", "{", "is damaged"),
         ("done/draft.json", "{}", "delete it, and its step runs again"),
-        ("session.json", None, "was written by a newer Holdfast"),
+        ("session.json", None, "was written by a newer Pausepoint"),
     ],
 )
 def test_a_note_that_is_damaged_or_newer_is_refused_by_its_name(

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Artifact, Context, Engine, Merge, Workflow, step
-from holdfast.errors import UndecidedEdits
+from pausepoint import Artifact, Context, Engine, Merge, Workflow, step
+from pausepoint.errors import UndecidedEdits
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, in_folder
 from tests.support.loop import on_loop
 

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import holdfast.folder
-import holdfast.shelf
-from holdfast.errors import HoldfastError, UndecidedEdits
-from holdfast.shelf import OWN
+import pausepoint.folder
+import pausepoint.shelf
+from pausepoint.errors import PausepointError, UndecidedEdits
+from pausepoint.shelf import OWN
 from tests.artifacts.jobs import WRITES
 from tests.artifacts.pipeline import FILES, Desk, calls
 
@@ -56,8 +56,8 @@ class FailingDisk:
 @contextmanager
 def failing_disk(left: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holdfast.folder, "os", disk := FailingDisk(left))
-        patch.setattr(holdfast.shelf, "os", disk)
+        patch.setattr(pausepoint.folder, "os", disk := FailingDisk(left))
+        patch.setattr(pausepoint.shelf, "os", disk)
         yield
 
 
@@ -120,7 +120,7 @@ class World:
             assert await self._look() == before, "nothing may change before a decision"
             assert calls.taken() == []
             return
-        except (HoldfastError, OSError):
+        except (PausepointError, OSError):
             assert breaks_at is not None
             self._unsure()
             return
@@ -139,7 +139,7 @@ class World:
         try:
             async with self.desk.engine() as engine:
                 return {each.step for each in await engine.checkpoints("s1", limit=None) if not each.left_behind}
-        except HoldfastError:
+        except PausepointError:
             return None
 
     def _expected(self, done: set[str] | None, decision: str | None) -> list[str] | None:
@@ -163,7 +163,7 @@ class World:
         try:
             async with self.desk.engine() as engine:
                 return files, (await engine.info("s1")).seq
-        except HoldfastError:
+        except PausepointError:
             return files, 0
 
     def _unsure(self) -> None:

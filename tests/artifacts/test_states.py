@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Workflow, migrate
-from holdfast.errors import DefinitionError, FolderRefused, InputConflict, UndecidedEdits, VerbRefused
+from pausepoint import Workflow, migrate
+from pausepoint.errors import DefinitionError, FolderRefused, InputConflict, UndecidedEdits, VerbRefused
 from tests.artifacts.pipeline import FILES, Desk, Memo, calls, draft, finalize, header, in_folder, rated, research
 from tests.support.loop import on_loop
 
@@ -258,7 +258,7 @@ async def test_edits_of_a_step_that_runs_again_anyway_are_asked_about_and_not_lo
     assert refused.value.paths == ["1-research.json", "2-sections/02-team.md"]
     await desk.resume(edits="accept", by="ada")
     assert calls.taken() == ["draft", *SECTIONS, "finalize"]
-    edits = desk.folder / ".holdfast" / "edits"
+    edits = desk.folder / ".pausepoint" / "edits"
     assert b"## 02-team\n\nAda, alone.\n" in [path.read_bytes() for path in edits.iterdir()]
 
 
@@ -313,7 +313,7 @@ async def test_a_step_that_leaves_nothing_or_the_same_as_before_is_known_to_be_d
 async def test_a_plan_and_a_resume_say_that_code_has_changed_and_keep_what_it_left(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("holdfast.curation.code_of", lambda fn: f"new {fn.__name__}")
+    monkeypatch.setattr("pausepoint.curation.code_of", lambda fn: f"new {fn.__name__}")
     async with desk.engine() as engine:
         plan = await engine.plan("s1")
     assert {each.verdict for each in plan} == {"done"}
@@ -489,7 +489,7 @@ async def test_an_edit_that_was_taken_in_is_what_is_put_back(desk: Desk) -> None
         desk.file(path).write_text("[]   # broken" if path.endswith(".json") else "# something else, by Bob\n")
     await desk.resume(edits="discard")
     assert {path: desk.file(path).read_bytes() for path in taken_in} == taken_in
-    shutil.rmtree(desk.folder / ".holdfast" / "edits")
+    shutil.rmtree(desk.folder / ".pausepoint" / "edits")
     desk.file("header.md").write_text("# something else, by Bob\n")
     await desk.resume(edits="discard")
     assert desk.file("header.md").read_bytes() == taken_in["header.md"], "the log has it too"
@@ -505,7 +505,7 @@ async def test_an_edit_that_was_taken_in_is_what_is_put_back(desk: Desk) -> None
 async def test_an_entry_that_was_taken_in_is_put_back_from_the_log(desk: Desk) -> None:
     desk.file("2-sections/02-team.md").write_text("## 02-team\n\nAda, alone.\n")
     await desk.resume(edits="accept")
-    shutil.rmtree(desk.folder / ".holdfast" / "edits")
+    shutil.rmtree(desk.folder / ".pausepoint" / "edits")
     desk.file("2-sections/02-team.md").write_text("## 02-team\n\nNobody.\n")
     await desk.resume(edits="discard")
     assert desk.file("2-sections/02-team.md").read_text() == "## 02-team\n\nAda, alone.\n"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Workflow, step
+from pausepoint import Context, Workflow, step
 
 
 class Size(BaseModel):

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from holdfast import Engine
+from pausepoint import Engine
 from tests.cli.kit import Process, run, screen
 from tests.cli.samples import STORE, within
 from tests.docs.pages import ROOT, blocks
@@ -29,7 +29,7 @@ def made(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True)
     source = blocks(ROOT / "README.md")[0].source
     (folder / "brief.py").write_text(re.sub(r"\n +print\(\"looking up.*", "", source))
-    (folder / "pyproject.toml").write_text('[tool.holdfast.workflows]\nbrief = "brief.py:brief"\n')
+    (folder / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n')
     with Process("run", "brief", "--topic", "squid", "--session-id", "squid-1", cwd=folder) as process:
         process.until("Running agent: research#2")
         while not _remembers(folder, "research", 3):
@@ -58,7 +58,7 @@ def _remembers(folder: Path, step: str, count: int) -> bool:
 def printed(page: str) -> dict[str, str]:
     """Command → what the page shows."""
     part = page.partition(BEGIN)[2].partition(END)[0]
-    found = re.findall(r"```text\n\$ holdfast ([^\n]*)\n(.*?)```", part, re.DOTALL)
+    found = re.findall(r"```text\n\$ pausepoint ([^\n]*)\n(.*?)```", part, re.DOTALL)
     return {name: text.strip("\n") for name, text in found}
 
 
@@ -70,12 +70,12 @@ def alike(text: str) -> str:
     )  # as far as it got when it was killed
     text = re.sub(r"(?<![\w-])\d[\d.]*( min| [smhd]s?\b| [KMG]?i?B)?", "N", text)
     text = re.sub(r"(?:N min )?N", "N", text)
-    return " ".join(re.sub(r"/\S*?(?=/\.holdfast|[, ]|$)", "PATH", text, flags=re.MULTILINE).split())
+    return " ".join(re.sub(r"/\S*?(?=/\.pausepoint|[, ]|$)", "PATH", text, flags=re.MULTILINE).split())
 
 
 def write(folder: Path) -> None:
     """Into the page."""
-    parts = [f"```text\n$ holdfast {name}\n{text}\n```" for name, text in made(folder).items()]
+    parts = [f"```text\n$ pausepoint {name}\n{text}\n```" for name, text in made(folder).items()]
     page = PAGE.read_text("utf-8")
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]

@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from holdfast import Engine, Status
-from holdfast.cli.app import app
-from holdfast.cli.failing import code_of
-from holdfast.errors import HoldfastError
-from holdfast.outcome import SessionInfo
+from pausepoint import Engine, Status
+from pausepoint.cli.app import app
+from pausepoint.cli.failing import code_of
+from pausepoint.errors import PausepointError
+from pausepoint.outcome import SessionInfo
 from tests.cli import brief as sample
 from tests.cli.kit import PATIENCE, plain
 
@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.store = root / ".holdfast" / "holdfast.db"
+        self.store = root / ".pausepoint" / "pausepoint.db"
         shutil.copy(sample.__file__, root / "brief.py")
 
     @property
@@ -87,7 +87,7 @@ class Desk:
                 app(list(args), standalone_mode=False)
         except click.ClickException as error:
             return error.exit_code, error.format_message()
-        except HoldfastError as error:
+        except PausepointError as error:
             return code_of(error), str(error)
         raise AssertionError(f"{args} was not refused")
 
@@ -111,5 +111,5 @@ def resume_command(text: str) -> list[str]:
     said, _, command = last_line(text).partition(":")
     assert said in ("Resume", "Go on"), text
     words = shlex.split(command)
-    assert words[:2] == ["holdfast", "resume"], text
+    assert words[:2] == ["pausepoint", "resume"], text
     return words[1:]

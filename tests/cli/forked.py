@@ -1,4 +1,4 @@
-"""``python -m holdfast`` in a process that a server has forked: what Python does before it, imports too, is done."""
+"""``python -m pausepoint`` in a process that a server has forked: what Python does before it, imports too, is done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def server() -> ForkServer:
     return _server
 
 
-def holdfast(args: list[str], cwd: Path, env: Mapping[str, str], typed: str, patience: float) -> tuple[int, str, str]:
+def pausepoint(args: list[str], cwd: Path, env: Mapping[str, str], typed: str, patience: float) -> tuple[int, str, str]:
     """How it ended, and what it said on both ways out."""
     with tempfile.TemporaryDirectory() as folder:
         ends = [Path(folder, name) for name in ("in", "out", "err")]
@@ -39,10 +39,10 @@ def holdfast(args: list[str], cwd: Path, env: Mapping[str, str], typed: str, pat
 
 def warm_up() -> None:
     """Import what most commands need."""
-    import holdfast.api
-    import holdfast.cli.acting
-    import holdfast.cli.running
-    import holdfast.cli.showing  # noqa: F401
+    import pausepoint.api
+    import pausepoint.cli.acting
+    import pausepoint.cli.running
+    import pausepoint.cli.showing  # noqa: F401
 
 
 def job(args: list[str], cwd: str, env: dict[str, str], ends: list[str]) -> None:
@@ -56,9 +56,9 @@ def job(args: list[str], cwd: str, env: dict[str, str], ends: list[str]) -> None
         file = os.open(path, how, 0o600)
         os.dup2(file, number)
         os.close(file)
-    sys.argv = ["holdfast", *args]
+    sys.argv = ["pausepoint", *args]
     sys.path[:] = [cwd, *(path for path in sys.path if path not in ("", str(ROOT)))]
     try:
-        runpy.run_module("holdfast", run_name="__main__", alter_sys=True)
+        runpy.run_module("pausepoint", run_name="__main__", alter_sys=True)
     finally:
         sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Commands as real processes, with and without a terminal.
 
-`run` waits for the end, and forks ``holdfast`` from a process that has imported it; `Process` is for those that are to
+`run` waits for the end, and forks ``pausepoint`` from a process that has imported it; `Process` is for those that are to
 be watched, typed to or killed on the way, and starts an interpreter, as a shell does.
 """
 
@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.cli.app import COMMANDS
+from pausepoint.cli.app import COMMANDS
 from tests.cli import documents, forked
 
 PATIENCE = 30.0
 
-HOLDFAST = ("-m", "holdfast")
+PAUSEPOINT = ("-m", "pausepoint")
 
 
 class Done(NamedTuple):
@@ -43,16 +43,16 @@ def run(
     tty: bool = False,
     size: tuple[int, int] = (80, 24),
     typed: str = "",
-    program: Sequence[str] = HOLDFAST,
+    program: Sequence[str] = PAUSEPOINT,
 ) -> Done:
-    """``holdfast ARGS`` to its end. ``tty``: on a terminal of ``size`` columns and lines; ``typed`` is its input."""
+    """``pausepoint ARGS`` to its end. ``tty``: on a terminal of ``size`` columns and lines; ``typed`` is its input."""
     if tty:
         with Process(*args, cwd=cwd, env=env, tty=True, size=size, program=program) as process:
             process.type(typed)
             return process.wait()
     words = [str(each) for each in args]
-    if program == HOLDFAST:
-        done = Done(*forked.holdfast(words, cwd, _environment(env), typed, PATIENCE))
+    if program == PAUSEPOINT:
+        done = Done(*forked.pausepoint(words, cwd, _environment(env), typed, PATIENCE))
     else:
         done = _ended(program, args, cwd, env, typed)
     _check_documents(words, done.stdout)
@@ -77,7 +77,7 @@ def _check_documents(args: list[str], stdout: str) -> None:
 
 
 class Process:
-    """``holdfast ARGS`` while it runs. Leaving the block kills what still does."""
+    """``pausepoint ARGS`` while it runs. Leaving the block kills what still does."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Process:
         env: Mapping[str, str] | None = None,
         tty: bool = False,
         size: tuple[int, int] = (80, 24),
-        program: Sequence[str] = HOLDFAST,
+        program: Sequence[str] = PAUSEPOINT,
     ) -> None:
         self.seen = ""
         command = _command(program, args)
@@ -191,5 +191,7 @@ def screen(text: str) -> str:
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
     """The caller's, without what would lead a command to another store or to other colours."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "NO_COLOR", "COLUMNS"))}
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PAUSEPOINT_", "NO_COLOR", "COLUMNS"))
+    }
     return kept | {"PYTHONUNBUFFERED": "1"} | dict(more or {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from holdfast import Context, Workflow, step
+from pausepoint import Context, Workflow, step
 
 
 class Letter(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Workflow, route, step
+from pausepoint import Context, Workflow, route, step
 
 held: dict[str, Any] = {}
 """Step → where it waits, each time that it runs."""

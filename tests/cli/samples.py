@@ -11,12 +11,12 @@ from typing import Any
 import apsw
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Workflow, step
+from pausepoint import Context, Engine, Workflow, step
 from tests.cli.letter import Letter, letter
 
 __all__ = ["CODE", "STORE", "Letter", "crowd", "execute", "letter", "letters", "project", "within"]
 
-STORE = ".holdfast/holdfast.db"
+STORE = ".pausepoint/pausepoint.db"
 
 CODE = Path(__file__).with_name("letter.py").read_text(encoding="utf-8")
 
@@ -37,7 +37,7 @@ crowd = Workflow("crowd", state=Crowd, steps=[invite])
 def project(folder: Path, code: str = CODE) -> Path:
     """A folder with that workflow in ``letter.py``, named in pyproject.toml."""
     (folder / "letter.py").write_text(textwrap.dedent(code))
-    (folder / "pyproject.toml").write_text('[tool.holdfast.workflows]\nletter = "letter.py:letter"\n')
+    (folder / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nletter = "letter.py:letter"\n')
     return folder
 
 

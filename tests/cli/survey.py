@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Tool, Workflow, collect, program, step
+from pausepoint import Context, Tool, Workflow, collect, program, step
 
 
 class Address(BaseModel):

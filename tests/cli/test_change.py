@@ -20,12 +20,12 @@ import pytest
 from click.testing import CliRunner, Result
 from pydantic import BaseModel, ConfigDict
 
-from holdfast import Engine, Session, Status, Workflow, step
-from holdfast.cli.app import app
-from holdfast.cli.changing import _as_json, _redone
-from holdfast.cli.common import Cli
-from holdfast.cli.editing import changes
-from holdfast.cli.values import assigned, from_text, typed
+from pausepoint import Engine, Session, Status, Workflow, step
+from pausepoint.cli.app import app
+from pausepoint.cli.changing import _as_json, _redone
+from pausepoint.cli.common import Cli
+from pausepoint.cli.editing import changes
+from pausepoint.cli.values import assigned, from_text, typed
 from tests.cli import office
 from tests.cli.kit import Process, plain, run
 from tests.cli.test_pause import OFFICE, opened
@@ -36,7 +36,7 @@ from tests.support.pipeline import Gate
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A project that says where its workflow is; the store has one completed session, ``one``."""
-    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast.workflows]\nbrief = "{OFFICE}:brief"\n')
+    (tmp_path / "pyproject.toml").write_text(f'[tool.pausepoint.workflows]\nbrief = "{OFFICE}:brief"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VISUAL", raising=False)
 
@@ -94,7 +94,7 @@ def test_set_takes_texts_and_json_by_the_type_of_the_field_and_goes_on_when_told
     assert done == (
         0,
         "Changed topic, facts, plan.title, due.\none is ready behind finish.\n",
-        "Go on:  holdfast resume one\n",
+        "Go on:  pausepoint resume one\n",
     )
     _, state, events = look(place)
     assert (state.topic, state.facts, state.plan.title, state.due) == ("7", ["a", "b"], "x = y", date(2024, 5, 6))
@@ -131,7 +131,7 @@ def test_what_is_so_already_is_not_recorded(place: Path) -> None:
 def test_an_edit_that_is_refused_changes_nothing(given: list[str], says: str, place: Path) -> None:
     before = look(place)
     found = call("edit", "one", *[word for each in given for word in ("--set", each)])
-    said = found.stderr + str(found.exception)  # errors of Holdfast's own become lines where the process ends
+    said = found.stderr + str(found.exception)  # errors of Pausepoint's own become lines where the process ends
     assert (found.exit_code, says in said) in [(2, True), (1, True)]
     assert look(place)[:2] == before[:2]
 
@@ -139,12 +139,12 @@ def test_an_edit_that_is_refused_changes_nothing(given: list[str], says: str, pl
 def test_the_exit_code_of_a_refused_edit_is_that_of_usage(place: Path) -> None:
     done = run("edit", "one", "--set", "wanted=many", cwd=place)
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("holdfast: wanted: Input should be a valid integer")
+    assert done.stderr.startswith("pausepoint: wanted: Input should be a valid integer")
 
 
 def test_without_the_code_it_says_which_workflow_is_meant_and_how_to_name_it(place: Path) -> None:
     (place / "pyproject.toml").unlink()
-    store = str(place / ".holdfast/holdfast.db")
+    store = str(place / ".pausepoint/pausepoint.db")
     for args in (["edit", "one"], ["rewind", "one", "--to", "write"], ["fork", "one"]):
         found = call(*args)
         assert found.exit_code == 2
@@ -153,14 +153,14 @@ def test_without_the_code_it_says_which_workflow_is_meant_and_how_to_name_it(pla
     found = call("edit", "one", "--set", "topic=a", "--target", f"{OFFICE}:brief", "--store", store)
     assert (found.exit_code, found.stderr) == (
         0,
-        f"Go on:  holdfast resume one --target {OFFICE}:brief --store {store}\n",
+        f"Go on:  pausepoint resume one --target {OFFICE}:brief --store {store}\n",
     )
 
 
 @asynccontextmanager
 async def held_in_write(place: Path) -> AsyncIterator[tuple[Engine, Session[Any], Gate]]:
     """A session that runs in this process, in a step that ends when the gate is opened."""
-    (place / "pyproject.toml").write_text(f'[tool.holdfast.workflows]\nbrief = "{OFFICE}:brief"\n')
+    (place / "pyproject.toml").write_text(f'[tool.pausepoint.workflows]\nbrief = "{OFFICE}:brief"\n')
     gate = office.held["write"] = Gate()
     try:
         async with opened(place) as engine:
@@ -176,7 +176,7 @@ async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path:
     async with held_in_write(tmp_path) as (_, session, gate):
         done = await asyncio.to_thread(run, "edit", "one", "--set", "topic=a", cwd=tmp_path)
         assert done.code == 5
-        assert "stop it first: holdfast pause one --wait, or use --force" in done.stderr
+        assert "stop it first: pausepoint pause one --wait, or use --force" in done.stderr
         forced = asyncio.create_task(
             asyncio.to_thread(run, "rewind", "one", "--to", "research", "--force", "--json", cwd=tmp_path)
         )
@@ -187,7 +187,7 @@ async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path:
         found = json.loads(done.stdout)
         assert (done.code, found["status"], found["step"]) == (0, "paused", "research")
         assert found["left_behind"] == ["research#1", "write#1"]
-        assert found["resume"] == "holdfast resume one"
+        assert found["resume"] == "pausepoint resume one"
 
 
 @on_loop
@@ -246,15 +246,15 @@ def test_at_a_terminal_a_refused_text_is_offered_again(place: Path) -> None:
         done = process.wait()
     assert (done.code, "Changed wanted." in plain(done.stdout)) == (0, True)
     assert look(place)[1].wanted == 4
-    assert not list(place.glob("holdfast-*.json"))
+    assert not list(place.glob("pausepoint-*.json"))
 
 
 def test_a_session_that_moved_while_it_was_edited_is_a_conflict_and_the_text_is_kept(place: Path) -> None:
-    other = [sys.executable, "-m", "holdfast", "edit", "one", "--set", "topic=whales"]
+    other = [sys.executable, "-m", "pausepoint", "edit", "one", "--set", "topic=whales"]
     change = editor(place, f"subprocess.run({other!r}, check=True); text = text.replace('otters', 'seals')")
     done = run("edit", "one", cwd=place, env={"EDITOR": change, "TMPDIR": str(place)})
     assert (done.code, "has moved since its state was read" in done.stderr) == (5, True)
-    (kept,) = place.glob("holdfast-*.json")
+    (kept,) = place.glob("pausepoint-*.json")
     assert json.loads(kept.read_text())["topic"] == "seals"
     assert look(place)[1].topic == "whales"
 
@@ -272,7 +272,7 @@ def test_an_editor_that_fails_changes_nothing(
     monkeypatch.setenv("EDITOR", command)
     found = call("edit", "one")
     assert (found.exit_code, says in found.stderr) == (code, True)
-    assert len(list(place.glob("holdfast-*.json"))) == (command == "false")
+    assert len(list(place.glob("pausepoint-*.json"))) == (command == "false")
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_a_rewind_is_planned_then_done_and_the_session_stands_still(place: Path)
     assert done == (
         0,
         "Rewound to before write#2.\nwrite#2, review#2 and finish#1 are left behind.\none is ready at write#2.\n",
-        "Go on:  holdfast resume one\n",
+        "Go on:  pausepoint resume one\n",
     )
     (rewound,) = [event for event in look(place)[2] if event.event_type == "session.rewound"]
     assert (rewound.data["by"], rewound.data["reason"]) == (getpass.getuser(), "dull")
@@ -440,7 +440,7 @@ def test_a_fork_stands_still_until_it_is_told_to_go_on(place: Path) -> None:
     )  # fmt: skip
     found = json.loads(done.stdout)
     assert (done.code, found["status"], found["step"], found["visit"]) == (0, "paused", "write", 2)
-    assert (found["forked_from"], found["resume"]) == ("one", "holdfast resume two")
+    assert (found["forked_from"], found["resume"]) == ("one", "pausepoint resume two")
     assert (found["owner"], found["tags"], found["budget_usd"]) == ("ann", ["ice"], 5)
     assert look(place, "two")[1].topic == "seals"
     assert look(place)[0].status is Status.COMPLETED

@@ -22,13 +22,13 @@ def asked(shell: str, line: str, cwd: Path) -> str:
     """The answer to Tab at the end of a line."""
     words = line.split(" ")
     number = words[-1] if shell == "fish" else str(len(words) - 1)
-    done = run(cwd=cwd, env={"_HOLDFAST_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": number})
+    done = run(cwd=cwd, env={"_PAUSEPOINT_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": number})
     assert done.stderr == ""
     return done.stdout
 
 
 def offered(line: str, cwd: Path) -> list[str]:
-    return [each.partition(",")[2] for each in asked("bash", f"holdfast {line}", cwd).splitlines() if each]
+    return [each.partition(",")[2] for each in asked("bash", f"pausepoint {line}", cwd).splitlines() if each]
 
 
 def test_ids_are_offered_the_last_that_moved_first(zoo: Zoo) -> None:
@@ -48,10 +48,10 @@ def test_only_ids_are_offered_with_which_a_command_can_do_something(zoo: Zoo) ->
 
 def test_zsh_and_fish_say_how_a_session_stands_beside_its_id(zoo: Zoo) -> None:
     folder, ids = zoo
-    kind, id, said = asked("zsh", "holdfast resume student", folder).splitlines()
+    kind, id, said = asked("zsh", "pausepoint resume student", folder).splitlines()
     assert (kind, id) == ("plain", "student")
     assert said.startswith("brief paused at research ")
-    (line,) = asked("fish", f"holdfast plan {ids['fail']}", folder).splitlines()
+    (line,) = asked("fish", f"pausepoint plan {ids['fail']}", folder).splitlines()
     assert line.startswith(f"plain,{ids['fail']}\tbrief failed at write ")
 
 
@@ -60,7 +60,7 @@ def test_workflows_targets_steps_and_statuses_are_offered(zoo: Zoo) -> None:
     assert offered("ls --workflow b", folder) == ["brief"]
     assert offered("worker --workflow ", folder) == ["brief"]
     assert offered("run ", folder) == ["brief"]
-    assert asked("bash", "holdfast run other", folder) == "file,other\n", "what no workflow is called is a file"
+    assert asked("bash", "pausepoint run other", folder) == "file,other\n", "what no workflow is called is a file"
     assert offered("run brief --at w", folder) == ["write"]
     assert "--topic" in offered("run brief --to", folder)
     assert offered(f"why {ids['fail']} ", folder) == ["research", "write", "review"]
@@ -70,7 +70,7 @@ def test_workflows_targets_steps_and_statuses_are_offered(zoo: Zoo) -> None:
 
 def test_another_store_is_looked_at_if_the_line_names_it(zoo: Zoo, tmp_path: Path) -> None:
     folder, _ = zoo
-    assert offered(f"show --store {folder / '.holdfast/holdfast.db'} stu", tmp_path) == ["student"]
+    assert offered(f"show --store {folder / '.pausepoint/pausepoint.db'} stu", tmp_path) == ["student"]
 
 
 def test_where_nothing_can_be_found_nothing_is_said_and_nothing_is_made(tmp_path: Path) -> None:

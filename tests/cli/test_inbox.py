@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine
+from pausepoint import Engine
 from tests.cli import survey as sample
 from tests.cli.desk import last_line
 from tests.cli.kit import Done, Process, plain, run
@@ -24,7 +24,7 @@ ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copy(sample.__file__, tmp_path / "survey.py")
-    (tmp_path / "pyproject.toml").write_text('[tool.holdfast.workflows]\nsurvey = "survey.py:survey"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nsurvey = "survey.py:survey"\n')
     return tmp_path
 
 
@@ -42,7 +42,7 @@ def asking(folder: Path, *hows: str, **options: Any) -> dict[str, str]:
     return ids
 
 
-def talk(folder: Path, *args: str, says: dict[str, str], program: tuple[str, ...] = ("-m", "holdfast")) -> Done:
+def talk(folder: Path, *args: str, says: dict[str, str], program: tuple[str, ...] = ("-m", "pausepoint")) -> Done:
     """A command at a terminal; what is typed once something was said."""
     with Process(*args, cwd=folder, tty=True, program=program) as process:
         for said, typed in says.items():
@@ -76,10 +76,10 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     assert [re.split(r"  +", line)[1] for line in lines] == ["tone", "call", "refund"]
     assert [re.split(r"  +", line)[5] for line in lines] == ["Which tone for 鯨?", "Where to?", "Refund 20 €?"]
     assert re.search(r"tone +survey +[\d.]+ m?s +29 min left", lines[0])
-    assert last_line(done.stderr) == f"Answer:  holdfast answer {ids['tone']}"
+    assert last_line(done.stderr) == f"Answer:  pausepoint answer {ids['tone']}"
     found = json.loads(here(folder, "inbox", "--owner", "ann", "--limit", "1", "--json").stdout)
     assert (found["total"], [each["id"] for each in found["questions"]]) == (2, [ids["tone"]])
-    assert found["questions"][0]["answer"] == f"holdfast answer {ids['tone']}"
+    assert found["questions"][0]["answer"] == f"pausepoint answer {ids['tone']}"
     short = here(folder, "inbox", "--limit", "1")
     assert (len(short.stdout.splitlines()), "… and 2 more; --all lists them all" in short.stderr) == (2, True)
     assert "more" not in here(folder, "inbox", "--all").stderr
@@ -111,7 +111,7 @@ def test_run_without_a_terminal_ends_with_3_and_the_command_that_answers_and_goe
     assert done.code == 3
     assert "It asks: Which tone for 鯨? (one of formal, playful; 29 min left)" in done.stderr
     words = shlex.split(last_line(done.stderr).partition("Answer:")[2])
-    assert words[:2] == ["holdfast", "answer"]
+    assert words[:2] == ["pausepoint", "answer"]
     assert words[-1] == "--run"
     done = run(*words[1:], "playful", cwd=folder)
     assert (done.code, "How many words?" in done.stderr) == (3, True)
@@ -126,7 +126,7 @@ def test_an_answer_is_recorded_once_with_who_gave_it_and_waits_for_who_drives(fo
     first = here(folder, "answer", "address", "--set", "street=Kai 鯨", "--set", "number=7", "--by", "ann", "--json")
     found = json.loads(first.stdout)
     assert (found["question_id"], found["by"], found["channel"]) == (ids["address"], "ann", "cli")
-    assert (first.code, found["session"]["status"], found["resume"]) == (0, "ready", "holdfast resume address")
+    assert (first.code, found["session"]["status"], found["resume"]) == (0, "ready", "pausepoint resume address")
     again = here(folder, "answer", ids["address"], "--data", '{"street":"Kai 鯨","number":7}', "--json")
     assert (again.code, json.loads(again.stdout)["at"]) == (0, found["at"])
     other = here(folder, "answer", ids["address"], "--data", '{"street":"Elsewhere","number":7}')
@@ -168,7 +168,7 @@ def test_with_run_nothing_is_taken_where_the_code_is_not_at_hand(folder: Path) -
 def test_later_shows_the_question_and_leaves_it_open(folder: Path) -> None:
     ids = asking(folder, "tone")
     done = here(folder, "answer", "--later")
-    assert (done.code, last_line(done.stderr)) == (3, f"Answer:  holdfast answer {ids['tone']}")
+    assert (done.code, last_line(done.stderr)) == (3, f"Answer:  pausepoint answer {ids['tone']}")
     assert "Which tone for 鯨?" in done.stdout
     found = json.loads(here(folder, "answer", "tone", "--later", "--json").stdout)
     assert json.loads(found["contextJson"]) == {"how": "tone", "said": None}
@@ -227,7 +227,7 @@ def test_run_asks_in_place_at_a_terminal_until_nothing_is_asked(folder: Path) ->
 def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resume(folder: Path) -> None:
     left = talk(folder, "run", "survey", "--how", "call", "--session-id", "mine", says={"street (where": "\x04"})
     assert left.code == 3
-    assert re.search(rf"holdfast answer {ID} --target survey.py:survey --run$", left.stdout.rstrip())
+    assert re.search(rf"pausepoint answer {ID} --target survey.py:survey --run$", left.stdout.rstrip())
     says = {
         "street (where it goes): ": "\n", "street is needed": "Quay\n", "number (INTEGER): ": "x\n",
         "not a valid integer": "7\n", "[home]: ": "2\n",
@@ -254,7 +254,7 @@ def test_several_questions_of_one_session_are_asked_one_after_the_other(folder: 
 
 def test_one_ctrl_c_at_a_prompt_ends_the_program_and_not_the_question(folder: Path) -> None:
     done = talk(folder, "run", "survey", "--how", "tone", "--session-id", "mine", says={"Answer (": "\x03"})
-    assert (done.code, last_line(done.stdout)) == (130, "Resume: holdfast resume mine --target survey.py:survey")
+    assert (done.code, last_line(done.stdout)) == (130, "Resume: pausepoint resume mine --target survey.py:survey")
     assert waiting(folder) == 1
     assert talk(folder, "answer", "mine", says={"Answer (": "for\x03"}).code == 130
     found = json.loads(here(folder, "answer", "mine", "--later", "--json").stdout)
@@ -288,25 +288,25 @@ def test_an_answer_that_is_typed_too_late_is_not_taken_and_the_session_goes_on_a
 
 def test_commands_that_look_name_the_question_and_the_command_that_answers(folder: Path) -> None:
     ids = asking(folder, "tone", "call")
-    command = f"Answer:  holdfast answer {ids['tone']}"
+    command = f"Answer:  pausepoint answer {ids['tone']}"
     for words in ("show tone", "watch tone", "why tone ask"):
         done = here(folder, *words.split())
         assert "It asks: Which tone for 鯨? (one of formal, playful; " in done.stdout, words
         assert command in done.stdout, words
-    assert f"holdfast answer {ids['call']}" in here(folder, "show", "call").stdout
+    assert f"pausepoint answer {ids['call']}" in here(folder, "show", "call").stdout
     assert json.loads(here(folder, "show", "tone", "--json").stdout)["questions"][0]["id"] == ids["tone"]
     listed = here(folder, "ls")
     assert "asks: Which tone for 鯨?" in listed.stdout
-    assert "2 sessions wait for an answer: holdfast inbox" in listed.stderr
+    assert "2 sessions wait for an answer: pausepoint inbox" in listed.stderr
     assert "asks: Where to?" in here(folder, "status").stdout
-    assert "holdfast inbox" in here(folder, "resume").stderr
+    assert "pausepoint inbox" in here(folder, "resume").stderr
 
 
 def test_a_shell_is_offered_the_questions_that_wait_and_their_sessions(folder: Path) -> None:
     ids = asking(folder, "tone")
     for begun, offered in {"": [ids["tone"], "tone"], "to": ["tone"]}.items():
-        line = f"holdfast answer {begun}"
-        env = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "2"}
+        line = f"pausepoint answer {begun}"
+        env = {"_PAUSEPOINT_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "2"}
         found = run(cwd=folder, env=env).stdout.splitlines()
         assert [each.partition(",")[2] for each in found] == offered
 

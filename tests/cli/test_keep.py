@@ -12,19 +12,19 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast import Engine, File
-from holdfast.cli import examining
-from holdfast.cli.keeping import Duration, Ticker
-from holdfast.cli.output import Output
-from holdfast.model import About, Holder, Status
-from holdfast.outcome import Health
-from holdfast.testing import ManualClock
+from pausepoint import Engine, File
+from pausepoint.cli import examining
+from pausepoint.cli.keeping import Duration, Ticker
+from pausepoint.cli.output import Output
+from pausepoint.model import About, Holder, Status
+from pausepoint.outcome import Health
+from pausepoint.testing import ManualClock
 from tests.cli.kit import plain, run
 from tests.cli.samples import CODE, execute, letter, letters, project, within
 
 HOLDING = """
 import asyncio, sys
-from holdfast import Engine, Workflow, step
+from pausepoint import Engine, Workflow, step
 from pydantic import BaseModel
 
 class Nothing(BaseModel):
@@ -98,7 +98,7 @@ def test_verify_counts_files_and_names_one_that_was_changed(tmp_path: Path) -> N
 def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     store, file = with_file(tmp_path)
     other = run("redact", "ada", "--file", "file_0", cwd=tmp_path)
-    assert (other.code, other.stderr.startswith("holdfast: session 'ada' has no file 'file_0'")) == (4, True)
+    assert (other.code, other.stderr.startswith("pausepoint: session 'ada' has no file 'file_0'")) == (4, True)
     done = run("redact", "ada", "--file", file.file_id, "--reason", "asked for by Ada", "--by", "dpo", cwd=tmp_path)
     assert (done.code, done.stdout) == (0, f"ada: file {file.file_id} is taken away, from 1 signal.\n")
     assert not (store.parent / file.storage_uri).exists()
@@ -121,7 +121,7 @@ def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
     assert json.loads(run("redact", "bob", "--seq", "2", "--json", cwd=tmp_path).stdout)["records"] == [2]
     assert json.loads(run("redact", "bob", "--event", "3.0.0", "--json", cwd=tmp_path).stdout)["records"] == [3]
     wrong = run("redact", "bob", "--event", "soon", cwd=tmp_path)
-    assert (wrong.code, wrong.stderr.startswith("holdfast: 'soon' is not a cursor")) == (2, True)
+    assert (wrong.code, wrong.stderr.startswith("pausepoint: 'soon' is not a cursor")) == (2, True)
     assert run("verify", cwd=tmp_path).code == 0
 
 
@@ -143,7 +143,7 @@ def test_verify_proves_what_is_left_of_a_removed_session(tmp_path: Path) -> None
     assert (done.code, json.loads(done.stdout)["tombstones"]) == (0, 1)
     other = run("verify", "nobody", cwd=tmp_path)
     assert (other.code, other.stdout) == (4, "")
-    assert other.stderr.startswith("holdfast: no session ")
+    assert other.stderr.startswith("pausepoint: no session ")
 
 
 def test_without_a_store_there_is_nothing_to_look_at_and_none_is_made(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_doctor_says_who_holds_a_session_and_who_died_with_one(tmp_path: Path) -
     assert after.code == 0  # worth a look, and nothing is wrong
     assert f"process {holder.pid} on " in after.stdout
     assert "is gone and left 1 session (stuck) behind" in after.stdout
-    assert "holdfast resume stuck" in after.stdout
+    assert "pausepoint resume stuck" in after.stdout
 
 
 def test_doctor_finds_sessions_that_no_longer_fit_the_code(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_doctor_says_why_a_store_cannot_be_used(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (done.code, found["store"]) == (1, None)
     [bad] = [each for each in found["checks"] if each["level"] == "bad"]
-    assert "newer Holdfast" in bad["way_out"]
+    assert "newer Pausepoint" in bad["way_out"]
 
 
 def test_doctor_runs_nothing_that_is_due(tmp_path: Path) -> None:

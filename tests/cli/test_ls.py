@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Engine
-from holdfast.cli.listing import CHILDREN
-from holdfast.cli.words import short_ids
+from pausepoint import Engine
+from pausepoint.cli.listing import CHILDREN
+from pausepoint.cli.words import short_ids
 from tests.cli import documents
 from tests.cli.kit import plain, run
 from tests.cli.samples import STORE, crowd, execute, letter, letters, within
@@ -107,12 +107,12 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     )
     hinted = run("status", cwd=tmp_path)
     assert (hinted.code, hinted.stdout) == (0, "")
-    assert "`holdfast run` starts" in hinted.stderr
+    assert "`pausepoint run` starts" in hinted.stderr
     assert list(tmp_path.iterdir()) == [], "looking creates nothing"
     missing = run("ls", "--store", "other.db", cwd=tmp_path)
     assert (missing.code, missing.stdout) == (4, "")
-    assert missing.stderr == f"holdfast: ls: there is no store at {tmp_path / 'other.db'}; look at --store and" + (
-        " HOLDFAST_STORE\n"
+    assert missing.stderr == f"pausepoint: ls: there is no store at {tmp_path / 'other.db'}; look at --store and" + (
+        " PAUSEPOINT_STORE\n"
     )
 
 
@@ -206,7 +206,7 @@ def test_short_ids_are_unique_and_long_enough() -> None:
 
 
 def test_notes_do_not_depend_on_the_day() -> None:
-    from holdfast.cli.words import clock
+    from pausepoint.cli.words import clock
 
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
     assert clock(noon, noon) == f"{noon.astimezone():%H:%M:%S}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from holdfast import Engine
+from pausepoint import Engine
 from tests.cli.kit import plain, run
 from tests.cli.samples import STORE, letter, letters, project, within
 
@@ -24,12 +24,12 @@ def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tm
     written = run("export", "ad", "--json", cwd=here)
     assert (written.code, written.stderr) == (0, "")
     told = json.loads(written.stdout)
-    assert (told["session_id"], told["file"], told["sessions"]) == ("ada", "ada.holdfast.jsonl", ["ada"])
+    assert (told["session_id"], told["file"], told["sessions"]) == ("ada", "ada.pausepoint.jsonl", ["ada"])
     assert told["bytes"] == (here / told["file"]).stat().st_size
 
     taken = run("import", here / told["file"], cwd=project(there))
     assert (taken.code, taken.stdout) == (0, "ada is here: paused, workflow letter\n")
-    assert taken.stderr == "Go on:  holdfast resume ada\n"
+    assert taken.stderr == "Go on:  pausepoint resume ada\n"
 
     async def go_on(engine: Engine) -> tuple[str, bool]:
         outcome = await (await engine.resume("ada")).outcome()

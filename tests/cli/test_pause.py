@@ -16,8 +16,8 @@ import apsw
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast import Engine, Session, Status
-from holdfast.cli.app import app
+from pausepoint import Engine, Session, Status
+from pausepoint.cli.app import app
 from tests.cli import documents, office
 from tests.cli.kit import Done, Process, plain, run
 from tests.support.loop import on_loop
@@ -29,14 +29,14 @@ OFFICE = Path(office.__file__)
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
     """A folder with a store and nothing that says where code is."""
-    (tmp_path / ".holdfast").mkdir()
+    (tmp_path / ".pausepoint").mkdir()
     yield tmp_path
     office.held.clear()
 
 
 @asynccontextmanager
 async def opened(place: Path) -> AsyncIterator[Engine]:
-    url = f"sqlite:///{place}/.holdfast/holdfast.db"
+    url = f"sqlite:///{place}/.pausepoint/pausepoint.db"
     async with Engine(url, workflows=[office.brief, office.chat], signals=False) as engine:
         yield engine
 
@@ -70,7 +70,7 @@ async def test_a_running_session_is_paused_by_a_command_that_knows_no_code(place
         done = await beside("pause", "brief", "--reason", "lunch", cwd=place)
         assert done.code == 0
         assert done.stdout.startswith("brief-1  brief  pausing    still finishing write (process ")
-        assert done.stderr == "Go on:  holdfast resume brief-1 --target TARGET\n"
+        assert done.stderr == "Go on:  pausepoint resume brief-1 --target TARGET\n"
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, (await session.info()).step) == (Status.PAUSED, "review")
@@ -160,7 +160,7 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
         assert statuses == {"a": "paused", "b": "waiting", "c": "paused", "done": "completed"}
 
         done = await beside("pause", "--owner", "anne", cwd=place)
-        assert (done.code, done.stderr) == (4, "holdfast: no session has owner 'anne'; did you mean 'ann'?\n")
+        assert (done.code, done.stderr) == (4, "pausepoint: no session has owner 'anne'; did you mean 'ann'?\n")
         done = await beside("pause", "--tag", "old", cwd=place)
         assert (done.code, done.stdout) == (0, "Nothing to pause: the session that matches has ended.\n")
 
@@ -187,7 +187,7 @@ async def test_a_damaged_session_does_not_keep_the_others_from_being_stopped(pla
         for name in ("a", "b"):
             session = await engine.start(office.chat, session_id=name)
             await session.outcome()
-    connection = apsw.Connection(str(place / ".holdfast/holdfast.db"))
+    connection = apsw.Connection(str(place / ".pausepoint/pausepoint.db"))
     connection.execute("UPDATE sessions SET tags = 'no json' WHERE session_id = 'a'")
     assert connection.changes() == 1
     connection.close()
@@ -280,7 +280,7 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
         await (await engine.start(office.chat, session_id="talk")).outcome()
     done = await beside("send", "talk", "bye", cwd=place)
     assert done.stdout == "talk  ready: the message is kept until somebody drives the session on\n"
-    assert done.stderr == "Go on:  holdfast resume talk --target TARGET\n"
+    assert done.stderr == "Go on:  pausepoint resume talk --target TARGET\n"
     async with opened(place) as engine:
         assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)

@@ -1,4 +1,4 @@
-"""``holdfast.program``: workflows as a program of their own, as people meet it."""
+"""``pausepoint.program``: workflows as a program of their own, as people meet it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel, Field
 
-from holdfast import Engine, Outcome, Start, Workflow, program, step
-from holdfast.cli.failing import Refused
-from holdfast.errors import DefinitionError
+from pausepoint import Engine, Outcome, Start, Workflow, program, step
+from pausepoint.cli.failing import Refused
+from pausepoint.errors import DefinitionError
 from tests.cli import documents
 from tests.cli.desk import Desk, last_line
 from tests.cli.kit import Done, Process, plain, run
@@ -36,7 +36,7 @@ from typing import Annotated
 from brief import Brief, brief
 from pydantic import BaseModel, DirectoryPath, Field
 
-from holdfast import Engine, Outcome, Workflow, program, step
+from pausepoint import Engine, Outcome, Workflow, program, step
 
 
 class Note(BaseModel):
@@ -179,7 +179,7 @@ def test_a_failed_step_ends_with_1_and_the_programs_own_command(shop: Desk) -> N
     assert pasted(own_command(done.stderr), shop).returncode == 0
 
 
-def test_what_one_begins_holdfast_goes_on_with_and_the_other_way_round(shop: Desk) -> None:
+def test_what_one_begins_pausepoint_goes_on_with_and_the_other_way_round(shop: Desk) -> None:
     shop.hold("write")
     with Process("--session-id", "mine", cwd=shop.root, program=OURS) as process:
         shop.reaches("write")
@@ -188,7 +188,7 @@ def test_what_one_begins_holdfast_goes_on_with_and_the_other_way_round(shop: Des
     shop.release("write")
     paused = run("resume", "mine", "--target", "leaflet:brief", "--until", "write", cwd=shop.root)
     assert paused.code == 3, paused
-    assert "holdfast resume mine --target leaflet:brief" in paused.stderr
+    assert "pausepoint resume mine --target leaflet:brief" in paused.stderr
     done = ours(shop, "resume")
     assert done.code == 0, done
     assert last_line(done.stdout).startswith("THE LEAFLET")
@@ -286,7 +286,7 @@ def test_a_session_of_somebody_elses_workflow_is_left_alone(shop: Desk) -> None:
     done = ours(shop, "resume", "theirs")
     assert done.code == 2
     assert "one of workflow 'speech', which is not of this program (brief, note)" in done.stderr
-    assert "holdfast resume theirs --target TARGET" in ours(shop, "show", "theirs").stdout
+    assert "pausepoint resume theirs --target TARGET" in ours(shop, "show", "theirs").stdout
     assert ours(shop, "resume").code == 4
 
 
@@ -298,13 +298,13 @@ def test_a_store_of_its_own_is_used_unless_another_is_named(tmp_path: Path, monk
     main = program(SPEECH, store="own/speech.db", arguments=["word"])
     assert main(["hello"], standalone_mode=False) == 0
     assert (tmp_path / "own" / "speech.db").exists()
-    assert not (tmp_path / ".holdfast").exists()
+    assert not (tmp_path / ".pausepoint").exists()
     assert main(["hello", "--store", "named.db"], standalone_mode=False) == 0
-    monkeypatch.setenv("HOLDFAST_STORE", str(tmp_path / "told.db"))
+    monkeypatch.setenv("PAUSEPOINT_STORE", str(tmp_path / "told.db"))
     assert main(["hello"], standalone_mode=False) == 0
     assert (tmp_path / "named.db").exists()
     assert (tmp_path / "told.db").exists()
-    assert "The store; else HOLDFAST_STORE, own/speech.db." in CliRunner().invoke(main, ["ls", "--help"]).output
+    assert "The store; else PAUSEPOINT_STORE, own/speech.db." in CliRunner().invoke(main, ["ls", "--help"]).output
 
 
 def test_an_installed_script_is_called_by_its_name(tmp_path: Path, desk: Desk) -> None:
@@ -385,7 +385,7 @@ def test_begin_is_told_the_store_and_the_owner_wherever_they_were_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\nstore = "kept/project.db"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.pausepoint]\nstore = "kept/project.db"\n')
     told: list[Start] = []
 
     def begin(start: Start, word: str = "ahoy") -> Word:
@@ -396,7 +396,7 @@ def test_begin_is_told_the_store_and_the_owner_wherever_they_were_named(
     assert "--start" not in CliRunner().invoke(main, ["--help"]).output
     assert main([], standalone_mode=False) == 0
     assert main(["--store", "named.db", "--owner", "ann", "--session-id", "s1"], standalone_mode=False) == 0
-    monkeypatch.setenv("HOLDFAST_STORE", str(tmp_path / "told" / "x.db"))
+    monkeypatch.setenv("PAUSEPOINT_STORE", str(tmp_path / "told" / "x.db"))
     assert main([], standalone_mode=False) == 0
     kept, elsewhere = tmp_path / "kept", tmp_path / "told"
     assert told == [

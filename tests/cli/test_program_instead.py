@@ -10,9 +10,9 @@ import click
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Engine, Start, Workflow, program, step
-from holdfast.cli.failing import Refused
-from holdfast.errors import DefinitionError, UnknownSession
+from pausepoint import Context, Engine, Start, Workflow, program, step
+from pausepoint.cli.failing import Refused
+from pausepoint.errors import DefinitionError, UnknownSession
 
 
 class Note(BaseModel):
@@ -52,7 +52,10 @@ def test_it_is_what_happens_without_a_command_and_run_is_gone(
     monkeypatch.chdir(tmp_path)
     main = program(NOTE, instead=echo, help="Says things.")
     assert main(["--words", "a", "--words", "b", "--count", "2", "--json"], standalone_mode=False) == 3
-    assert json.loads(capsys.readouterr().out) == {"words": ["a", "b", "a", "b"], "folder": str(tmp_path / ".holdfast")}
+    assert json.loads(capsys.readouterr().out) == {
+        "words": ["a", "b", "a", "b"],
+        "folder": str(tmp_path / ".pausepoint"),
+    }
     assert main(["echo", "--words", "a"], standalone_mode=False) == 3
     assert capsys.readouterr().out == ""
     with pytest.raises(SystemExit):
@@ -139,7 +142,7 @@ def test_a_program_that_makes_its_own_workflows_needs_a_name_and_none_of_them(
         return 3, {"command": start.command("resume", session)}
 
     assert main(["--words", "a"], standalone_mode=False) == 3
-    with Engine(tmp_path / ".holdfast" / "holdfast.db") as engine:
+    with Engine(tmp_path / ".pausepoint" / "pausepoint.db") as engine:
         for id in ("s1", "s2"):
             engine.start(ASK, session_id=id).outcome()
     assert main(["resume", "s1", "--json"], standalone_mode=False) == 3
@@ -147,7 +150,7 @@ def test_a_program_that_makes_its_own_workflows_needs_a_name_and_none_of_them(
     with pytest.raises(UnknownSession):
         main(["resume", "nobody"], standalone_mode=False)
     assert main(["answer", "s1", "yes"], standalone_mode=False) == 0
-    assert "holdfast resume" not in capsys.readouterr().err
+    assert "pausepoint resume" not in capsys.readouterr().err
     assert main(["answer", "s2", "yes", "--run", "--json"], standalone_mode=False) == 3, "its own resume went on"
     assert json.loads(capsys.readouterr().out)["command"].endswith(" resume s2")
     with pytest.raises(SystemExit):

@@ -10,8 +10,8 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingEngine, Context, Workflow, program, step
-from holdfast.errors import DefinitionError, UnknownSession
+from pausepoint import BlockingEngine, Context, Workflow, program, step
+from pausepoint.errors import DefinitionError, UnknownSession
 
 
 class Note(BaseModel):
@@ -69,7 +69,7 @@ def called(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[Any, str, st
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    monkeypatch.delenv("PAUSEPOINT_STORE", raising=False)
     return tmp_path
 
 
@@ -104,7 +104,7 @@ def test_a_refusal_is_one_line_and_the_code_2(capsys: pytest.CaptureFixture[str]
     assert called(capsys, "tell", "n1")[1] == "AHOY\n"
 
 
-def test_an_error_of_holdfast_has_its_own_code_and_without_a_store_none_is_made(
+def test_an_error_of_pausepoint_has_its_own_code_and_without_a_store_none_is_made(
     capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
     code, _, err = called(capsys, "tell", "n1")
@@ -133,14 +133,14 @@ def test_a_command_that_would_never_be_reached_is_refused_when_the_program_is_ma
 
     def tell_it(engine: BlockingEngine) -> Any: ...
 
-    with pytest.raises(DefinitionError, match=r"program note: its command 'show' \(show\) .* `holdfast show`"):
+    with pytest.raises(DefinitionError, match=r"program note: its command 'show' \(show\) .* `pausepoint show`"):
         made.verb()(show)
-    with pytest.raises(DefinitionError, match=r"'pause' \(tell_it\) .* `holdfast pause`"):
+    with pytest.raises(DefinitionError, match=r"'pause' \(tell_it\) .* `pausepoint pause`"):
         made.command("pause")(tell_it)
     made.verb("tell")(show)
     with pytest.raises(DefinitionError, match=r"'tell' \(tell_it\) .* another command of it, show; give it another"):
         made.verb("tell")(tell_it)
-    made.verb("demo")(tell_it)  # of the commands of holdfast, programs do not have this one
+    made.verb("demo")(tell_it)  # of the commands of pausepoint, programs do not have this one
     assert sorted(made.commands) == ["demo", "tell"]
 
 
@@ -148,11 +148,11 @@ def test_what_takes_the_place_of_run_may_not_have_the_name_of_another_command() 
     def answer() -> int:
         return 0
 
-    with pytest.raises(DefinitionError, match=r"'answer' .* `holdfast answer`"):
+    with pytest.raises(DefinitionError, match=r"'answer' .* `pausepoint answer`"):
         program(note, instead=answer)
 
 
-def test_a_program_without_a_command_of_holdfast_may_have_its_own_of_that_name() -> None:
+def test_a_program_without_a_command_of_pausepoint_may_have_its_own_of_that_name() -> None:
     made = program(note, without=["show"])
 
     @made.verb()

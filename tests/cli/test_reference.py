@@ -10,8 +10,8 @@ import click
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from holdfast.cli import failing
-from holdfast.cli.app import COMMANDS, SECTIONS, app
+from pausepoint.cli import failing
+from pausepoint.cli.app import COMMANDS, SECTIONS, app
 from tests.cli import captures, documents
 from tests.cli.kit import plain, run
 from tests.cli.zoo import fill, here
@@ -100,7 +100,7 @@ def test_the_page_lists_every_variable_that_is_looked_at() -> None:
     listed = {name for cell, _ in rows(section(PAGE, "Settings")) for name in code(cell)}
     source = "".join(path.read_text("utf-8") for path in sorted(Path(failing.__file__).parent.glob("*.py")))
     used = set(re.findall(r"environ(?:\.get\(|\[)\"([A-Z_]+)\"", source))
-    assert used | {"HOLDFAST_STORE", "COLUMNS"} == listed
+    assert used | {"PAUSEPOINT_STORE", "COLUMNS"} == listed
 
 
 def test_an_error_is_one_line_for_people_and_one_object_for_programs(tmp_path: Path) -> None:
@@ -150,15 +150,15 @@ def test_every_command_prints_the_document_that_the_schema_describes(tmp_path: P
 
 
 def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to_read_on(zoo: Path) -> None:
-    fields = "see holdfast run brief.py:brief --help"
+    fields = "see pausepoint run brief.py:brief --help"
     for words, said in {
-        "gc --aply": "there is no option --aply; did you mean '--apply'? see holdfast gc --help",
+        "gc --aply": "there is no option --aply; did you mean '--apply'? see pausepoint gc --help",
         "run brief --topc x": f"there is no option --topc; did you mean '--topic'? {fields}",
         "ls --sort ages": "Invalid value for '--sort': there is no 'ages'; known: created, id, spent, status, updated,"
-        " workflow; see holdfast ls --help",
+        " workflow; see pausepoint ls --help",
         "ls --status redy": "Invalid value for '--status': there is no 'redy'; did you mean 'ready'?"
-        " see holdfast ls --help",
-        "show": "Missing argument 'SESSION[@CHECKPOINT]'; see holdfast show --help",
+        " see pausepoint ls --help",
+        "show": "Missing argument 'SESSION[@CHECKPOINT]'; see pausepoint show --help",
         "run brief --topic x --budget much": "Invalid value for '--budget': 'much' is no amount of dollars; write 2.50;"
         f" {fields}",
         "run breif": "breif is neither a file nor a workflow of the project; did you mean 'brief'?",
@@ -166,7 +166,7 @@ def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to
         "show studnet": "no session begins with 'studnet'; did you mean 'student'?",
     }.items():
         done = run(*words.split(), cwd=zoo)
-        assert (done.code, done.stdout, done.stderr) == (4 if "studnet" in words else 2, "", f"holdfast: {said}\n")
+        assert (done.code, done.stdout, done.stderr) == (4 if "studnet" in words else 2, "", f"pausepoint: {said}\n")
 
 
 def test_sentences_are_wrapped_between_words_on_a_terminal_and_commands_stay_whole(zoo: Path) -> None:

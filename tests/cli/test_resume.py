@@ -1,4 +1,4 @@
-"""``holdfast resume``: which session, from where, how far, and what it says about that."""
+"""``pausepoint resume``: which session, from where, how far, and what it says about that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine
+from pausepoint import Engine
 from tests.cli.desk import Desk, last_line, resume_command
 from tests.cli.kit import Process, plain, run
 from tests.cli.samples import execute
@@ -66,7 +66,7 @@ def test_several_candidates_are_listed_and_not_guessed(desk: Desk) -> None:
     assert code == 2
     assert re.search(r"^one +brief +paused.*\n", out, re.MULTILINE)
     assert re.search(r"^two +brief +paused.*\n", out, re.MULTILINE)
-    assert "name one: holdfast resume" in err
+    assert "name one: pausepoint resume" in err
     code, out, _ = run("resume", "--json", *TARGET, cwd=desk.root)
     assert code == 2
     assert {each["session_id"] for each in json.loads(out)["candidates"]} == {"one", "two"}
@@ -79,7 +79,7 @@ def test_of_many_candidates_the_newest_are_listed_and_no_others_read(desk: Desk)
     code, out, err = run("resume", *TARGET, cwd=desk.root)
     assert (code, len(out.splitlines())) == (2, 21)
     assert out.splitlines()[1].startswith("s29 ")
-    assert err == "More than 20 sessions could go on; name one: holdfast resume s29\n"
+    assert err == "More than 20 sessions could go on; name one: pausepoint resume s29\n"
 
 
 def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) -> None:
@@ -114,13 +114,13 @@ def test_what_is_not_there_cannot_go_on(desk: Desk) -> None:
 
 
 def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(desk: Desk) -> None:
-    (desk.root / "pyproject.toml").write_text('[tool.holdfast.workflows]\nbrief = "brief.py:brief"\n')
+    (desk.root / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n')
     below = desk.root / "notes"
     below.mkdir()
     desk.stored("mine")
     code, _, err = run("resume", "mi", "--until", "plan", cwd=below)
     assert code == 3
-    assert last_line(err) == "Go on:  holdfast resume mine"
+    assert last_line(err) == "Go on:  pausepoint resume mine"
     code, out, err = run("run", "brief", "--topic", "squid", "--paused", "--json", cwd=below)
     assert json.loads(out)["resume"].endswith("--target brief.py:brief")
     assert len(desk.sessions()) == 2
@@ -187,7 +187,7 @@ def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(des
         code, _, err = run("resume", "mine", *TARGET, cwd=desk.root)
         assert code == 5
         assert str(process.child.pid) in err
-        assert "holdfast watch mine" in err
+        assert "pausepoint watch mine" in err
         process.signal(signal.SIGSTOP)
         desk.release("write")
         assert run("resume", "mine", "--force", *TARGET, cwd=desk.root).code == 0

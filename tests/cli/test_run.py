@@ -1,4 +1,4 @@
-"""``holdfast run``: fields as options, what is shown, how it ends, and what it says then."""
+"""``pausepoint run``: fields as options, what is shown, how it ends, and what it says then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli.app import app
+from pausepoint.cli.app import app
 from tests.cli.desk import Desk, last_line, resume_command
 from tests.cli.kit import Process, plain, run
 from tests.cli.samples import execute
@@ -19,7 +19,7 @@ from tests.cli.samples import execute
 
 def parsed(desk: Desk, *args: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The fields that these arguments give, without a process."""
-    from holdfast.cli import running
+    from pausepoint.cli import running
 
     monkeypatch.chdir(desk.root)
     seen: dict[str, Any] = {}
@@ -174,8 +174,8 @@ def test_what_a_failure_says_cannot_steer_the_terminal_and_shows_the_authors_own
     assert "\x1b[2J" not in out
     assert "plan failed: ValueError: gone \\x1b[2J" in text
     assert 'brief.py", line' in text
-    assert "holdfast/engine.py" not in text
-    assert re.search(r"… \d+ more lines: holdfast show \w+ --full", text)
+    assert "pausepoint/engine.py" not in text
+    assert re.search(r"… \d+ more lines: pausepoint show \w+ --full", text)
 
 
 def test_sigterm_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
@@ -196,7 +196,7 @@ def test_a_run_that_stands_still_says_how_to_go_on_and_exits_with_3(desk: Desk) 
     (info,) = desk.sessions()
     assert code == 3
     assert "It was paused by Ada." in err
-    assert last_line(err).endswith(f"holdfast resume {info.session_id} --target brief.py")
+    assert last_line(err).endswith(f"pausepoint resume {info.session_id} --target brief.py")
     assert desk.calls == []
 
 
@@ -228,10 +228,10 @@ def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: De
     code, out, err = run("run", "brief.py", "--topic", "otters", "--detach", cwd=desk.root)
     assert code == 0
     (session,) = re.findall(r"Session (\w+) of brief runs in the background, process \d+", out)
-    assert f"Follow it: holdfast watch {session}" in err
+    assert f"Follow it: pausepoint watch {session}" in err
     desk.release("write")
     assert run("watch", session, cwd=desk.root).code == 0
-    assert (desk.root / ".holdfast" / "logs" / f"{session}.log").read_text().count("Running agent: review") == 1
+    assert (desk.root / ".pausepoint" / "logs" / f"{session}.log").read_text().count("Running agent: review") == 1
     code, _, err = run("run", "brief.py", "--topic", "x", "--at", "nowhere", "--detach", cwd=desk.root)
     assert (code, "has no step 'nowhere'" in err) == (2, True)
 
@@ -247,7 +247,7 @@ def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_a
     code, out, err = run("run", "brief.py", "--topic", "otters", cwd=desk.root)
     assert (code, out.startswith(f"Session {first}")) == (0, False)
     assert f"hint: session {first} of brief has the same input: failed at write" in err
-    assert f"holdfast resume {first} --target brief.py" in err
+    assert f"pausepoint resume {first} --target brief.py" in err
     assert desk.calls.count("plan") == 1
     code, _, err = run("run", "brief.py", "--topic", "otters", "--force-restart", cwd=desk.root)
     assert (code, err) == (0, "")
@@ -338,7 +338,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from holdfast import Workflow, step
+from pausepoint import Workflow, step
 
 
 class State(BaseModel):

@@ -23,14 +23,14 @@ def test_init_makes_a_project_whose_example_runs(tmp_path: Path) -> None:
     done = run("init", "--json", cwd=tmp_path)
     told = json.loads(done.stdout)
     assert (done.code, told["kept"]) == (0, [])
-    assert told["made"] == [".holdfast/", "brief.py", "pyproject.toml"]
+    assert told["made"] == [".pausepoint/", "brief.py", "pyproject.toml"]
     settings = tomllib.loads((tmp_path / "pyproject.toml").read_text())
     assert settings == {
         "project": {"name": "mine"},
-        "tool": {"holdfast": {"workflows": {"brief": "brief.py:brief"}}},
+        "tool": {"pausepoint": {"workflows": {"brief": "brief.py:brief"}}},
     }
-    assert (tmp_path / ".holdfast" / ".gitignore").read_text() == "*\n"
-    assert told["next"] == "holdfast run brief --topic octopus"
+    assert (tmp_path / ".pausepoint" / ".gitignore").read_text() == "*\n"
+    assert told["next"] == "pausepoint run brief --topic octopus"
     ran = run(*told["next"].split()[1:], "--json", cwd=tmp_path)
     assert (ran.code, json.loads(ran.stdout)["status"]) == (0, "completed"), ran
     assert "octopus, habitat" in json.loads(ran.stdout)["state"]["draft"]
@@ -41,7 +41,7 @@ def test_init_overwrites_nothing_and_a_second_time_is_no_error(tmp_path: Path) -
     (tmp_path / "pyproject.toml").write_text("")
     first = run("init", cwd=tmp_path, tty=True)
     assert first.code == 0
-    assert "made  .holdfast/" in plain(first.stdout)
+    assert "made  .pausepoint/" in plain(first.stdout)
     assert "kept  brief.py: it is there" in plain(first.stdout)
     assert ((tmp_path / "brief.py").read_text(), (tmp_path / "pyproject.toml").read_text()) == ("mine", "")
     second = run("init", cwd=tmp_path)
@@ -50,7 +50,7 @@ def test_init_overwrites_nothing_and_a_second_time_is_no_error(tmp_path: Path) -
 
 def test_init_in_an_empty_folder_makes_an_example_that_is_resumed_without_a_target(tmp_path: Path) -> None:
     assert run("init", cwd=tmp_path).code == 0
-    assert (tmp_path / "pyproject.toml").read_text() == '[tool.holdfast.workflows]\nbrief = "brief.py:brief"\n'
+    assert (tmp_path / "pyproject.toml").read_text() == '[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n'
     started = run("run", "brief", "--topic", "squid", "--paused", cwd=tmp_path)
     assert started.code == 3, started.stderr
     assert run("resume", cwd=tmp_path).code == 0
@@ -83,15 +83,15 @@ def test_the_demo_is_a_command(tmp_path: Path) -> None:
 def test_a_shell_gets_its_script_and_where_to_put_it(tmp_path: Path, shell: str) -> None:
     done = run("completion", cwd=tmp_path, env={"SHELL": f"/usr/bin/{shell}"})
     assert (done.code, done.stderr) == (0, "")
-    assert "_HOLDFAST_COMPLETE" in done.stdout
-    assert f"holdfast completion {shell}" in done.stdout.splitlines()[-1]
+    assert "_PAUSEPOINT_COMPLETE" in done.stdout
+    assert f"pausepoint completion {shell}" in done.stdout.splitlines()[-1]
 
 
 def test_completion_completes_commands_and_options(tmp_path: Path) -> None:
     def completed(words: str) -> set[str]:
         asked = {
-            "_HOLDFAST_COMPLETE": "bash_complete",
-            "COMP_WORDS": f"holdfast {words}",
+            "_PAUSEPOINT_COMPLETE": "bash_complete",
+            "COMP_WORDS": f"pausepoint {words}",
             "COMP_CWORD": str(len(words.split())),
         }
         return {line.partition(",")[2] for line in run(cwd=tmp_path, env=asked).stdout.splitlines()}
@@ -113,7 +113,7 @@ def test_help_takes_less_than_200_ms_of_cpu(tmp_path: Path) -> None:
     spent = []
     for _ in range(3):
         before = cpu()
-        subprocess.run([sys.executable, "-m", "holdfast", "--help"], env=bare, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([sys.executable, "-m", "pausepoint", "--help"], env=bare, stdout=subprocess.DEVNULL, check=True)
         spent.append(cpu() - before)
     assert min(spent) < 0.2, spent
 
@@ -121,7 +121,7 @@ def test_help_takes_less_than_200_ms_of_cpu(tmp_path: Path) -> None:
 # Every command in a process of its own, forked from one that has imported nothing but the table of commands.
 MODULES = """
 import json, os, sys
-from holdfast.cli.app import app
+from pausepoint.cli.app import app
 
 def modules(args):
     out, into = os.pipe()
@@ -139,8 +139,8 @@ def modules(args):
 
 print(json.dumps([modules(args) for args in json.loads(sys.argv[1])]))
 """
-HEAVY = {"pydantic", "apsw", "msgspec", "rich", "holdfast.api", "holdfast.model"}
-STRANGE = {"rich", "pytest", "hypothesis", "holdfast.testing", "holdfast.demo", "opentelemetry", "jsonschema"}
+HEAVY = {"pydantic", "apsw", "msgspec", "rich", "pausepoint.api", "pausepoint.model"}
+STRANGE = {"rich", "pytest", "hypothesis", "pausepoint.testing", "pausepoint.demo", "opentelemetry", "jsonschema"}
 
 
 def imported(cwd: Path, *calls: list[str]) -> list[tuple[object, set[str]]]:
@@ -152,7 +152,7 @@ def imported(cwd: Path, *calls: list[str]) -> list[tuple[object, set[str]]]:
 
 
 def test_help_of_any_command_imports_neither_the_engine_nor_what_draws(tmp_path: Path) -> None:
-    from holdfast.cli.app import COMMANDS
+    from pausepoint.cli.app import COMMANDS
 
     calls = [["--help"], ["--version"], ["init"], ["completion", "bash"], *([name, "--help"] for name in COMMANDS)]
     found = imported(tmp_path, *calls)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine
-from holdfast.cli.showing import own_frames
-from holdfast.cli.words import value
+from pausepoint import Engine
+from pausepoint.cli.showing import own_frames
+from pausepoint.cli.words import value
 from tests.cli import documents
 from tests.cli.kit import plain, run
 from tests.cli.samples import execute, letters, within
@@ -44,7 +44,7 @@ def test_show_tells_what_failed_where_and_the_command_that_goes_on(zoo: Zoo) -> 
     order = [
         r"It failed in write#1: ValueError: no tone for it \x1b[2J",
         "Traceback (most recent call last):",
-        f"Go on:  holdfast resume {ids['fail']}\n",
+        f"Go on:  pausepoint resume {ids['fail']}\n",
         '  facts  ["fact 0", "fact 1", "fact 2"]',
     ]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
@@ -66,11 +66,11 @@ def test_show_on_a_terminal_cuts_what_is_long(zoo: Zoo) -> None:
 @pytest.mark.parametrize(
     ("topic", "said", "way"),
     [
-        ("wait", "It waits for a message.", "Answer:  holdfast send {} MESSAGE"),
-        ("guard", "It paused itself behind review (guard): too dull", "Change the state:  holdfast edit {}"),
-        ("sleep", "a worker wakes it then.", "Wake it now:        holdfast resume {} --wake"),
-        ("student", "It was paused by bob: lunch", "Go on:  holdfast resume {}"),
-        ("call", "It waits for a child.", "Look at the child:  holdfast show {}."),
+        ("wait", "It waits for a message.", "Answer:  pausepoint send {} MESSAGE"),
+        ("guard", "It paused itself behind review (guard): too dull", "Change the state:  pausepoint edit {}"),
+        ("sleep", "a worker wakes it then.", "Wake it now:        pausepoint resume {} --wake"),
+        ("student", "It was paused by bob: lunch", "Go on:  pausepoint resume {}"),
+        ("call", "It waits for a child.", "Look at the child:  pausepoint show {}."),
     ],
 )
 def test_show_tells_why_a_session_stands_still_and_the_way_out(zoo: Zoo, topic: str, said: str, way: str) -> None:
@@ -85,7 +85,7 @@ def test_the_way_out_carries_the_store_and_the_target(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.pause("ada", by="bob"))
     text = here(tmp_path, "show", "ada", "--store", str(store)).stdout
-    assert f"Go on:  holdfast resume ada --target TARGET --store {store}\n" in text
+    assert f"Go on:  pausepoint resume ada --target TARGET --store {store}\n" in text
 
 
 def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:
@@ -127,7 +127,7 @@ def test_one_field_is_printed_raw(zoo: Zoo) -> None:
 def test_an_unknown_id_is_4_and_an_ambiguous_one_lists_the_candidates(tmp_path: Path) -> None:
     nothing = run("show", "ada", cwd=tmp_path)
     assert nothing.code == 4
-    assert nothing.stderr.startswith("holdfast: session 'ada': there is no store at ")
+    assert nothing.stderr.startswith("pausepoint: session 'ada': there is no store at ")
     letters(tmp_path, ada="Ada", adam="Adam", adele="Adele")
     unknown = run("show", "bob", "--json", cwd=tmp_path)
     assert (unknown.code, unknown.stdout) == (4, "")
@@ -191,12 +191,12 @@ def test_plan_tells_what_a_resume_would_do_and_runs_nothing(zoo: Zoo) -> None:
     assert lines[3] == "✓ done      research  its checkpoint is kept"
     assert lines[4] == r"▸ next      write     failed: ValueError: no tone for it \x1b[2J"
     assert lines[5] == "· will run  review    follows write"
-    assert lines[-1] == f"Go on:  holdfast resume {ids['fail']}"
+    assert lines[-1] == f"Go on:  pausepoint resume {ids['fail']}"
     found = document(folder, "plan", ids["fail"])
     assert [each["verdict"] for each in found["steps"]] == ["done", "next", "will run"]
     stuck = here(folder, "plan", ids["guard"]).stdout
     assert "! guard: too dull (behind review)" in stuck
-    assert f"holdfast edit {ids['guard']}" in stuck
+    assert f"pausepoint edit {ids['guard']}" in stuck
 
 
 def test_plan_without_an_id_takes_what_resume_would(zoo: Zoo) -> None:
@@ -221,7 +221,7 @@ def test_why_explains_one_step(zoo: Zoo) -> None:
     first, last, redo = done.stdout.splitlines()
     assert first == "research is done and would not run again: its checkpoint is kept"
     assert re.fullmatch(r"Last: research#1, .*, took .*, wrote facts", last)
-    assert redo == f"Redo it:  holdfast rewind {ids['fail']} --to research#1"
+    assert redo == f"Redo it:  pausepoint rewind {ids['fail']} --to research#1"
     found = document(folder, "why", ids["fail"], "review")
     assert (found["verdict"], found["why"], found["last"]) == ("will run", "follows write", None)
     mistyped = here(folder, "why", ids["fail"], "reserch")
@@ -293,8 +293,8 @@ def test_diff_refuses_what_it_cannot_compare(zoo: Zoo) -> None:
 
 
 def test_frames_of_the_engine_are_left_out_and_others_kept() -> None:
-    lines = ['  File "/lib/holdfast/engine.py", line 5, in _call', "    value = await fn()", "            ^^^"]
-    own = ['  File "/srv/holdfast/apps/brief.py", line 1, in write', "    raise ValueError", "ValueError: no"]
+    lines = ['  File "/lib/pausepoint/engine.py", line 5, in _call', "    value = await fn()", "            ^^^"]
+    own = ['  File "/srv/pausepoint/apps/brief.py", line 1, in write', "    raise ValueError", "ValueError: no"]
     assert own_frames(["Traceback:", *lines, *own]) == ["Traceback:", *own]
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli.app import app
+from pausepoint.cli.app import app
 from tests.cli.kit import Done, run
 
 CODE = """
 from pydantic import BaseModel
-from holdfast import Workflow, step
+from pausepoint import Workflow, step
 
 class Doc(BaseModel):
     topic: str
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     assert paused == (
         0,
         "There is no session to stop.\n",
-        "What is started from now on waits. Let everything go on:  holdfast resume --all\n",
+        "What is started from now on waits. Let everything go on:  pausepoint resume --all\n",
     )
     return tmp_path
 
@@ -51,8 +51,8 @@ def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_
     assert (code, out.splitlines()[0]) == (3, "Session new of brief")
     assert err.startswith(STILL)
     assert "by ann: fire drill\n" in err
-    assert "Let everything go on:  holdfast resume --all\n" in err
-    assert "holdfast resume new --target brief.py" in err, "which is asked for by name"
+    assert "Let everything go on:  pausepoint resume --all\n" in err
+    assert "pausepoint resume new --target brief.py" in err, "which is asked for by name"
 
     again = here("run", "brief.py", "--topic", "squid", "--session-id", "new", "--json")
     [pause] = json.loads(again.stdout)["pauses"]
@@ -81,7 +81,7 @@ def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_
     lifted = run("resume", "--all", cwd=folder)
     assert "new  brief  ready" in lifted.stdout
     assert "1 is ready, and its code is not here" in lifted.stderr
-    assert "holdfast worker" in lifted.stderr
+    assert "pausepoint worker" in lifted.stderr
     assert run("worker", "--once", *TARGET, cwd=folder).code == 0
     assert json.loads(run("show", "new", "--json", cwd=folder).stdout)["status"] == "completed"
 

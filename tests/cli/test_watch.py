@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine
-from holdfast.cli import watching
+from pausepoint import Engine
+from pausepoint.cli import watching
 from tests.cli import documents
 from tests.cli.kit import Process, plain, run
 from tests.cli.samples import STORE, execute, letters, within
@@ -106,7 +106,7 @@ def test_redacted_and_damaged_history_is_called_so(tmp_path: Path) -> None:
     ("topic", "code", "said"),
     [
         ("octopus", 0, "is completed"),
-        ("fail", 1, "Go on:  holdfast resume"),
+        ("fail", 1, "Go on:  pausepoint resume"),
         ("wait", 3, "It waits for a message."),
         ("call", 3, "It waits for a child."),
         ("student", 3, "It was paused by bob: lunch"),
@@ -155,7 +155,7 @@ def test_a_session_is_watched_on_a_terminal_until_somebody_pauses_it(tmp_path: P
         done = watch.wait()
         assert runs.wait().code == 3
     assert done.code == 3
-    assert "It was paused by bob: lunch\nGo on:  holdfast resume busy\n" in plain(done.stdout)
+    assert "It was paused by bob: lunch\nGo on:  pausepoint resume busy\n" in plain(done.stdout)
 
 
 def test_ctrl_c_ends_the_watching_and_not_the_session(tmp_path: Path) -> None:

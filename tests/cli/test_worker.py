@@ -1,4 +1,4 @@
-"""``holdfast worker``: what nobody drives is driven; what a person stopped is left alone."""
+"""``pausepoint worker``: what nobody drives is driven; what a person stopped is left alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from holdfast import Engine, Workflow, step
+from pausepoint import Engine, Workflow, step
 from tests.cli import brief as sample
 from tests.cli.desk import Desk
 from tests.cli.kit import Process, run
@@ -24,7 +24,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel
 
-from holdfast import Context, Workflow, step
+from pausepoint import Context, Workflow, step
 
 
 class Nap(BaseModel):

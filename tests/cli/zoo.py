@@ -11,10 +11,10 @@ from typing import Any
 import click
 from click.testing import CliRunner
 
-from holdfast import Engine
-from holdfast.cli.app import app
-from holdfast.cli.failing import code_of
-from holdfast.errors import HoldfastError
+from pausepoint import Engine
+from pausepoint.cli.app import app
+from pausepoint.cli.failing import code_of
+from pausepoint.errors import PausepointError
 from tests.cli.kit import Done
 from tests.cli.samples import STORE, within
 
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from holdfast import Context, Workflow, guard, step
+from pausepoint import Context, Workflow, guard, step
 
 
 class Brief(BaseModel):
@@ -79,7 +79,7 @@ brief = Workflow("brief", state=Brief, steps=[research, write, review], guards=[
 def project(folder: Path) -> Path:
     """The folder with the code, named in pyproject.toml."""
     (folder / "brief.py").write_text(CODE)
-    (folder / "pyproject.toml").write_text('[tool.holdfast.workflows]\nbrief = "brief.py:brief"\n')
+    (folder / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n')
     return folder
 
 
@@ -116,11 +116,11 @@ def fill(folder: Path, *topics: str, **paused: str) -> dict[str, str]:
 
 
 def here(folder: Path, *args: str) -> Done:
-    """``holdfast ARGS`` within this process, for what needs no process of its own."""
+    """``pausepoint ARGS`` within this process, for what needs no process of its own."""
     with contextlib.chdir(folder):
         done = CliRunner().invoke(app, args, standalone_mode=False)
     if done.exception is not None:
-        assert isinstance(done.exception, click.ClickException | HoldfastError), done.exception
+        assert isinstance(done.exception, click.ClickException | PausepointError), done.exception
         code = done.exception.exit_code if isinstance(done.exception, click.ClickException) else code_of(done.exception)
         return Done(code, done.stdout, done.stderr + str(done.exception))
     return Done(done.return_value or 0, done.stdout, done.stderr)

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Event, SessionId, Status
-from holdfast.demo.pipeline import PRICES, Report, primes_below, report
-from holdfast.demo.screen import Screen
-from holdfast.demo.view import Row, View
+from pausepoint import Engine, Event, SessionId, Status
+from pausepoint.demo.pipeline import PRICES, Report, primes_below, report
+from pausepoint.demo.screen import Screen
+from pausepoint.demo.view import Row, View
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Shown:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "holdfast.demo", *map(str, arguments)]
+    words = [sys.executable, "-m", "pausepoint.demo", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
 
 
 async def look(folder: Path, text: str) -> Shown:
-    async with Engine(folder / "holdfast.db", workflows=[report]) as engine:
+    async with Engine(folder / "pausepoint.db", workflows=[report]) as engine:
         (info,) = await engine.sessions()
         session = await engine.session(info.session_id)
         events = [event async for event in session.events()]
@@ -146,7 +146,7 @@ def test_help_names_the_options() -> None:
 
 
 def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "holdfast.db").write_text("something else")
+    (tmp_path / "pausepoint.db").write_text("something else")
     done = run("--fast", "--store", tmp_path)
     assert done.returncode == 1
     assert "is not a database" in done.stdout
@@ -165,7 +165,7 @@ def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside:
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "holdfast.demo", "--fast", "--store", str(tmp_path)]
+    words = [sys.executable, "-m", "pausepoint.demo", "--fast", "--store", str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         assert demo.stderr is not None

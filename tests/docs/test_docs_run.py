@@ -67,7 +67,7 @@ def commands_in_the_readme() -> list[list[str]]:
 def test_the_commands_in_the_readme_do_what_is_said(tmp_path: Path) -> None:
     (tmp_path / "brief.py").write_text(blocks(README)[0].source)
     typed = commands_in_the_readme()
-    assert {words[0] for words in typed} == {"holdfast"}
+    assert {words[0] for words in typed} == {"pausepoint"}
     assert {"run", "resume", "pause", "plan"} <= {words[1] for words in typed}
     for words in typed:
         done = run_command(*words[1:], cwd=tmp_path)
@@ -79,20 +79,20 @@ def shown_applications() -> dict[str, list[str]]:
     """The lines that the README shows of each application, by its name."""
     text = section(README, "A program of your own, and five applications")
     found = re.findall(
-        r"^\*\*\[\w+\]\(src/holdfast/apps/(\w+)/\).*?^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
+        r"^\*\*\[\w+\]\(src/pausepoint/apps/(\w+)/\).*?^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
     )
     return {name: shown.splitlines() for name, shown in found}
 
 
 def test_each_application_is_shown_in_five_lines() -> None:
-    applications = {path.parent.name for path in (ROOT / "src" / "holdfast" / "apps").glob("*/__main__.py")}
+    applications = {path.parent.name for path in (ROOT / "src" / "pausepoint" / "apps").glob("*/__main__.py")}
     assert {name: len(lines) for name, lines in shown_applications().items()} == dict.fromkeys(applications, 5)
 
 
 @pytest.mark.parametrize("application", shown_applications())
 def test_an_application_prints_what_the_readme_shows(application: str, tmp_path: Path) -> None:
     """What is typed goes to a shell; every line that is shown below it is one that it prints, in that order."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PAUSEPOINT_")}
     environment = kept | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     printed: Iterator[str] = iter(())
     for line in shown_applications()[application]:

@@ -12,12 +12,12 @@ from typing import Any, Literal, get_args
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Artifact, Chunk, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
-from holdfast.codec import DEFAULT_LIMITS
-from holdfast.errors import AnswerConflict, AnswerRefused, QuestionExpired
-from holdfast.events import ENGINE_EVENTS
-from holdfast.model import Event, PauseKind, Status
-from holdfast.stores.sqlite import sql
+from pausepoint import Artifact, Chunk, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
+from pausepoint.codec import DEFAULT_LIMITS
+from pausepoint.errors import AnswerConflict, AnswerRefused, QuestionExpired
+from pausepoint.events import ENGINE_EVENTS
+from pausepoint.model import Event, PauseKind, Status
+from pausepoint.stores.sqlite import sql
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, code, links, name_of, rows, section
 from tests.support.children import outside_sql
 
@@ -63,8 +63,8 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 
 def test_the_table_of_components_names_every_part_of_the_package() -> None:
     named = code("".join(row[0] + row[1] for row in rows(section(CONCEPTS, "Components"))))
-    tops = {Path(name).relative_to("src/holdfast").parts[0] for name in named if name.startswith("src/holdfast/")}
-    package = ROOT / "src" / "holdfast"
+    tops = {Path(name).relative_to("src/pausepoint").parts[0] for name in named if name.startswith("src/pausepoint/")}
+    package = ROOT / "src" / "pausepoint"
     assert tops == {path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 
 
@@ -460,7 +460,7 @@ COUNTING = Workflow("counting", state=Counter, steps=[count])
 
 
 def test_a_backup_made_with_vacuum_into_is_a_whole_store(tmp_path: Path) -> None:
-    database, backup = tmp_path / "holdfast.db", tmp_path / "backup.db"
+    database, backup = tmp_path / "pausepoint.db", tmp_path / "backup.db"
 
     async def make() -> None:
         async with Engine(database) as engine:

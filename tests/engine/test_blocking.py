@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingEngine, BlockingSession, Context, Engine, Outcome, Session, Status, Workflow, run, step
-from holdfast.blocking import BlockingFiles
-from holdfast.errors import AlreadyRunning, CallRefused, StateRefused, StoreClosed, StoreError, UnknownSession
-from holdfast.files import Files
+from pausepoint import BlockingEngine, BlockingSession, Context, Engine, Outcome, Session, Status, Workflow, run, step
+from pausepoint.blocking import BlockingFiles
+from pausepoint.errors import AlreadyRunning, CallRefused, StateRefused, StoreClosed, StoreError, UnknownSession
+from pausepoint.files import Files
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import FINISHED, Doc, Pipeline
 
@@ -67,7 +67,7 @@ def engine() -> Iterator[BlockingEngine]:
 
 
 def loop_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "holdfast loop"]
+    return [thread for thread in threading.enumerate() if thread.name == "pausepoint loop"]
 
 
 # the same verbs
@@ -89,7 +89,7 @@ PAIRS = [(Engine, BlockingEngine), (Session, BlockingSession), (Files, BlockingF
 @pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "files"])
 def test_every_verb_has_its_blocking_form_and_there_is_none_beside(kind: type, blocking: type) -> None:
     missing = sorted(public(kind).keys() - public(blocking).keys())
-    assert not missing, f"add a line for each to {blocking.__name__} in src/holdfast/blocking.py: {missing}"
+    assert not missing, f"add a line for each to {blocking.__name__} in src/pausepoint/blocking.py: {missing}"
     assert public(blocking).keys() <= public(kind).keys()
 
 
@@ -408,7 +408,7 @@ def test_running_returns_the_outcome_and_keeps_the_session_in_the_store(tmp_path
 def test_running_uses_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(Pipeline().workflow, topic="otters")
-    assert (tmp_path / ".holdfast" / "holdfast.db").exists()
+    assert (tmp_path / ".pausepoint" / "pausepoint.db").exists()
 
 
 def test_a_failed_session_raises_nothing_and_running_again_goes_on_from_there(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Engine, Status
+from pausepoint import Engine, Status
 from tests.support.children import script
 
 PROGRAM = """
 import asyncio, os, sys, threading, time
 from pydantic import BaseModel
-from holdfast import *
+from pausepoint import *
 
 def say(*words): print(*words, flush=True)
 
@@ -215,7 +215,7 @@ with Engine(path) as engine:
         for verb in (session.info, session.outcome, engine.sessions):
             try:
                 verb()
-            except HoldfastError as error:
+            except PausepointError as error:
                 say(type(error).__name__)
     else:
         say(os.waitpid(child, 0)[1])

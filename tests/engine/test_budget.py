@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, Status, Workflow, guard, step
-from holdfast.errors import ChildFailed
-from holdfast.model import Filter
-from holdfast.store import Found
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock, every_crash_point
+from pausepoint import BlockingContext, Context, Engine, Status, Workflow, guard, step
+from pausepoint.errors import ChildFailed
+from pausepoint.model import Filter
+from pausepoint.store import Found
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock, every_crash_point
 from tests.support.children import child, run_child
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore

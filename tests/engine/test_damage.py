@@ -12,10 +12,10 @@ import apsw
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.clock import SystemClock
-from holdfast.errors import AlreadyRunning, DamagedRecord, UnknownSession, VerbRefused
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.clock import SystemClock
+from pausepoint.errors import AlreadyRunning, DamagedRecord, UnknownSession, VerbRefused
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 
@@ -112,7 +112,7 @@ async def test_a_damaged_session_that_is_named_is_stopped_before_its_damage_is_r
     async with made(path) as engine:
         await engine.start(busy, session_id="d1")
         damaged(path, ROW.format("d1"))
-        with caplog.at_level(logging.ERROR, "holdfast"), pytest.raises(DamagedRecord, match="'d1'"):
+        with caplog.at_level(logging.ERROR, "pausepoint"), pytest.raises(DamagedRecord, match="'d1'"):
             await engine.pause("d1", by="ann")
         assert "was asked to pause, and is damaged" in caplog.text
         await engine.driver.runs["d1"].finished()

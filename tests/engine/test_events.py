@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Event, Session, Status, Workflow, guard, step
-from holdfast.events import ENGINE_EVENTS
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Event, Session, Status, Workflow, guard, step
+from pausepoint.events import ENGINE_EVENTS
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
 

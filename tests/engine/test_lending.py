@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime, field_validator
 
-from holdfast import Engine, Status, Workflow, step
-from holdfast.errors import DefinitionError, LentValueChanged
+from pausepoint import Engine, Status, Workflow, step
+from pausepoint.errors import DefinitionError, LentValueChanged
 from tests.support.loop import on_loop
 
 

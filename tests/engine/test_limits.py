@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.codec import Limits
-from holdfast.errors import ValueRefused
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.codec import Limits
+from pausepoint.errors import ValueRefused
 from tests.support.loop import on_loop
 
 

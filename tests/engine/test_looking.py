@@ -10,8 +10,8 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, Context, Engine, Workflow, step
-from holdfast.errors import (
+from pausepoint import Append, Context, Engine, Workflow, step
+from pausepoint.errors import (
     AmbiguousSession,
     DefinitionError,
     StoreError,
@@ -19,7 +19,7 @@ from holdfast.errors import (
     UnknownCheckpoint,
     UnknownSession,
 )
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from holdfast import Batch, Context, Engine, MapFailed, Workflow, step
+from pausepoint import Batch, Context, Engine, MapFailed, Workflow, step
 from tests.support.loop import on_loop
 from tests.support.twice import State, Twice, run
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import (
+from pausepoint import (
     Context,
     Engine,
     Status,
@@ -20,8 +20,8 @@ from holdfast import (
     route,
     step,
 )
-from holdfast.codec import Limits
-from holdfast.errors import InputConflict, OversizedValue, SessionEnded, UnknownSession, ValueRefused
+from pausepoint.codec import Limits
+from pausepoint.errors import InputConflict, OversizedValue, SessionEnded, UnknownSession, ValueRefused
 from tests.support.chatting import Mail, history, listening, settled
 from tests.support.loop import on_loop
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import BlockingContext, Context, Engine, Session, Status, Workflow, step
-from holdfast.errors import SessionEnded
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock, every_crash_point
+from pausepoint import BlockingContext, Context, Engine, Session, Status, Workflow, step
+from pausepoint.errors import SessionEnded
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock, every_crash_point
 from tests.support.chatting import Chatting, CountingStore, Mail, Message, history, listening, settled
 from tests.support.children import child, run_child
 from tests.support.loop import on_loop
@@ -237,7 +237,7 @@ def test_a_crash_at_any_write_neither_loses_nor_doubles_a_message() -> None:
 
 _CHAT = """
 import os, signal
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import SqliteStore
 from tests.support.chatting import Chatting
 from tests.support.otherstores import ProxyStore
 

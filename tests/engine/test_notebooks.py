@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, BlockingEngine, Engine, Outcome, Session, Status, Workflow, step
-from holdfast.html import LONGEST, MOST_ROWS, facts, table
-from holdfast.ids import SessionId
+from pausepoint import BlockingContext, BlockingEngine, Engine, Outcome, Session, Status, Workflow, step
+from pausepoint.html import LONGEST, MOST_ROWS, facts, table
+from pausepoint.ids import SessionId
 from tests.support.loop import on_loop
 
 EVIL = "<script>alert('x')</script><img src=x onerror=\"alert(1)\">&amp;"

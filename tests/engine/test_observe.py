@@ -17,11 +17,11 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags, use_span
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, Retry, Status, Workflow, guard, step
-from holdfast.errors import StoreUnavailable
-from holdfast.model import Commit
-from holdfast.observe import METRICS, SessionIdFilter, Watch, here
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import BlockingContext, Context, Engine, Retry, Status, Workflow, guard, step
+from pausepoint.errors import StoreUnavailable
+from pausepoint.model import Commit
+from pausepoint.observe import METRICS, SessionIdFilter, Watch, here
+from pausepoint.stores.sqlite import SqliteStore
 from tests.docs.pages import DOCS, code, rows, section
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
@@ -54,7 +54,7 @@ def trace_id(span: ReadableSpan) -> int:
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return {name.removeprefix("holdfast."): value for name, value in (span.attributes or {}).items()}
+    return {name.removeprefix("pausepoint."): value for name, value in (span.attributes or {}).items()}
 
 
 async def look_up(name: str) -> str:
@@ -233,7 +233,7 @@ def test_a_trace_that_is_not_sampled_stays_so(seen: Telemetry) -> None:
     with use_span(NonRecordingSpan(SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(0)))):
         run_brief()
     assert seen.spans == []
-    assert "holdfast.visit.duration" in seen.points(), "metrics are not sampled"
+    assert "pausepoint.visit.duration" in seen.points(), "metrics are not sampled"
 
 
 def test_a_session_that_the_engine_takes_up_by_itself_has_a_trace_of_its_own(seen: Telemetry) -> None:
@@ -271,7 +271,7 @@ def test_a_child_belongs_to_the_trace_of_the_visit_that_called_it(seen: Telemetr
 
     run()
     assert parent_of(seen.one("session brief"), seen) == "visit ask"
-    started = [point.attributes["holdfast.workflow"] for point in seen.points()["holdfast.sessions.started"]]
+    started = [point.attributes["pausepoint.workflow"] for point in seen.points()["pausepoint.sessions.started"]]
     assert sorted(started) == ["brief", "parent"]
 
 
@@ -340,22 +340,24 @@ def test_metrics_count_what_happened(seen: Telemetry) -> None:
     points = seen.points()
 
     def value(name: str, **wanted: str) -> int:
-        wanted = {f"holdfast.{key}": text for key, text in wanted.items()}
+        wanted = {f"pausepoint.{key}": text for key, text in wanted.items()}
         fitting = [point for point in points[name] if wanted.items() <= point.attributes.items()]
         return sum(point.count if name.endswith("duration") else point.value for point in fitting)
 
-    assert value("holdfast.sessions.started", workflow="works") == 4
-    assert value("holdfast.sessions.ended", status="completed") == 1
-    assert value("holdfast.sessions.ended", status="cancelled") == 1
-    assert value("holdfast.sessions.running") == 0
-    assert value("holdfast.pauses", pause="guard") == 1
-    assert value("holdfast.visit.duration", step="work") == 2
-    assert value("holdfast.operation.duration", operation="look_up") == 2
-    assert value("holdfast.retries", step="work") == 3
-    assert value("holdfast.spent") == 500_000
-    assert value("holdfast.tokens") == 14
-    assert value("holdfast.commit.duration", record="checkpoint") == 2
-    assert [dict(point.attributes) for point in points["holdfast.store.errors"]] == [{"error.type": "StoreUnavailable"}]
+    assert value("pausepoint.sessions.started", workflow="works") == 4
+    assert value("pausepoint.sessions.ended", status="completed") == 1
+    assert value("pausepoint.sessions.ended", status="cancelled") == 1
+    assert value("pausepoint.sessions.running") == 0
+    assert value("pausepoint.pauses", pause="guard") == 1
+    assert value("pausepoint.visit.duration", step="work") == 2
+    assert value("pausepoint.operation.duration", operation="look_up") == 2
+    assert value("pausepoint.retries", step="work") == 3
+    assert value("pausepoint.spent") == 500_000
+    assert value("pausepoint.tokens") == 14
+    assert value("pausepoint.commit.duration", record="checkpoint") == 2
+    assert [dict(point.attributes) for point in points["pausepoint.store.errors"]] == [
+        {"error.type": "StoreUnavailable"}
+    ]
 
 
 def test_the_table_of_metrics_is_what_is_measured(seen: Telemetry) -> None:
@@ -372,7 +374,7 @@ def test_how_many_sessions_run_is_known_while_they_run(seen: Telemetry) -> None:
 
     @step
     async def look() -> None:
-        (point,) = seen.points()["holdfast.sessions.running"]
+        (point,) = seen.points()["pausepoint.sessions.running"]
         during.append(point.value)
 
     @on_loop
@@ -410,7 +412,7 @@ def place(record: logging.LogRecord) -> tuple[str, str, int]:
 @pytest.fixture
 def lines() -> Iterator[Lines]:
     handler = Lines()
-    loggers = [logging.getLogger(name) for name in ("holdfast", "mine")]
+    loggers = [logging.getLogger(name) for name in ("pausepoint", "mine")]
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -481,7 +483,7 @@ async def test_code_can_ask_where_it_runs() -> None:
     assert here() is None
 
 
-def test_holdfast_says_what_becomes_of_a_session(lines: Lines) -> None:
+def test_pausepoint_says_what_becomes_of_a_session(lines: Lines) -> None:
 
     @step(writes="text", retry=Retry(2, first=0))
     async def work(who: str, ctx: Context) -> str:
@@ -556,7 +558,7 @@ def test_a_broken_exporter_or_handler_does_not_touch_the_session(capsys: pytest.
     def broken(record: logging.LogRecord) -> bool:
         raise RuntimeError("filter of a logger")
 
-    logger = logging.getLogger("holdfast")
+    logger = logging.getLogger("pausepoint")
     logger.addFilter(broken)
     logger.setLevel(logging.INFO)
     try:
@@ -606,7 +608,7 @@ if "absent" in sys.argv:
     sys.meta_path.insert(0, Absent())
 import asyncio
 from pydantic import BaseModel
-from holdfast import Context, Engine, Workflow, step
+from pausepoint import Context, Engine, Workflow, step
 class State(BaseModel):
     text: str = ""
 def greet() -> str:

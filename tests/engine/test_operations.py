@@ -11,8 +11,8 @@ from typing import Any, Literal, cast
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, MapFailed, Status, Workflow, route, step
-from holdfast.testing import ManualClock
+from pausepoint import BlockingContext, Context, Engine, MapFailed, Status, Workflow, route, step
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
 from tests.support.twice import State, Twice, run

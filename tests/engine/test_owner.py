@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import Engine, Status
-from holdfast.errors import WrongOwner
+from pausepoint import Engine, Status
+from pausepoint.errors import WrongOwner
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, Pipeline
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, Status, Workflow, step
-from holdfast.errors import StepLeft, UnknownSession
+from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
+from pausepoint.errors import StepLeft, UnknownSession
 from tests.support.children import outside_sql, run_child
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Gate, Pipeline, until

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, step
-from holdfast.errors import ChildFailed
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint.errors import ChildFailed
+from pausepoint.testing import ManualClock
 from tests.support.chatting import history, settled
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate

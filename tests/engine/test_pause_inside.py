@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, step
-from holdfast.model import Commit
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint.model import Commit
+from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
 from tests.support.pipeline import Gate

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Workflow, guard, route, step
-from holdfast.plan import Plan
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Workflow, guard, route, step
+from pausepoint.plan import Plan
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 

@@ -1,4 +1,4 @@
-"""The public surface: what ``from holdfast import …`` offers, and nothing by accident."""
+"""The public surface: what ``from pausepoint import …`` offers, and nothing by accident."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-import holdfast
-from holdfast import BlockingContext, Engine, Workflow, errors, step
+import pausepoint
+from pausepoint import BlockingContext, Engine, Workflow, errors, step
 
 
 def test_every_public_name_is_there_sorted_and_from_one_of_our_modules() -> None:
-    names = holdfast.__all__
+    names = pausepoint.__all__
     assert sorted(names, key=lambda name: (name[0].islower(), name)) == names
     assert len(names) == len(set(names))
     for name in names:
-        assert getattr(holdfast, name) is not None, name
-    assert set(names) == set(dir(holdfast))
+        assert getattr(pausepoint, name) is not None, name
+    assert set(names) == set(dir(pausepoint))
 
 
 def test_names_are_resolved_when_they_are_asked_for_and_only_then() -> None:
     program = (
-        "import sys, holdfast\n"
-        "assert not any(name.startswith('holdfast.') for name in sys.modules), sorted(sys.modules)\n"
-        "from holdfast import Workflow\n"
-        "assert 'holdfast.workflow' in sys.modules\n"
-        "assert 'holdfast.stores' not in sys.modules\n"
+        "import sys, pausepoint\n"
+        "assert not any(name.startswith('pausepoint.') for name in sys.modules), sorted(sys.modules)\n"
+        "from pausepoint import Workflow\n"
+        "assert 'pausepoint.workflow' in sys.modules\n"
+        "assert 'pausepoint.stores' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -40,7 +40,7 @@ def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_
         "import asyncio, sys\n"
         "before = set(sys.modules)  # whoever measures this process may have imported things already\n"
         "from pydantic import BaseModel\n"
-        "from holdfast import Context, Engine, Status, Workflow, step\n"
+        "from pausepoint import Context, Engine, Status, Workflow, step\n"
         "class State(BaseModel):\n"
         "    text: str = ''\n"
         "@step(writes='text')\n"
@@ -53,7 +53,7 @@ def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_
         "        outcome = await session.outcome()\n"
         "        assert (await session.pause(), outcome.state.text) == (Status.COMPLETED, 'done')\n"
         "asyncio.run(main())\n"
-        "rest = {f'holdfast.{name}' for name in ('blocking', 'bundle', 'cli', 'diff', 'plan', 'testing', 'verify')}\n"
+        "rest = {f'pausepoint.{name}' for name in ('blocking', 'bundle', 'cli', 'diff', 'plan', 'testing', 'verify')}\n"
         "loaded = sorted((rest | {'difflib', 'html'}) & (set(sys.modules) - before))\n"
         "assert not loaded, loaded\n"
     )
@@ -74,11 +74,11 @@ def test_a_command_that_only_looks_or_asks_to_stop_does_not_wait_for_pydantic(co
     program = (
         "import sys\n"
         "before = set(sys.modules)\n"
-        "from holdfast.cli.app import app\n"
+        "from pausepoint.cli.app import app\n"
         f"app({[command, *(['one'] if command == 'pause' else []), '--store', 's.db']!r}, standalone_mode=False)\n"
         "heavy = ('pydantic.main', 'pydantic_core', 'opentelemetry', 'rich')\n"
         "loaded = [name for name in heavy if name in sys.modules and name not in before]\n"
-        "assert not loaded and 'holdfast.control' in sys.modules, loaded\n"
+        "assert not loaded and 'pausepoint.control' in sys.modules, loaded\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert "one" in done.stdout
@@ -86,22 +86,22 @@ def test_a_command_that_only_looks_or_asks_to_stop_does_not_wait_for_pydantic(co
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Workflw'"):
-        _ = holdfast.Workflw
+        _ = pausepoint.Workflw
     with pytest.raises(ImportError):
-        exec("from holdfast import nothing_of_the_kind")
+        exec("from pausepoint import nothing_of_the_kind")
 
 
 def test_the_table_of_homes_and_the_list_of_names_agree() -> None:
-    assert set(holdfast._HOMES) == set(holdfast.__all__)
-    for name, home in holdfast._HOMES.items():
-        assert getattr(import_module(f"holdfast.{home}"), name) is getattr(holdfast, name)
+    assert set(pausepoint._HOMES) == set(pausepoint.__all__)
+    for name, home in pausepoint._HOMES.items():
+        assert getattr(import_module(f"pausepoint.{home}"), name) is getattr(pausepoint, name)
 
 
-ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.HoldfastError)]
+ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.PausepointError)]
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_keeps_its_message_and_fields_when_it_is_pickled(kind: type[errors.HoldfastError]) -> None:
+def test_every_error_keeps_its_message_and_fields_when_it_is_pickled(kind: type[errors.PausepointError]) -> None:
     error = kind("what happened; what to do", session_id="one", field="topic")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, MapFailed, Retry, Status, Workflow, guard, step
-from holdfast.errors import DefinitionError, StoreClosed, StoreUnavailable
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, MapFailed, Retry, Status, Workflow, guard, step
+from pausepoint.errors import DefinitionError, StoreClosed, StoreUnavailable
+from pausepoint.testing import ManualClock
 from tests.support.children import child
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, Gate, Pipeline

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, BlockingContext, Context, Engine, Status, Workflow, step
-from holdfast.errors import AlreadyRunning, HoldLost, VerbRefused
-from holdfast.testing import ManualClock
+from pausepoint import Append, BlockingContext, Context, Engine, Status, Workflow, step
+from pausepoint.errors import AlreadyRunning, HoldLost, VerbRefused
+from pausepoint.testing import ManualClock
 from tests.support.children import child, run_child
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Pipeline, executions, until

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import DefinitionError, VerbRefused
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import DefinitionError, VerbRefused
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, Gate, Pipeline, until
 

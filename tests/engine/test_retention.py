@@ -11,8 +11,8 @@ import apsw
 import pytest
 from pydantic import BaseModel, model_validator
 
-from holdfast import Append, Context, Engine, Session, Status, Workflow, migrate, step
-from holdfast.errors import (
+from pausepoint import Append, Context, Engine, Session, Status, Workflow, migrate, step
+from pausepoint.errors import (
     AlreadyRunning,
     Redacted,
     StateRefused,
@@ -20,10 +20,10 @@ from holdfast.errors import (
     UnknownSession,
     VerbRefused,
 )
-from holdfast.retention import CleanUp
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.cleaning import session_folder
-from holdfast.testing import ManualClock
+from pausepoint.retention import CleanUp
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite.cleaning import session_folder
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, Retry, Status, Workflow, step
-from holdfast.errors import StepLeft
-from holdfast.testing import ManualClock
+from pausepoint import BlockingContext, Context, Engine, Retry, Status, Workflow, step
+from pausepoint.errors import StepLeft
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, Pipeline, until
 

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Engine, Event, Session, Status, Workflow, guard, route, step
+from pausepoint import Engine, Event, Session, Status, Workflow, guard, route, step
 from tests.support.loop import on_loop
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Engine, Scope, Status, Workflow, step
-from holdfast.errors import DefinitionError
-from holdfast.testing import ManualClock
+from pausepoint import Engine, Scope, Status, Workflow, step
+from pausepoint.errors import DefinitionError
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 

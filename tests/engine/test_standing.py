@@ -10,8 +10,8 @@ import apsw
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import DamagedRecord
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import DamagedRecord
 from tests.support.loop import on_loop
 
 

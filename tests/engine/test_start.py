@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Context, Engine, SessionId, Status, Workflow, step
-from holdfast.errors import (
+from pausepoint import Context, Engine, SessionId, Status, Workflow, step
+from pausepoint.errors import (
     AlreadyRunning,
     DefinitionError,
     InputConflict,

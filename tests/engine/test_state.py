@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from holdfast import Append, Context, Engine, Merge, Replace, Status, Workflow, step
-from holdfast.errors import AlreadyRunning, DefinitionError, StateRefused, StoreUnavailable
-from holdfast.model import Commit
-from holdfast.store import Store
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock
+from pausepoint import Append, Context, Engine, Merge, Replace, Status, Workflow, step
+from pausepoint.errors import AlreadyRunning, DefinitionError, StateRefused, StoreUnavailable
+from pausepoint.model import Commit
+from pausepoint.store import Store
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock
 from tests.support.children import child, outside_sql, run_child
 from tests.support.dictstore import DictStore
 from tests.support.loop import on_loop

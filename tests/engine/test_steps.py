@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import At, BlockingContext, Context, Engine, HoldfastError, Status, Workflow, step
-from holdfast.errors import ContextClosed, LentValueChanged, StepError, StepLeft
-from holdfast.testing import ManualClock
+from pausepoint import At, BlockingContext, Context, Engine, PausepointError, Status, Workflow, step
+from pausepoint.errors import ContextClosed, LentValueChanged, StepError, StepLeft
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Doc, Pipeline, until
 
@@ -332,7 +332,7 @@ async def test_a_blocking_context_used_after_its_step_ends_the_late_thread_with_
 
 def test_the_signal_that_ends_a_step_is_no_exception_that_user_code_would_catch() -> None:
     assert not issubclass(StepLeft, Exception)
-    assert not issubclass(StepLeft, HoldfastError)
+    assert not issubclass(StepLeft, PausepointError)
 
 
 @on_loop

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, Session, Status, Workflow, route, step
-from holdfast.clock import LONGEST_NAP
-from holdfast.testing import ManualClock, every_crash_point
+from pausepoint import BlockingContext, Context, Engine, Session, Status, Workflow, route, step
+from pausepoint.clock import LONGEST_NAP
+from pausepoint.testing import ManualClock, every_crash_point
 from tests.support.children import child
 from tests.support.loop import on_loop
 

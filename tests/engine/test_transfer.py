@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, Status, Workflow, bundle, step
-from holdfast.errors import DamagedRecord, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
+from pausepoint import BlockingContext, Context, Engine, Status, Workflow, bundle, step
+from pausepoint.errors import DamagedRecord, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
 from tests.support.loop import on_loop
 
 
@@ -190,8 +190,8 @@ async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: 
     messages = {
         "is cut off or was changed": "\n".join(lines[:-2] + lines[-1:]),
         "that is no JSON object": "hello\n",
-        "has the format 9": sealed(['{"holdfast":"session","format":9}', *lines[1:-1]]),
-        "is no session of Holdfast": sealed(['{"something":"else"}', *lines[1:-1]]),
+        "has the format 9": sealed(['{"pausepoint":"session","format":9}', *lines[1:-1]]),
+        "is no session of Pausepoint": sealed(['{"something":"else"}', *lines[1:-1]]),
         "nothing is known by the name 'surprise'": sealed([*lines[:-1], '{"surprise":1}']),
         "does not match its digest": sealed([line.replace('"by":"ben"', '"by":"eve"') for line in lines[:-1]]),
         "lacks the large value": sealed([line for line in lines[:-1] if not line.startswith('{"blob"')]),

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
-from holdfast import Append, Context, Engine, Merge, Session, Status, Workflow, guard, migrate, route, step
-from holdfast.errors import (
+from pausepoint import Append, Context, Engine, Merge, Session, Status, Workflow, guard, migrate, route, step
+from pausepoint.errors import (
     DamagedRecord,
     DefinitionError,
     HoldLost,
@@ -28,11 +28,11 @@ from holdfast.errors import (
     UnknownSession,
     VerbRefused,
 )
-from holdfast.model import Commit, Record
-from holdfast.outcome import Checkpoint
-from holdfast.replay import Origin
-from holdfast.store import Store
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint.model import Commit, Record
+from pausepoint.outcome import Checkpoint
+from pausepoint.replay import Origin
+from pausepoint.store import Store
+from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Doc, Pipeline, until
 
@@ -1177,7 +1177,7 @@ async def test_a_rewind_to_before_a_migration_is_migrated_again(tmp_path: Path) 
 
 
 def test_stored_values_that_json_lacks_are_shown_as_they_are_stored() -> None:
-    from holdfast.diff import compare
+    from pausepoint.diff import compare
 
     before, after = ({"$datetime": datetime(2024, 2, day).isoformat()} for day in (1, 2))
     (found,) = compare("when", before, after)

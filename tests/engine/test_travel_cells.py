@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, step
-from holdfast.errors import VerbRefused
+from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint.errors import VerbRefused
 from tests.support.loop import on_loop
 
 STATUSES = (

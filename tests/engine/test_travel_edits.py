@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Engine, Session, Status, Workflow, step
-from holdfast.errors import StateRefused, VerbRefused
-from holdfast.testing import every_crash_point
-from holdfast.testing.crashes import CrashPointFailed
+from pausepoint import Engine, Session, Status, Workflow, step
+from pausepoint.errors import StateRefused, VerbRefused
+from pausepoint.testing import every_crash_point
+from pausepoint.testing.crashes import CrashPointFailed
 from tests.engine.test_travel import COLLECTING, Count, Desk, again, essay_of, events
 from tests.support.loop import on_loop
 

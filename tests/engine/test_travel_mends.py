@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, Context, Engine, Status, Workflow, migrate, step
-from holdfast.errors import StateRefused
-from holdfast.model import SessionRow
-from holdfast.outcome import Difference
-from holdfast.testing import ManualClock
+from pausepoint import Append, Context, Engine, Status, Workflow, migrate, step
+from pausepoint.errors import StateRefused
+from pausepoint.model import SessionRow
+from pausepoint.outcome import Difference
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Status
-from holdfast.errors import StateRefused, UnknownCheckpoint, VerbRefused
+from pausepoint import Engine, Status
+from pausepoint.errors import StateRefused, UnknownCheckpoint, VerbRefused
 from tests.engine.test_travel import Desk, again
 from tests.support.loop import on_loop
 from tests.support.pipeline import Pipeline

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast import Engine, Session, Status
-from holdfast.errors import AlreadyRunning, VerbRefused
+from pausepoint import Engine, Session, Status
+from pausepoint.errors import AlreadyRunning, VerbRefused
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Doc, Gate, Pipeline
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, step
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 HOUR = 3600.0

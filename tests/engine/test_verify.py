@@ -12,11 +12,11 @@ import apsw
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, route, step
-from holdfast.errors import DamagedRecord, UnknownSession
-from holdfast.stores.sqlite import SqliteStore, sums
-from holdfast.testing import ManualClock
-from holdfast.verify import Verification
+from pausepoint import Context, Engine, Session, Status, Workflow, route, step
+from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.stores.sqlite import SqliteStore, sums
+from pausepoint.testing import ManualClock
+from pausepoint.verify import Verification
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from holdfast import Append, Context, Engine, Event, Session, Status, Workflow, migrate, route, step
-from holdfast.errors import DefinitionError, StateRefused, StoreUnavailable
-from holdfast.steps import Migration, Step
-from holdfast.testing import ManualClock
+from pausepoint import Append, Context, Engine, Event, Session, Status, Workflow, migrate, route, step
+from pausepoint.errors import DefinitionError, StateRefused, StoreUnavailable
+from pausepoint.steps import Migration, Step
+from pausepoint.testing import ManualClock
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
@@ -641,7 +641,7 @@ async def test_a_field_that_the_model_lost_stays_in_the_store_and_comes_back_wit
 
 @on_loop
 async def test_a_migration_that_cannot_be_stored_never_happened(tmp_path: Path) -> None:
-    from holdfast.stores.sqlite import SqliteStore
+    from pausepoint.stores.sqlite import SqliteStore
 
     path = tmp_path / "h.db"
     await stored(path, flow("a C"))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, step
-from holdfast.errors import ChildFailed, DefinitionError
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint.errors import ChildFailed, DefinitionError
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 HOUR = 3600.0

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import pytest
 from pydantic import BaseModel, model_validator
 
-from holdfast import At, Context, Engine, Status, Workflow, guard, route, step
+from pausepoint import At, Context, Engine, Status, Workflow, guard, route, step
 from tests.support.loop import on_loop
 from tests.support.pipeline import Pipeline
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, At, Engine, Merge, Replace, Scope, Status, Workflow, guard, route, step
-from holdfast.errors import DefinitionError
-from holdfast.state import SEGMENT_BYTES
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Append, At, Engine, Merge, Replace, Scope, Status, Workflow, guard, route, step
+from pausepoint.errors import DefinitionError
+from pausepoint.state import SEGMENT_BYTES
+from pausepoint.stores.sqlite import SqliteStore
 from tests.support.chatting import WINDOW, Chatting, CountingStore, settled
 from tests.support.loop import on_loop
 

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
-import holdfast
+import pausepoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +24,7 @@ class Server:
     """The other process. ``bench(…)`` makes a bench there; calls on it run there. Close it when done."""
 
     def __init__(self) -> None:
-        paths = (str(Path(holdfast.__file__).parents[1]), str(ROOT))
+        paths = (str(Path(pausepoint.__file__).parents[1]), str(ROOT))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.bench_server"],
             stdin=subprocess.PIPE,

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast import Engine
-from holdfast.errors import StoreError
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Engine
+from pausepoint.errors import StoreError
+from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.programs import SESSION, Clock, Program
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.engine import Drive
-from holdfast.model import Commit, Flags, Record, seal
-from holdfast.replay import Body, EventBody, body_of, to_payload
-from holdfast.stores.sqlite import hold, writer, writes
-from holdfast.visit import Visit
+from pausepoint.engine import Drive
+from pausepoint.model import Commit, Flags, Record, seal
+from pausepoint.replay import Body, EventBody, body_of, to_payload
+from pausepoint.stores.sqlite import hold, writer, writes
+from pausepoint.visit import Visit
 from tests.support.points import points
 
 NOTHING_ASKED = Flags(False, "finish", False)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.model import PauseMode
+from pausepoint.model import PauseMode
 from tests.faults import journeys
 from tests.faults.contests import flips, races
 from tests.faults.jobs import SLOW
@@ -91,7 +91,7 @@ class Campaign:
 @contextmanager
 def fresh_lab(server: ForkServer) -> Iterator[Lab]:
     """A lab with a database of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-", dir=fast_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
     try:
         with Lab(server, folder) as lab:
             yield lab

@@ -22,7 +22,7 @@ def server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-", dir=fast_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
     yield folder
     shutil.rmtree(folder)
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from holdfast import Status
-from holdfast.errors import DamagedRecord
+from pausepoint import Status
+from pausepoint.errors import DamagedRecord
 from tests.faults.jobs import Waiting, waiting
 from tests.faults.lab import Lab
 from tests.support.forkserver import Child

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast import Engine, Status
-from holdfast.errors import HoldfastError, StoreReadOnly
-from holdfast.store import Store
-from holdfast.stores.sqlite import SqliteStore, trouble
-from holdfast.stores.sqlite.ballast import SIZE, Ballast
+from pausepoint import Engine, Status
+from pausepoint.errors import PausepointError, StoreReadOnly
+from pausepoint.store import Store
+from pausepoint.stores.sqlite import SqliteStore, trouble
+from pausepoint.stores.sqlite.ballast import SIZE, Ballast
 from tests.faults import oracle, programs
 from tests.faults.oracle import Undisturbed
 from tests.faults.programs import NOW, SESSION, Clock, Program
@@ -155,4 +155,4 @@ async def _recovery(engine: Engine) -> None:
 def kind(error: Exception) -> str:
     """The error's name; of one that is not ours, with a mark that no test accepts."""
     name = type(error).__name__
-    return name if isinstance(error, HoldfastError) else f"!{name}: {error}"
+    return name if isinstance(error, PausepointError) else f"!{name}: {error}"

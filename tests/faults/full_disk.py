@@ -21,9 +21,9 @@ from typing import Any
 import apsw
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Workflow, step
-from holdfast.errors import StoreReadOnly
-from holdfast.stores.sqlite import SqliteStore, ballast
+from pausepoint import Context, Engine, Session, Workflow, step
+from pausepoint.errors import StoreReadOnly
+from pausepoint.stores.sqlite import SqliteStore, ballast
 from tests.faults.vfs import FaultVFS, Perform, Touch
 
 CAPACITY = 6 * 2**20

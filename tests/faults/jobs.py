@@ -12,14 +12,14 @@ from typing import Any, Literal, TypeVar
 import apsw
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Workflow, step
-from holdfast.errors import AlreadyRunning, HoldfastError
-from holdfast.model import Commit, Flags, NewSession, SessionRow
-from holdfast.questions import Answer, Answered
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite import store as store_module
-from holdfast.stores.sqlite.moving import Moving
-from holdfast.stores.sqlite.writes import Outcome
+from pausepoint import Context, Engine, Session, Workflow, step
+from pausepoint.errors import AlreadyRunning, PausepointError
+from pausepoint.model import Commit, Flags, NewSession, SessionRow
+from pausepoint.questions import Answer, Answered
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import store as store_module
+from pausepoint.stores.sqlite.moving import Moving
+from pausepoint.stores.sqlite.writes import Outcome
 from tests.faults import broken
 from tests.support.forkserver import say
 from tests.support.journey import go, journey, leg
@@ -131,7 +131,7 @@ async def _drive(store: SqliteStore, session_id: str, verb: Verb, signals: bool)
         try:
             session = await _begin(engine, session_id, verb)
             outcome = await session.outcome()
-        except HoldfastError as error:
+        except PausepointError as error:
             say({"error": type(error).__name__, "text": str(error)[:1000]})
         else:
             say({"status": outcome.status.value, "skipped": outcome.skipped_visits})
@@ -158,7 +158,7 @@ async def _accompany(store: SqliteStore, session_id: str, is_new: bool) -> None:
     async with Engine(store, workflows=[journey, leg]) as engine:
         try:
             status = await go(engine, session_id, is_new)
-        except HoldfastError as error:
+        except PausepointError as error:
             say({"error": type(error).__name__, "text": str(error)[:1000]})
         else:
             say({"status": status.value})
@@ -214,7 +214,7 @@ async def _try(engine: Engine, each: dict[str, str], verb: Verb) -> dict[str, An
         else:
             session = await engine.resume(each["session"])
         return {"result": (await session.outcome()).status.value}
-    except HoldfastError as error:
+    except PausepointError as error:
         return {"result": type(error).__name__, "text": str(error), "holder": getattr(error, "holder", "")}
 
 
@@ -272,7 +272,7 @@ async def _flip(store: SqliteStore, sessions: list[str], me: str, count: int, ga
                 else:
                     await engine.resume(session_id, by=by)
                 result = "ok"
-            except HoldfastError as error:
+            except PausepointError as error:
                 result = type(error).__name__
             last = await _signals(store, session_id)
             points.note("asked", f"{session_id} {verb} {by} {first} {last} {result}")

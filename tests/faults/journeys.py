@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.errors import DamagedRecord
-from holdfast.model import Filter, SessionRow
+from pausepoint.errors import DamagedRecord
+from pausepoint.model import Filter, SessionRow
 from tests.faults.lab import Lab, Runs
 from tests.support.forkserver import Child
 from tests.support.journey import REDONE, WIDTH, label_of

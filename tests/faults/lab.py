@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from holdfast import Engine, Status
-from holdfast.model import PauseMode, Record, SessionRow, SignalRecord
-from holdfast.replay import body_of
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Engine, Status
+from pausepoint.model import PauseMode, Record, SessionRow, SignalRecord
+from pausepoint.replay import body_of
+from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.jobs import waiting
 from tests.support.forkserver import Child, ForkServer
 from tests.support.journey import journey, leg
@@ -69,7 +69,7 @@ class Lab:
     def __init__(self, server: ForkServer, folder: Path) -> None:
         self.server = server
         self.folder = folder
-        self.path = str(folder / "holdfast.db")
+        self.path = str(folder / "pausepoint.db")
         self._runner = asyncio.Runner()
         self._count = 0
         self.kills = 0

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from holdfast import Engine
-from holdfast.lending import Lending
-from holdfast.model import Record, SessionRow, SignalRecord
-from holdfast.replay import CheckpointBody, OperationBody, body_of, fold
-from holdfast.state import Blob, Inline
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Engine
+from pausepoint.lending import Lending
+from pausepoint.model import Record, SessionRow, SignalRecord
+from pausepoint.replay import CheckpointBody, OperationBody, body_of, fold
+from pausepoint.state import Blob, Inline
+from pausepoint.stores.sqlite import SqliteStore
 from tests.faults import programs
 from tests.faults.programs import SESSION, Clock, Program
 from tests.faults.witness import Note, Notes, read_notes

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from holdfast import Append, BlockingContext, Context, Engine, Session, Status, Workflow, guard, route, step
-from holdfast.store import Store
-from holdfast.stores.sqlite import SqliteStore, schema, writer
+from pausepoint import Append, BlockingContext, Context, Engine, Session, Status, Workflow, guard, route, step
+from pausepoint.store import Store
+from pausepoint.stores.sqlite import SqliteStore, schema, writer
 from tests.faults.witness import Note, Notes, Witness
 
 SESSION = "s1"

@@ -14,11 +14,11 @@ import apsw
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Engine, Workflow, retention, step
-from holdfast.errors import HoldLost
-from holdfast.model import Commit, Tombstone
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.cleaning import session_folder
+from pausepoint import Engine, Workflow, retention, step
+from pausepoint.errors import HoldLost
+from pausepoint.model import Commit, Tombstone
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite.cleaning import session_folder
 from tests.stores.kit import Driver, opened, started
 from tests.support.forkserver import ForkServer
 from tests.support.loop import on_loop

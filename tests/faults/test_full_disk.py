@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.stores.sqlite.ballast import SIZE
+import pausepoint
+from pausepoint.stores.sqlite.ballast import SIZE
 from tests.faults.full_disk import CAPACITY
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def run(folder: Path, kind: str, reserve: int = SIZE) -> dict[str, Any]:
     (folder / "disk").mkdir()
     mount = f"cd {folder}; {MOUNTS[kind]}; cd {ROOT}; " if kind in MOUNTS else ""
     command = [*SHELL, mount + program] if mount else ["sh", "-ec", program]
-    paths = (str(Path(holdfast.__file__).parents[1]), str(ROOT))
+    paths = (str(Path(pausepoint.__file__).parents[1]), str(ROOT))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

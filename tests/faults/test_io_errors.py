@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine
-from holdfast.errors import StoreUnavailable
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Engine
+from pausepoint.errors import StoreUnavailable
+from pausepoint.stores.sqlite import SqliteStore
 from tests.faults import programs
 from tests.faults.bench_server import Server
 from tests.faults.bit_flips import Flip

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from holdfast import Status
+from pausepoint import Status
 from tests.faults.lab import Lab, undisturbed
 from tests.faults.verdicts import killed, killed_at_times
 

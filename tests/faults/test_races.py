@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Status
-from holdfast.model import Filter, SessionRow
+from pausepoint import Status
+from pausepoint.model import Filter, SessionRow
 from tests.faults.contests import parked, races
 from tests.faults.lab import Lab
 

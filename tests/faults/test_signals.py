@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from holdfast import Engine, Status
-from holdfast.model import PauseMode
+from pausepoint import Engine, Status
+from pausepoint.model import PauseMode
 from tests.faults.lab import Lab, undisturbed
 from tests.faults.verdicts import ended_politely, open_gate, paused
 from tests.support.forkserver import ROOT
@@ -68,7 +68,7 @@ def test_a_session_that_is_paused_after_every_step_ends_like_an_undisturbed_one(
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from holdfast import Engine
+from pausepoint import Engine
 from tests.faults.jobs import Waiting, waiting
 async def main():
     async with Engine(sys.argv[1], workflows=[waiting]) as engine:

@@ -22,9 +22,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from holdfast import Engine
-from holdfast.errors import StoreError
-from holdfast.store import Store
+from pausepoint import Engine
+from pausepoint.errors import StoreError
+from pausepoint.store import Store
 from tests.faults import bit_flips, crash_states, disk_trouble, oracle, platter, programs, twins
 from tests.faults.bit_flips import Flip
 from tests.faults.disk_trouble import Told
@@ -71,7 +71,7 @@ class Trace(NamedTuple):
 def scratch() -> Iterator[Path]:
     """A folder in memory where there is one: a killed process loses nothing that the kernel has, on any disk."""
     folder = Path(
-        tempfile.mkdtemp(prefix="holdfast-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        tempfile.mkdtemp(prefix="pausepoint-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     )
     try:
         yield folder

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from holdfast.errors import StoreReadOnly
-from holdfast.model import Commit, Flags, NewSession, SessionRow
-from holdfast.store import Store
-from holdfast.stores.sqlite import sums
+from pausepoint.errors import StoreReadOnly
+from pausepoint.model import Commit, Flags, NewSession, SessionRow
+from pausepoint.store import Store
+from pausepoint.stores.sqlite import sums
 
 
 class _Twin:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from holdfast import Status
-from holdfast.errors import DamagedRecord
-from holdfast.model import PauseMode
+from pausepoint import Status
+from pausepoint.errors import DamagedRecord
+from pausepoint.model import PauseMode
 from tests.faults.jobs import SLOW
 from tests.faults.lab import Lab, Reference, Runs, Seen
 from tests.support.forkserver import Child

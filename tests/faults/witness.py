@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow
-from holdfast.store import Found, Store
+from pausepoint.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow
+from pausepoint.store import Found, Store
 
 Log = tuple[tuple[int, str], ...]  # seq and digest of records
 

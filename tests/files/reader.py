@@ -17,10 +17,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import Chunk, ChunkState, Context, Engine, File, Workflow, step
-from holdfast.folder import Upload
-from holdfast.model import Commit
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Chunk, ChunkState, Context, Engine, File, Workflow, step
+from pausepoint.folder import Upload
+from pausepoint.model import Commit
+from pausepoint.stores.sqlite import SqliteStore
 
 CHUNKS, SIZE = 6, 700
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Chunk, ChunkState, Context, Engine, File, Session, Workflow, step
-from holdfast.clock import Clock, SystemClock
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import BlockingContext, Chunk, ChunkState, Context, Engine, File, Session, Workflow, step
+from pausepoint.clock import Clock, SystemClock
+from pausepoint.stores.sqlite import SqliteStore
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1000))
 

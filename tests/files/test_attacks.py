@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast import BlockingEngine
-from holdfast.errors import FileRefused, StoreUnavailable
-from holdfast.uploads import LONGEST_NAME, cleaned, ending_of
+from pausepoint import BlockingEngine
+from pausepoint.errors import FileRefused, StoreUnavailable
+from pausepoint.uploads import LONGEST_NAME, cleaned, ending_of
 from tests.files.shelf import TEXT, desk, everything_in, folder_of, open_engine, standing
 from tests.support.loop import on_loop
 

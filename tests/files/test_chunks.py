@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import (
+from pausepoint import (
     BlockingContext,
     Chunk,
     Chunked,
@@ -24,8 +24,8 @@ from holdfast import (
     Workflow,
     step,
 )
-from holdfast.errors import FileRefused, UnknownFile
-from holdfast.testing import ManualClock
+from pausepoint.errors import FileRefused, UnknownFile
+from pausepoint.testing import ManualClock
 from tests.files.shelf import Desk, collect, first_words, open_engine
 from tests.support.children import run_child
 from tests.support.loop import on_loop

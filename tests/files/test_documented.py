@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from holdfast import ChunkState, File
+from pausepoint import ChunkState, File
 from tests.docs.pages import DOCS, section
 
 PAGE = DOCS / "files.md"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, File, Session
-from holdfast.errors import DamagedFile, DamagedRecord, FileRefused, InputConflict, UnknownFile, VerbRefused
+from pausepoint import Engine, File, Session
+from pausepoint.errors import DamagedFile, DamagedRecord, FileRefused, InputConflict, UnknownFile, VerbRefused
 from tests.files.shelf import TEXT, Desk, desk, everything_in, folder_of, open_engine, standing
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop

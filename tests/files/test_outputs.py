@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Engine, Workflow, step
-from holdfast.errors import ContextClosed, FileRefused, StoreError
+from pausepoint import BlockingContext, Context, Engine, Workflow, step
+from pausepoint.errors import ContextClosed, FileRefused, StoreError
 from tests.support.loop import on_loop
 
 

@@ -21,11 +21,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast import Engine, Status, Workflow
-from holdfast.errors import AlreadyRunning, InputConflict, StoreError, VerbRefused
-from holdfast.model import Filter, Pause, Record, SessionRow
-from holdfast.replay import body_of
-from holdfast.testing import ManualClock
+from pausepoint import Engine, Status, Workflow
+from pausepoint.errors import AlreadyRunning, InputConflict, StoreError, VerbRefused
+from pausepoint.model import Filter, Pause, Record, SessionRow
+from pausepoint.replay import body_of
+from pausepoint.testing import ManualClock
 from tests.support.loop import PATIENCE
 from tests.support.mortal import MortalStore, crash, driven, woke
 from tests.support.scripted import ACTS, NAP, WAITS, Course, Desk, Visited, World

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
-from holdfast.errors import AlreadyRunning, HoldLost, SessionEnded
-from holdfast.model import (
+from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded
+from pausepoint.model import (
     Commit,
     Failure,
     Filter,

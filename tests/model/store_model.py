@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from msgspec.structs import replace
 
-from holdfast.model import (
+from pausepoint.model import (
     Commit,
     Filter,
     Flags,
@@ -31,8 +31,8 @@ from holdfast.model import (
     Status,
     Tombstone,
 )
-from holdfast.questions import Inquiry
-from holdfast.testing import ManualClock
+from pausepoint.questions import Inquiry
+from pausepoint.testing import ManualClock
 from tests.faults.vfs import FaultVFS, Perform, Touch, broken, torn_length
 from tests.support.mortal import MortalStore
 

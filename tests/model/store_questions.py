@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
-from holdfast.errors import SessionEnded
-from holdfast.model import QuestionChange, QuestionFacts
-from holdfast.questions import Answer, Answered, Asked, digest
-from holdfast.replay import WaitBody, to_payload
+from pausepoint.errors import SessionEnded
+from pausepoint.model import QuestionChange, QuestionFacts
+from pausepoint.questions import Answer, Answered, Asked, digest
+from pausepoint.replay import WaitBody, to_payload
 from tests.model.store_machine import HOUR, StoreMachine, engines, people
 from tests.model.store_model import OPEN, Q, over
 

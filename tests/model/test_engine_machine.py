@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Status, Workflow, step, timeline
-from holdfast.control import Control
-from holdfast.engine import Drive
-from holdfast.errors import AlreadyRunning, HoldfastError, UnknownSession, VerbRefused
-from holdfast.model import Filter, Record, SessionRow
-from holdfast.replay import Effect, Line, Settled, body_of
-from holdfast.stores.sqlite import reads
-from holdfast.stores.sqlite.sql import QUERIES
-from holdfast.stores.sqlite.writes import Writes
-from holdfast.testing import ManualClock
-from holdfast.timeline import Timeline
-from holdfast.travel import Travel
-from holdfast.visit import Visit
+from pausepoint import Context, Engine, Status, Workflow, step, timeline
+from pausepoint.control import Control
+from pausepoint.engine import Drive
+from pausepoint.errors import AlreadyRunning, PausepointError, UnknownSession, VerbRefused
+from pausepoint.model import Filter, Record, SessionRow
+from pausepoint.replay import Effect, Line, Settled, body_of
+from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sqlite.writes import Writes
+from pausepoint.testing import ManualClock
+from pausepoint.timeline import Timeline
+from pausepoint.travel import Travel
+from pausepoint.visit import Visit
 from tests.model.engine_machine import IDS, EngineMachine, S, acts, engines, rarely
 from tests.support.examples import examples
 from tests.support.histories import Act, Drawn, play
@@ -398,5 +398,5 @@ def histories() -> dict[str, list[Act]]:
 def test_a_broken_engine_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     play(InMemory(), histories()[fault])
     BROKEN[fault](monkeypatch)
-    with pytest.raises((AssertionError, HoldfastError)):
+    with pytest.raises((AssertionError, PausepointError)):
         play(InMemory(), histories()[fault])

@@ -14,15 +14,15 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Engine, Status, Workflow, route, step
-from holdfast.codec import DEFAULT_LIMITS
-from holdfast.errors import AlreadyRunning
-from holdfast.ledger import KEY_FRAME_EVERY
-from holdfast.lending import Lending
-from holdfast.model import Commit, Filter, Flags, Pause, PauseMode, Record, SessionRow
-from holdfast.replay import Line, fold
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock
+from pausepoint import Engine, Status, Workflow, route, step
+from pausepoint.codec import DEFAULT_LIMITS
+from pausepoint.errors import AlreadyRunning
+from pausepoint.ledger import KEY_FRAME_EVERY
+from pausepoint.lending import Lending
+from pausepoint.model import Commit, Filter, Flags, Pause, PauseMode, Record, SessionRow
+from pausepoint.replay import Line, fold
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock
 from tests.support.corpus import CORPUS, Case, long
 from tests.support.loop import on_loop
 from tests.support.scripted import World

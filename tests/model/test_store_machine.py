@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from holdfast.errors import AlreadyRunning, HoldfastError, HoldLost, SessionEnded, StoreError, VerbRefused
-from holdfast.model import Commit, Filter, Pause, Report, SessionRow, Tombstone, has_expired
-from holdfast.stores.sqlite import writes
-from holdfast.stores.sqlite.sql import QUERIES
+from pausepoint.errors import AlreadyRunning, HoldLost, PausepointError, SessionEnded, StoreError, VerbRefused
+from pausepoint.model import Commit, Filter, Pause, Report, SessionRow, Tombstone, has_expired
+from pausepoint.stores.sqlite import writes
+from pausepoint.stores.sqlite.sql import QUERIES
 from tests.model.store_machine import HOUR, engines, people, rarely
 from tests.model.store_model import Belief, over
 from tests.model.store_questions import QuestionMachine
@@ -517,7 +517,7 @@ def test_a_broken_store_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch
     assert broken.right in QUERIES[broken.query]
     monkeypatch.setitem(QUERIES, broken.query, QUERIES[broken.query].replace(broken.right, broken.wrong))
     monkeypatch.setattr(writes, "_MOVE", QUERIES["move"])
-    with pytest.raises((AssertionError, HoldfastError, Failed)):
+    with pytest.raises((AssertionError, PausepointError, Failed)):
         play(MACHINES[broken.place](), broken.history())
 
 
@@ -543,7 +543,7 @@ def test_a_store_that_does_not_look_at_a_fact_before_a_commit_is_found_out(
         return fits(self, commit, (*stands[:column], expected, *stands[column + 1 :]))
 
     monkeypatch.setattr(writes.Writes, "_fits", fooled)
-    with pytest.raises((AssertionError, HoldfastError, Failed)):
+    with pytest.raises((AssertionError, PausepointError, Failed)):
         play(MACHINES[place](), history())
 
 

@@ -18,11 +18,11 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, migrate, step
-from holdfast.lending import Lending
-from holdfast.replay import body_of
-from holdfast.state import Change
-from holdfast.timeline import Timeline
+from pausepoint import Context, Engine, Session, Status, Workflow, migrate, step
+from pausepoint.lending import Lending
+from pausepoint.replay import body_of
+from pausepoint.state import Change
+from pausepoint.timeline import Timeline
 from tests.model.test_laws import RestlessStore, stored, undisturbed
 from tests.support.corpus import CORPUS, Case
 from tests.support.loop import on_loop

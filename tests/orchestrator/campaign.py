@@ -43,7 +43,7 @@ def run(kills: int, seed: int) -> int:
     total, failures, began = Counter[str](), 0, time.monotonic()
     with ForkServer("tests.orchestrator.jobs") as server:
         while total["kills"] < kills:
-            folder = Path(tempfile.mkdtemp(prefix="holdfast-", dir=fast_folder()))
+            folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
             try:
                 ordeal = round_of(server, folder / "run", seed, kills - total["kills"])
                 wrong = ordeal.wrong()

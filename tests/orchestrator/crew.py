@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
-from holdfast.orchestrator import (
+from pausepoint.orchestrator import (
     Agent,
     Agents,
     AgentState,

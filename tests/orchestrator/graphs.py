@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from holdfast.orchestrator import Task
+from pausepoint.orchestrator import Task
 
 
 def generated(tasks: int, needs: int, seed: int) -> list[Task]:

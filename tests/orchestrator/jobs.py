@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from holdfast import Engine
-from holdfast.orchestrator import FileStateStore, Orchestrator, OrchestratorState, Safety, Task, TaskAgent
-from holdfast.orchestrator.snapshot import to_json
+from pausepoint import Engine
+from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorState, Safety, Task, TaskAgent
+from pausepoint.orchestrator.snapshot import to_json
 from tests.orchestrator.graphs import generated
 from tests.orchestrator.samples import NEW
 from tests.support.forkserver import say

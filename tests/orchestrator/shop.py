@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from holdfast import Engine
-from holdfast.orchestrator import BusEvent, Orchestrator, Task, TaskAgent
+from pausepoint import Engine
+from pausepoint.orchestrator import BusEvent, Orchestrator, Task, TaskAgent
 
 
 class Shop:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import DefinitionError, RestoreRefused
-from holdfast.orchestrator import (
+from pausepoint.errors import DefinitionError, RestoreRefused
+from pausepoint.orchestrator import (
     Agent,
     Agents,
     AgentState,

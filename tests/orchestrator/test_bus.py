@@ -8,7 +8,7 @@ from typing import assert_type
 
 import pytest
 
-from holdfast.orchestrator import (
+from pausepoint.orchestrator import (
     BusEvent,
     EventBus,
     Logged,

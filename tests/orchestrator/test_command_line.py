@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Engine, Status
-from holdfast.orchestrator import OrchestratorState, Task
+from pausepoint import Engine, Status
+from pausepoint.orchestrator import OrchestratorState, Task
 from tests.cli.kit import Process, plain
 from tests.cli.kit import run as run_command
 from tests.orchestrator.shop import Shop
@@ -54,7 +54,7 @@ async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_
 
 
 def at_80_columns(folder: Path) -> str:
-    with Process("status", cwd=folder, env={"HOLDFAST_STORE": "hold.db"}, tty=True, size=(80, 24)) as process:
+    with Process("status", cwd=folder, env={"PAUSEPOINT_STORE": "hold.db"}, tty=True, size=(80, 24)) as process:
         return plain(process.wait().stdout)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import AgentsStuck, DamagedSnapshot, SnapshotMissing, SnapshotNotSaved
-from holdfast.orchestrator import (
+from pausepoint.errors import AgentsStuck, DamagedSnapshot, SnapshotMissing, SnapshotNotSaved
+from pausepoint.orchestrator import (
     Agent,
     AgentRegistry,
     Agents,
@@ -375,7 +375,7 @@ async def test_a_listener_that_raises_disturbs_nothing(tmp_path: Path, caplog: p
     crew.bus.on("*", slow)
     crew.bus.on("*", lambda event: told.append(event.type))
     crew.gate.set()
-    with caplog.at_level(logging.ERROR, "holdfast.orchestrator"):
+    with caplog.at_level(logging.ERROR, "pausepoint.orchestrator"):
         await crew.controller.pause()
         await crew.controller.resume()
         await crew.bus.heard()

@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-import holdfast.orchestrator
-from holdfast.orchestrator import AgentState, OrchestratorState, RunStateSnapshot, TaskState, ToolCall
-from holdfast.orchestrator.bus import KINDS
-from holdfast.orchestrator.snapshot import DEFAULT_PATH
+import pausepoint.orchestrator
+from pausepoint.orchestrator import AgentState, OrchestratorState, RunStateSnapshot, TaskState, ToolCall
+from pausepoint.orchestrator.bus import KINDS
+from pausepoint.orchestrator.snapshot import DEFAULT_PATH
 from tests.docs.pages import DOCS, ROOT, code, rows, section
 
 PAGE = DOCS / "orchestrator.md"
@@ -62,8 +62,8 @@ def test_every_public_name_is_on_the_page() -> None:
     text = PAGE.read_text("utf-8")
     aside = {"BusEvent", "EventLog", "Logged", "MemoryLog", "Phase", "RunReport", "TaskState", "TaskStatus", "ToolCall"}
     named = set(re.findall(r"\w+", text))
-    assert sorted(set(holdfast.orchestrator.__all__) - named - aside) == []
-    assert sorted(holdfast.orchestrator.__all__) == holdfast.orchestrator.__all__
+    assert sorted(set(pausepoint.orchestrator.__all__) - named - aside) == []
+    assert sorted(pausepoint.orchestrator.__all__) == pausepoint.orchestrator.__all__
 
 
 def test_every_component_is_where_the_page_says() -> None:
@@ -76,7 +76,7 @@ def test_every_component_is_where_the_page_says() -> None:
 SETTINGS = """
 [run]
 branch = true
-source_pkgs = holdfast.orchestrator
+source_pkgs = pausepoint.orchestrator
 data_file = {folder}/data
 [report]
 exclude_also =

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Status
-from holdfast.errors import DamagedSnapshot, SnapshotMissing, VerbRefused
-from holdfast.orchestrator import (
+from pausepoint import Engine, Status
+from pausepoint.errors import DamagedSnapshot, SnapshotMissing, VerbRefused
+from pausepoint.orchestrator import (
     FileStateStore,
     OrchestratorPaused,
     OrchestratorResumed,

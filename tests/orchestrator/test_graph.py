@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import DefinitionError
-from holdfast.orchestrator import Task
-from holdfast.orchestrator.graph import Board, check, dependants
+from pausepoint.errors import DefinitionError
+from pausepoint.orchestrator import Task
+from pausepoint.orchestrator.graph import Board, check, dependants
 from tests.support.loop import on_loop
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import (
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import (
     AgentsStuck,
     AlreadyRunning,
     DefinitionError,
@@ -22,7 +22,7 @@ from holdfast.errors import (
     UnknownSession,
     VerbRefused,
 )
-from holdfast.orchestrator import (
+from pausepoint.orchestrator import (
     FileStateStore,
     Orchestrator,
     OrchestratorPaused,
@@ -38,8 +38,8 @@ from holdfast.orchestrator import (
     TaskAgent,
     TaskStarted,
 )
-from holdfast.orchestrator.kept import at_work
-from holdfast.orchestrator.performing import Plan
+from pausepoint.orchestrator.kept import at_work
+from pausepoint.orchestrator.performing import Plan
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Context, Engine, Status
-from holdfast.orchestrator import (
+from pausepoint import Context, Engine, Status
+from pausepoint.orchestrator import (
     Orchestrator,
     OrchestratorPaused,
     OrchestratorState,
@@ -16,7 +16,7 @@ from holdfast.orchestrator import (
     Task,
     TaskAgent,
 )
-from holdfast.orchestrator.orchestrator import SAFETY
+from pausepoint.orchestrator.orchestrator import SAFETY
 from tests.support.loop import on_loop
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import AgentsStuck, DefinitionError, RestoreRefused
-from holdfast.orchestrator import (
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import AgentsStuck, DefinitionError, RestoreRefused
+from pausepoint.orchestrator import (
     AgentState,
     EventBus,
     FileStateStore,

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Engine
-from holdfast.errors import DamagedSnapshot, SnapshotNotSaved, UnknownSession
-from holdfast.orchestrator import (
+from pausepoint import Engine
+from pausepoint.errors import DamagedSnapshot, SnapshotNotSaved, UnknownSession
+from pausepoint.orchestrator import (
     Agent,
     Agents,
     AgentState,
@@ -31,7 +31,7 @@ from holdfast.orchestrator import (
     TaskState,
     ToolCall,
 )
-from holdfast.orchestrator.snapshot import from_json, to_json
+from pausepoint.orchestrator.snapshot import from_json, to_json
 from tests.support.loop import on_loop
 
 SNAPSHOT = RunStateSnapshot(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import DamagedSnapshot
-from holdfast.orchestrator import FileStateStore, RunStateSnapshot
+from pausepoint.errors import DamagedSnapshot
+from pausepoint.orchestrator import FileStateStore, RunStateSnapshot
 from tests.orchestrator.samples import NEW, OLD
 from tests.support.forkserver import ForkServer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from holdfast import Engine, Status
-from holdfast.orchestrator import (
+from pausepoint import Engine, Status
+from pausepoint.orchestrator import (
     EventBus,
     FileStateStore,
     OrchestratorState,

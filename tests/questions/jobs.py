@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import QuestionError
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import QuestionError
 from tests.support.forkserver import say
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, step
-from holdfast.questions import Question
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Session, Status, Workflow, step
+from pausepoint.questions import Question
+from pausepoint.testing import ManualClock
 from tests.support.chatting import settled
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic_core import core_schema
 
-from holdfast import Context, Engine, Event, Session, Status, Workflow, step
-from holdfast.errors import (
+from pausepoint import Context, Engine, Event, Session, Status, Workflow, step
+from pausepoint.errors import (
     AnswerConflict,
     AnswerRefused,
     QuestionChanged,
@@ -21,7 +21,7 @@ from holdfast.errors import (
     UnknownSession,
     WrongSession,
 )
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import SqliteStore
 from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, settled, statuses, waits
 from tests.support.chatting import CountingStore, Mail, listening
 from tests.support.loop import on_loop

@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel, field_validator
 from pydantic_core import core_schema
 
-from holdfast import BlockingContext, Context, Engine, Status, Workflow, step, testing
-from holdfast.errors import (
+from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step, testing
+from pausepoint.errors import (
     AnswerRefused,
     Declined,
     QuestionClosed,
@@ -22,8 +22,8 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownQuestion,
 )
-from holdfast.model import Commit
-from holdfast.testing import ManualClock
+from pausepoint.model import Commit
+from pausepoint.testing import ManualClock
 from tests.questions.kit import Asking, Talk, ended, held, one_step, settled, statuses, waits
 from tests.support.chatting import history
 from tests.support.loop import on_loop
@@ -137,7 +137,7 @@ async def test_nothing_is_held_while_a_session_waits() -> None:
         await waits(session)
         assert (await session.info()).holder is None
         assert engine.driver.runs == {}
-        assert {task.get_name() for task in asyncio.all_tasks()} & {f"holdfast {session.id}"} == set()
+        assert {task.get_name() for task in asyncio.all_tasks()} & {f"pausepoint {session.id}"} == set()
 
 
 @pytest.mark.covers("S2.32")

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import BlockingContext, Context, Engine, Workflow, step
-from holdfast.collecting import Collected, Tool, collect
+from pausepoint import BlockingContext, Context, Engine, Workflow, step
+from pausepoint.collecting import Collected, Tool, collect
 from tests.questions.kit import Talk, ended, one_step, statuses, waits
 from tests.support.loop import on_loop
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import QuestionClosed, QuestionExpired
-from holdfast.model import Commit, Flags
-from holdfast.questions import Answer
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import QuestionClosed, QuestionExpired
+from pausepoint.model import Commit, Flags
+from pausepoint.questions import Answer
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock
 from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, settled, statuses, waits
 from tests.support.chatting import history
 from tests.support.loop import on_loop

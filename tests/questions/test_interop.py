@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast.interop import (
+from pausepoint.interop import (
     Said,
     ag_ui_outcome,
     from_ag_ui,
@@ -20,8 +20,8 @@ from holdfast.interop import (
     to_langchain,
     to_mcp,
 )
-from holdfast.model import QuestionStatus
-from holdfast.questions import Question
+from pausepoint.model import QuestionStatus
+from pausepoint.questions import Question
 
 ADDRESS = {
     "type": "object",
@@ -65,7 +65,7 @@ def test_a_question_is_an_interrupt() -> None:
     assert found == {
         "id": "q1", "reason": "input_required", "message": "Well?", "responseSchema": ADDRESS, "toolCallId": "t1",
         "expiresAt": "2026-02-28T00:00:00+00:00",
-        "metadata": {"holdfast": {"digest": "d1", "round": 1, "rounds": 5, "complaint": "no"}},
+        "metadata": {"pausepoint": {"digest": "d1", "round": 1, "rounds": 5, "complaint": "no"}},
     }  # fmt: skip
     assert to_ag_ui(TEXT)["responseSchema"] == {"type": "string"}
     assert to_ag_ui(made(answer_schema={}))["responseSchema"] == {}
@@ -83,7 +83,7 @@ def test_a_decision_about_a_call_says_which_and_one_about_a_mere_name_does_not()
     bound = to_ag_ui(made(kind="confirm", pending_tool_id="call-7", pending_tool_name="pay"))
     assert (bound["reason"], bound["toolCallId"]) == ("tool_call", "call-7")
     free = to_ag_ui(CONFIRM)
-    assert (free["reason"], free["metadata"]["holdfast"]["tool"]) == ("confirmation", "pay")
+    assert (free["reason"], free["metadata"]["pausepoint"]["tool"]) == ("confirmation", "pay")
     assert "toolCallId" not in free
     assert to_ag_ui(COLLECT)["toolCallId"] == "t1"
 
@@ -101,7 +101,7 @@ def test_open_questions_are_the_outcome_of_a_turn() -> None:
         (COLLECT, {"status": "resolved", "payload": {"number": 7}}, Said("q1", {"number": 7})),
         (CONFIRM, {"status": "resolved", "payload": {"approved": True}}, Said("q1", {"approved": True})),
         (CONFIRM, {"status": "resolved", "payload": {"approved": False}}, Said("q1", {"approved": False})),
-        (TEXT, {"status": "resolved", "payload": "so", "metadata": {"holdfast": {"digest": "d1"}}},
+        (TEXT, {"status": "resolved", "payload": "so", "metadata": {"pausepoint": {"digest": "d1"}}},
          Said("q1", "so", "d1")),
         (TEXT, {"status": "resolved", "payload": "so", "metadata": {"other": 1}}, Said("q1", "so")),
         (CONFIRM, {"status": "cancelled"}, None),

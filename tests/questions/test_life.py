@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Session, Status, Workflow, step, testing
-from holdfast.collecting import Tool, collect
-from holdfast.errors import AnswerConflict, AnswerRefused, QuestionClosed, UnknownQuestion, VerbRefused
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Session, Status, Workflow, step, testing
+from pausepoint.collecting import Tool, collect
+from pausepoint.errors import AnswerConflict, AnswerRefused, QuestionClosed, UnknownQuestion, VerbRefused
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock
 from tests.questions.kit import Talk
 
 LASTS = 60

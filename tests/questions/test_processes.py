@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Engine
+from pausepoint import Engine
 from tests.questions.jobs import polling
 from tests.questions.kit import statuses, waits
 from tests.support.forkserver import ForkServer

@@ -12,11 +12,11 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, Context, Engine, Status, Workflow, step
-from holdfast.asking import Options
-from holdfast.errors import DamagedRecord, UnknownQuestion
-from holdfast.model import QuestionStatus
-from holdfast.questions import _RECORD, _camel
+from pausepoint import Append, Context, Engine, Status, Workflow, step
+from pausepoint.asking import Options
+from pausepoint.errors import DamagedRecord, UnknownQuestion
+from pausepoint.model import QuestionStatus
+from pausepoint.questions import _RECORD, _camel
 from tests.docs.pages import DOCS, code, rows, section
 from tests.questions.kit import Asking, Talk, ended, held, one_step, settled, statuses, waits
 from tests.support.children import outside_sql

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Workflow, step
+from pausepoint import Context, Engine, Workflow, step
 from tests.support.loop import on_loop
 
 SESSIONS = 30

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, BlockingContext, Context, Engine, Tool, Workflow, collect, route, step
-from holdfast.errors import Declined, QuestionExpired, RoundsExhausted
+from pausepoint import Append, BlockingContext, Context, Engine, Tool, Workflow, collect, route, step
+from pausepoint.errors import Declined, QuestionExpired, RoundsExhausted
 from tests.questions.kit import ended, held, one_step, passes, statuses, waits
 from tests.support.loop import on_loop
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Engine, Status, Workflow, step
-from holdfast.errors import AnswerRefused, QuestionClosed, UnknownQuestion, VerbRefused
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import AnswerRefused, QuestionClosed, UnknownQuestion, VerbRefused
 from tests.questions.kit import Asking, Talk, ended, one_step, statuses, waits
 from tests.support.loop import on_loop
 

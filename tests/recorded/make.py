@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast import Session, testing
-from holdfast.testing import ManualClock
+from pausepoint import Session, testing
+from pausepoint.testing import ManualClock
 from tests.recorded.workflows import diary, poll, shelf, wake
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from holdfast import Append, Context, Merge, Workflow, guard, route, step
+from pausepoint import Append, Context, Merge, Workflow, guard, route, step
 
 
 class Mood(StrEnum):

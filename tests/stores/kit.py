@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import holdfast
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
+import pausepoint
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing.suite.base import Driver, new_session, on_loop, operator, payloads, started, stored
 
 __all__ = [
     "ENGINE", "LOCKER", "Driver", "Process", "new_session", "on_loop", "opened", "operator", "outside", "payloads",
     "process", "started", "stored",
 ]  # fmt: skip
 
-SOURCE = str(Path(holdfast.__file__).parents[1])
+SOURCE = str(Path(pausepoint.__file__).parents[1])
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ def process(program: str, *args: str | Path) -> Iterator[Process]:
 # line of answer each. At the end of its input it closes the store; "exit" leaves without.
 ENGINE = """
 import asyncio, sys
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import SqliteStore
 from tests.stores.kit import Driver
 
 async def main():

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clock import to_datetime
-from holdfast.errors import AlreadyRunning
-from holdfast.model import Filter, Status
-from holdfast.stores.sqlite import hold
+from pausepoint.clock import to_datetime
+from pausepoint.errors import AlreadyRunning
+from pausepoint.model import Filter, Status
+from pausepoint.stores.sqlite import hold
 from tests.stores.kit import (
     ENGINE,
     Driver,
@@ -183,8 +183,8 @@ async def test_dead_engines_are_forgotten_unless_they_still_hold_a_session(path:
 
 FORKER = """
 import asyncio, os, signal, sys
-from holdfast.errors import StoreClosed
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint.errors import StoreClosed
+from pausepoint.stores.sqlite import SqliteStore
 from tests.stores.kit import started, stored
 
 async def refused(awaitable):

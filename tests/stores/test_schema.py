@@ -12,9 +12,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.errors import NewerSchema, StoreError, StoreUnavailable
-from holdfast.model import Filter, Status
-from holdfast.stores.sqlite import SqliteStore, reads, schema, sql
+from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
+from pausepoint.model import Filter, Status
+from pausepoint.stores.sqlite import SqliteStore, reads, schema, sql
 from tests.stores.kit import on_loop, opened, outside, started, stored
 
 
@@ -106,7 +106,7 @@ async def test_a_newer_schema_is_refused_with_no_byte_changed(path: Path) -> Non
         await started(store)
     in_process(path, "sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')")
     before = digests(path)
-    with pytest.raises(NewerSchema, match=r"newer Holdfast \(schema 99; this one knows 1\).*Upgrade"):
+    with pytest.raises(NewerSchema, match=r"newer Pausepoint \(schema 99; this one knows 1\).*Upgrade"):
         await SqliteStore(path).open(lambda: None)
     assert digests(path) == before
 
@@ -157,8 +157,8 @@ async def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 @on_loop
 async def test_a_folder_that_cannot_be_written_is_refused() -> None:
-    with pytest.raises(StoreError, match="/proc/holdfast"):
-        await SqliteStore("/proc/holdfast.db").open(lambda: None)
+    with pytest.raises(StoreError, match="/proc/pausepoint"):
+        await SqliteStore("/proc/pausepoint.db").open(lambda: None)
 
 
 @on_loop

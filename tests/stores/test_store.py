@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import (
+from pausepoint.errors import (
     DamagedRecord,
     StoreClosed,
 )
-from holdfast.model import Filter, seal
-from holdfast.store import Store
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint.model import Filter, seal
+from pausepoint.store import Store
+from pausepoint.stores.sqlite import SqliteStore
 from tests.stores.kit import on_loop, opened, operator, started
 
 

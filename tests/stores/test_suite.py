@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.store import Store
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing import ManualClock
-from holdfast.testing.suite import SharedStoreSuite, StoreSuite
+from pausepoint.store import Store
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.testing import ManualClock
+from pausepoint.testing.suite import SharedStoreSuite, StoreSuite
 from tests.support.dictstore import Data, DictStore
 
 # What the suite proves of docs/acceptance.md. The package itself does not know that page.

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
-from holdfast.store import Found, Store
-from holdfast.testing import ManualClock
-from holdfast.testing.suite import SharedStoreSuite
-from holdfast.testing.suite import base as suite_base
-from holdfast.testing.suite.base import Place
+from pausepoint.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
+from pausepoint.store import Found, Store
+from pausepoint.testing import ManualClock
+from pausepoint.testing.suite import SharedStoreSuite
+from pausepoint.testing.suite import base as suite_base
+from pausepoint.testing.suite.base import Place
 from tests.support.dictstore import Data, DictStore, Kept
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import StoreReadOnly, StoreUnavailable
-from holdfast.model import Commit, Filter, SessionRow, seal
-from holdfast.stores.sqlite import SqliteStore, ballast, trouble, writer
-from holdfast.stores.sqlite.ballast import SIZE, SLICE, Ballast
+from pausepoint.errors import StoreReadOnly, StoreUnavailable
+from pausepoint.model import Commit, Filter, SessionRow, seal
+from pausepoint.stores.sqlite import SqliteStore, ballast, trouble, writer
+from pausepoint.stores.sqlite.ballast import SIZE, SLICE, Ballast
 from tests.faults.vfs import Fail, FaultVFS
 from tests.stores.kit import Driver, new_session, on_loop, opened, operator, process, started, stored
 
@@ -282,7 +282,7 @@ async def test_a_store_cannot_be_made_on_a_full_disk(path: Path) -> None:
 # Says whatever it hears. A line lets it find space again, the next one lets it end.
 ANOTHER = """
 import asyncio, sys
-from holdfast.stores.sqlite import SqliteStore, ballast
+from pausepoint.stores.sqlite import SqliteStore, ballast
 from tests.stores.test_trouble import no_space
 
 async def main():

@@ -12,9 +12,9 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.errors import DamagedRecord, HoldLost, StoreReadOnly, StoreUnavailable
-from holdfast.model import Filter, Flags
-from holdfast.stores.sqlite import SqliteStore, schema, writer
+from pausepoint.errors import DamagedRecord, HoldLost, StoreReadOnly, StoreUnavailable
+from pausepoint.model import Filter, Flags
+from pausepoint.stores.sqlite import SqliteStore, schema, writer
 from tests.stores.kit import (
     LOCKER,
     Driver,

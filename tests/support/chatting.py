@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from holdfast import Append, At, Context, Session, Status, Workflow, route, step
-from holdfast.model import Record, SignalRecord
-from holdfast.store import Store
+from pausepoint import Append, At, Context, Session, Status, Workflow, route, step
+from pausepoint.model import Record, SignalRecord
+from pausepoint.store import Store
 from tests.support.otherstores import ProxyStore
 
 WINDOW = 20

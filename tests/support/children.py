@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import holdfast
+import pausepoint
 
 ROOT = Path(__file__).parents[2]
-_SOURCE = Path(holdfast.__file__).parents[1]
+_SOURCE = Path(pausepoint.__file__).parents[1]
 
 _PRELUDE = """
 import asyncio, os, sys
-from holdfast import *
+from pausepoint import *
 from tests.support.pipeline import Doc, Pipeline
 def say(*words): print(*words, flush=True)
 async def heard(): return (await asyncio.to_thread(sys.stdin.readline)).strip()
@@ -77,7 +77,7 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def child(program: str, *args: object) -> Iterator[Child]:
-    """Start the body of an ``async def main(args)``, beside the public names of Holdfast and `Pipeline`."""
+    """Start the body of an ``async def main(args)``, beside the public names of Pausepoint and `Pipeline`."""
     text = _PRELUDE + "async def main(args):\n" + textwrap.indent(textwrap.dedent(program), "    ")
     with script(text + "\nasyncio.run(main(sys.argv[1:]))\n", *args) as running:
         yield running

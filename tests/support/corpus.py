@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from holdfast import Append, At, Context, Merge, Replace, Workflow, guard, route, step
+from pausepoint import Append, At, Context, Merge, Replace, Workflow, guard, route, step
 
 Ran = list[str]
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from holdfast import questions
-from holdfast.clock import Clock, SystemClock
-from holdfast.errors import (
+from pausepoint import questions
+from pausepoint.clock import Clock, SystemClock
+from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
     FileRefused,
@@ -26,7 +26,7 @@ from holdfast.errors import (
     UnknownSession,
     VerbRefused,
 )
-from holdfast.model import (
+from pausepoint.model import (
     About,
     Commit,
     Filter,
@@ -55,9 +55,9 @@ from holdfast.model import (
     signal_intact,
     would_go_on,
 )
-from holdfast.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
-from holdfast.store import Found, FoundQuestions
-from holdfast.uploads import FileFacts, file_facts
+from pausepoint.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
+from pausepoint.store import Found, FoundQuestions
+from pausepoint.uploads import FileFacts, file_facts
 
 OPEN = (QuestionStatus.WAITING, QuestionStatus.RESUMED)
 
@@ -91,7 +91,7 @@ class Data:
 
 
 class DictStore:
-    """A `holdfast.store.Store` in plain dictionaries, for one process."""
+    """A `pausepoint.store.Store` in plain dictionaries, for one process."""
 
     def __init__(self, data: Data | None = None, clock: Clock | None = None) -> None:
         self.data = data or Data()

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import holdfast
+import pausepoint
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
@@ -87,7 +87,7 @@ class ForkServer:
     """The client's side. A context manager; leaving it ends every job that still runs."""
 
     def __init__(self, *modules: str) -> None:
-        source = str(Path(holdfast.__file__).parents[1])
+        source = str(Path(pausepoint.__file__).parents[1])
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((source, str(ROOT)))}
         command = [sys.executable, "-m", "tests.support.forkserver", *modules]
         self._process = subprocess.Popen(

@@ -36,7 +36,7 @@ def as_program(module: str, args: Sequence[str], folder: str, said: str, environ
     os.chdir(folder)
     sys.argv = [module, *args]
     sys.orig_argv = [sys.executable, "-m", module, *args]
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+    for name in [name for name in os.environ if name.startswith("PAUSEPOINT_")]:
         del os.environ[name]
     os.environ.update(environment)
     for number, path in ((1, said), (2, f"{said}.err")):

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from holdfast import Append, Context, Engine, Session, Status, Workflow, guard, step
-from holdfast.errors import AlreadyRunning
-from holdfast.replay import body_of
+from pausepoint import Append, Context, Engine, Session, Status, Workflow, guard, step
+from pausepoint.errors import AlreadyRunning
+from pausepoint.replay import body_of
 from tests.support.points import points
 
 WIDTH = 2

@@ -96,12 +96,12 @@ class ModelServer(ThreadingHTTPServer):
 
 @contextmanager
 def model_in_use(monkeypatch: pytest.MonkeyPatch, **settings: str) -> Iterator[ModelServer]:
-    """The service, and what has an application ask it; ``price="1/10"`` sets HOLDFAST_MODEL_PRICE."""
+    """The service, and what has an application ask it; ``price="1/10"`` sets PAUSEPOINT_MODEL_PRICE."""
     with serving(ModelServer()) as server:
-        monkeypatch.setenv("HOLDFAST_MODEL", "tiny")
+        monkeypatch.setenv("PAUSEPOINT_MODEL", "tiny")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         for name, value in {"url": server.url, **settings}.items():
-            monkeypatch.setenv(f"HOLDFAST_MODEL_{name.upper()}", value)
+            monkeypatch.setenv(f"PAUSEPOINT_MODEL_{name.upper()}", value)
         try:
             yield server
         finally:

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import apsw
 
-from holdfast import Engine
-from holdfast.engine import Drive
-from holdfast.errors import StoreClosed
-from holdfast.model import Commit, Flags
-from holdfast.stores.sqlite import SqliteStore
+from pausepoint import Engine
+from pausepoint.engine import Drive
+from pausepoint.errors import StoreClosed
+from pausepoint.model import Commit, Flags
+from pausepoint.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
 

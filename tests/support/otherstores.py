@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.model import Commit, Flags
-from holdfast.store import Store
+from pausepoint.model import Commit, Flags
+from pausepoint.store import Store
 
 
 class ProxyStore:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import Workflow, step
+from pausepoint import Workflow, step
 
 STEPS = ("outline", "draft", "verdict", "report")
 

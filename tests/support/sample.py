@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from holdfast import Append, BlockingContext, Context, Merge, Workflow, guard, route, step
+from pausepoint import Append, BlockingContext, Context, Merge, Workflow, guard, route, step
 from tests.support.points import points
 
 WIDTH = 2

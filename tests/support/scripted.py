@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from holdfast import Append, Context, Merge, Retry, SessionId, Workflow, guard, route, step
+from pausepoint import Append, Context, Merge, Retry, SessionId, Workflow, guard, route, step
 
 ACTS = ("ok", "raise", "retry", "spend", "spend and raise", "skip", "wait", "work", "big")
 """What a visit of ``act`` may do by itself."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import Context, Engine, Event, Workflow, step
-from holdfast.testing import ManualClock
+from pausepoint import Context, Engine, Event, Workflow, step
+from pausepoint.testing import ManualClock
 
 
 class State(BaseModel):

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.clock import Clock
-from holdfast.testing import ManualClock
+from pausepoint.clock import Clock
+from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Session, Status, Workflow, guard, route, step, testing
-from holdfast.errors import StoreClosed
-from holdfast.model import Filter
-from holdfast.replay import Line
-from holdfast.testing import CrashPointFailed, CrashPointMissed, Machine, after, before
+from pausepoint import BlockingContext, Context, Session, Status, Workflow, guard, route, step, testing
+from pausepoint.errors import StoreClosed
+from pausepoint.model import Filter
+from pausepoint.replay import Line
+from pausepoint.testing import CrashPointFailed, CrashPointMissed, Machine, after, before
 from tests.support.corpus import CORPUS
 from tests.support.loop import on_loop
 from tests.support.sample import TOPIC, sample

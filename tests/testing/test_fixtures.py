@@ -14,7 +14,7 @@ import asyncio
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Workflow, step
+from pausepoint import Context, Workflow, step
 
 tops = []
 
@@ -38,26 +38,26 @@ async def work(ctx: Context) -> str:
 workflow = Workflow("work", state=Doc, steps=[work])
 
 
-def test_async(holdfast_engine, holdfast_clock):
+def test_async(pausepoint_engine, pausepoint_clock):
     async def main():
-        async with holdfast_engine as engine:
+        async with pausepoint_engine as engine:
             assert (await engine.run(workflow)).state.text == "said"
 
     tops.clear()
     asyncio.run(main())
-    assert len(holdfast_clock.slept) == 1
+    assert len(pausepoint_clock.slept) == 1
     assert len(tops) == EXPECTED
 
 
-def test_blocking(holdfast_engine):
-    with holdfast_engine as engine:
+def test_blocking(pausepoint_engine):
+    with pausepoint_engine as engine:
         assert engine.start(workflow).outcome().state.text == "said"
 
 
 @pytest.mark.no_always_replay("counts")
-def test_that_counts(holdfast_engine):
+def test_that_counts(pausepoint_engine):
     tops.clear()
-    with holdfast_engine as engine:
+    with pausepoint_engine as engine:
         engine.start(workflow).outcome()
     assert len(tops) == 2
 """
@@ -72,44 +72,44 @@ def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     ("options", "tops", "verdict"),
     [
         ((), 2, "3 passed"),
-        (("--holdfast-always-replay",), 3, "2 passed, 1 skipped"),
+        (("--pausepoint-always-replay",), 3, "2 passed, 1 skipped"),
     ],
     ids=["plain", "always replay"],
 )
 def test_the_fixtures_and_the_option_do_what_they_say(
     tmp_path: Path, options: tuple[str, ...], tops: int, verdict: str
 ) -> None:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["holdfast.testing.fixtures"]\n')
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["pausepoint.testing.fixtures"]\n')
     (tmp_path / "test_it.py").write_text(TESTS.replace("EXPECTED", str(tops)))
     result = run_pytest(tmp_path, *options)
     assert result.returncode == 0, result.stdout + result.stderr
     assert verdict in result.stdout
-    assert ("--holdfast-always-replay: counts" in result.stdout) == bool(options)
+    assert ("--pausepoint-always-replay: counts" in result.stdout) == bool(options)
 
 
 def test_who_does_not_ask_gets_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
-        "import sys\n\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('holdfast')]\n"
+        "import sys\n\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('pausepoint')]\n"
     )
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout
-    assert run_pytest(tmp_path, "--holdfast-always-replay").returncode == 4
+    assert run_pytest(tmp_path, "--pausepoint-always-replay").returncode == 4
 
 
 def test_a_mark_without_a_reason_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["holdfast.testing.fixtures"]\n')
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["pausepoint.testing.fixtures"]\n')
     (tmp_path / "test_it.py").write_text("import pytest\n\n\n@pytest.mark.no_always_replay()\ndef test_it(): ...\n")
-    result = run_pytest(tmp_path, "--holdfast-always-replay")
+    result = run_pytest(tmp_path, "--pausepoint-always-replay")
     assert result.returncode != 0
     assert "no_always_replay needs a reason" in result.stdout + result.stderr
 
 
 def test_only_the_fixtures_and_the_store_suite_import_pytest() -> None:
     program = (
-        "import sys, pkgutil, importlib, holdfast.testing as t\n"
-        "names = [m.name for m in pkgutil.iter_modules(t.__path__, 'holdfast.testing.')]\n"
+        "import sys, pkgutil, importlib, pausepoint.testing as t\n"
+        "names = [m.name for m in pkgutil.iter_modules(t.__path__, 'pausepoint.testing.')]\n"
         "for name in names:\n"
-        "    if name not in ('holdfast.testing.fixtures', 'holdfast.testing.suite'): importlib.import_module(name)\n"
+        "    if name not in ('pausepoint.testing.fixtures', 'pausepoint.testing.suite'): importlib.import_module(name)\n"
         "print('pytest' in sys.modules, len(names) > 5)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

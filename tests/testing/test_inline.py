@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Engine, Status, Workflow, step, testing
+from pausepoint import Engine, Status, Workflow, step, testing
 from tests.support.loop import on_loop
 
 

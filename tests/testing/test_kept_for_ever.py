@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Status, bundle, testing
-from holdfast.errors import InputConflict
+from pausepoint import Status, bundle, testing
+from pausepoint.errors import InputConflict
 from tests.recorded import make
 from tests.recorded.workflows import WORKFLOWS
 from tests.support.loop import on_loop

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Append, Batch, Context, Status, Workflow, guard, route, step, testing
-from holdfast.errors import DamagedRecord, DefinitionError
-from holdfast.testing import RecordingDiffers
+from pausepoint import Append, Batch, Context, Status, Workflow, guard, route, step, testing
+from pausepoint.errors import DamagedRecord, DefinitionError
+from pausepoint.testing import RecordingDiffers
 from tests.support.corpus import CORPUS
 from tests.support.sample import TOPIC, sample
 
@@ -220,7 +220,7 @@ def rewrite(path: Path, lines: list[Any]) -> None:
 
 def test_the_file_is_readable_lines_that_say_what_they_are(file: Path) -> None:
     lines = lines_of(file)
-    assert lines[0] == {"holdfast": "session", "format": 1}
+    assert lines[0] == {"pausepoint": "session", "format": 1}
     assert lines[1]["session"]["workflow"] == "doc"
     assert [line["record"]["kind"] for line in lines if "record" in line][:2] == ["key", "operation"]
     assert json.loads(lines[2]["record"]["payload"])["step"] == "research"
@@ -249,8 +249,8 @@ DAMAGE: dict[str, tuple[Callable[[list[Any]], None], str]] = {
     "a step's name": (lambda lines: lines[4]["record"].update(step="other"), "a record 3 that is missing"),
     "a missing record": (lambda lines: lines.pop(3), "a record 2 that is missing"),
     "an unknown line": (lambda lines: lines.insert(3, {"secret": 1}), "nothing is known by the name 'secret'"),
-    "a newer format": (lambda lines: lines[0].update(format=99), "has the format 99.*use a newer Holdfast"),
-    "another kind of file": (lambda lines: lines[0].update(holdfast="cake"), "is no session of Holdfast"),
+    "a newer format": (lambda lines: lines[0].update(format=99), "has the format 99.*use a newer Pausepoint"),
+    "another kind of file": (lambda lines: lines[0].update(pausepoint="cake"), "is no session of Pausepoint"),
 }
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import BlockingContext, Context, Status, Workflow, step, testing
-from holdfast.errors import NotReplayable
+from pausepoint import BlockingContext, Context, Status, Workflow, step, testing
+from pausepoint.errors import NotReplayable
 from tests.support.corpus import CORPUS
 from tests.support.loop import on_loop
 from tests.support.sample import TOPIC, sample

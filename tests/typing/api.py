@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
 
-from holdfast import (
+from pausepoint import (
     Batch,
     BlockingContext,
     BlockingEngine,
@@ -26,9 +26,9 @@ from holdfast import (
     run,
     step,
 )
-from holdfast.collecting import Collected
-from holdfast.outcome import Checkpoint, Diff, Listing
-from holdfast.questions import Receipt
+from pausepoint.collecting import Collected
+from pausepoint.outcome import Checkpoint, Diff, Listing
+from pausepoint.questions import Receipt
 
 
 class Brief(BaseModel):

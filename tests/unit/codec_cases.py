@@ -24,7 +24,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from holdfast.errors import HoldfastError
+from pausepoint.errors import PausepointError
 
 
 class Colour(enum.Enum):
@@ -267,9 +267,9 @@ def with_total(whole: Whole) -> Whole:
     return whole
 
 
-def outcome(act: Callable[[], Any]) -> tuple[Any, HoldfastError | None]:
+def outcome(act: Callable[[], Any]) -> tuple[Any, PausepointError | None]:
     """What an act gave, or the error of ours that it ended in."""
     try:
         return act(), None
-    except HoldfastError as error:
+    except PausepointError as error:
         return None, error

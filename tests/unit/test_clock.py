@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.clock import Clock, SystemClock, to_datetime, to_micros
+from pausepoint.clock import Clock, SystemClock, to_datetime, to_micros
 
 OFFSETS = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 

@@ -20,8 +20,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import BaseModel, Field, HttpUrl, JsonValue, SecretStr, field_validator
 
-from holdfast.codec import DEFAULT_LIMITS, Limits, decode, encode, typed
-from holdfast.errors import DamagedRecord, DefinitionError, OversizedValue, StateRefused, ValueRefused
+from pausepoint.codec import DEFAULT_LIMITS, Limits, decode, encode, typed
+from pausepoint.errors import DamagedRecord, DefinitionError, OversizedValue, StateRefused, ValueRefused
 from tests.unit.codec_cases import (
     BERLIN,
     Access,
@@ -489,8 +489,8 @@ def test_damaged_data_is_a_damaged_record_with_and_without_a_type(data: bytes) -
 def test_no_stored_name_is_ever_imported() -> None:
     script = (
         "import sys\n"
-        "from holdfast.codec import decode\n"
-        "from holdfast.errors import DamagedRecord\n"
+        "from pausepoint.codec import decode\n"
+        "from pausepoint.errors import DamagedRecord\n"
         "before = set(sys.modules)\n"
         "for tag in ('$import', '$model', '$enum', '$:Fact', '$pickle', 'py/object', '$class', '$module'):\n"
         "    try:\n"
@@ -507,7 +507,7 @@ def test_the_codec_imports_no_pydantic_and_no_pickle_until_it_needs_them() -> No
     script = (
         "import sys\n"
         "before = set(sys.modules)  # whoever measures this process may have imported things already\n"
-        "from holdfast.codec import typed\n"
+        "from pausepoint.codec import typed\n"
         "kind = typed(dict[str, list[int]])\n"
         "assert kind.decode(kind.encode({'a': [1]}, 'x'), 'x') == {'a': [1]}\n"
         "print(sorted({'pydantic', 'pickle'} & (set(sys.modules) - before)))\n"

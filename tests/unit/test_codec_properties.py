@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.codec import decode, encode, fingerprint, typed
-from holdfast.errors import DamagedRecord, ValueRefused
+from pausepoint.codec import decode, encode, fingerprint, typed
+from pausepoint.errors import DamagedRecord, ValueRefused
 from tests.unit.codec_cases import Colour, Fact, Level, Mood, Part, Point, Rich, outcome, same
 
 ZONES = (

@@ -8,16 +8,16 @@ import pickle
 
 import pytest
 
-from holdfast import errors
-from holdfast.errors import HoldfastError, Signal, did_you_mean
+from pausepoint import errors
+from pausepoint.errors import PausepointError, Signal, did_you_mean
 
-ERRORS = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, HoldfastError)]
+ERRORS = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, PausepointError)]
 SIGNALS = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, Signal)]
 
 
 @pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("through", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy])
-def test_every_error_survives_pickling_with_its_fields(cls: type[HoldfastError], through: object) -> None:
+def test_every_error_survives_pickling_with_its_fields(cls: type[PausepointError], through: object) -> None:
     declared = {name: f"the {name}" for name in _declared(cls)}
     error = cls("something is wrong; do this", extra=[1, {"a": 2}], **declared)
     again = through(error)  # type: ignore[operator]
@@ -34,7 +34,7 @@ def _declared(cls: type) -> set[str]:
 
 
 @pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
-def test_every_error_is_drawn_in_the_tree_and_says_what_it_means(cls: type[HoldfastError]) -> None:
+def test_every_error_is_drawn_in_the_tree_and_says_what_it_means(cls: type[PausepointError]) -> None:
     assert errors.__doc__ is not None
     assert cls.__name__ in errors.__doc__
     assert cls.__doc__
@@ -46,7 +46,7 @@ def test_the_families_stand_apart() -> None:
         errors.StoreError,
     )  # fmt: skip
     for cls in ERRORS:
-        if cls is not HoldfastError:
+        if cls is not PausepointError:
             assert sum(issubclass(cls, family) for family in families) == 1, cls
 
 

@@ -76,10 +76,10 @@ def test_development_tools_are_pinned_by_name_and_version() -> None:
 
 def test_the_wheel_contains_the_package_with_its_sql_and_nothing_else() -> None:
     files = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
-    package = ROOT / "src" / "holdfast"
-    needed = {f"holdfast/{path.relative_to(package).as_posix()}" for path in package.rglob("*.sql")}
-    assert needed | {"holdfast/py.typed", "holdfast/__init__.py"} <= files
-    assert [name for name in files if not name.startswith("holdfast/")] == []
+    package = ROOT / "src" / "pausepoint"
+    needed = {f"pausepoint/{path.relative_to(package).as_posix()}" for path in package.rglob("*.sql")}
+    assert needed | {"pausepoint/py.typed", "pausepoint/__init__.py"} <= files
+    assert [name for name in files if not name.startswith("pausepoint/")] == []
 
 
 def test_the_source_archive_contains_what_the_tests_look_at() -> None:

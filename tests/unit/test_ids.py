@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidSessionId
-from holdfast.ids import check_session_id, new_session_id
+from pausepoint.errors import InvalidSessionId
+from pausepoint.ids import check_session_id, new_session_id
 
 
 def test_a_new_id_is_legal_short_and_hard_to_misread() -> None:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from holdfast import Workflow, guard, route, step
-from holdfast.codec import decode, encode
-from holdfast.errors import DamagedRecord, IllegalTransition
-from holdfast.model import Failure, Record, RecordKind, first_digest, seal
-from holdfast.replay import (
+from pausepoint import Workflow, guard, route, step
+from pausepoint.codec import decode, encode
+from pausepoint.errors import DamagedRecord, IllegalTransition
+from pausepoint.model import Failure, Record, RecordKind, first_digest, seal
+from pausepoint.replay import (
     Body,
     CheckpointBody,
     DefinitionBody,
@@ -30,8 +30,8 @@ from holdfast.replay import (
     settle,
     to_payload,
 )
-from holdfast.state import Change, Inline, Slot
-from holdfast.workflow import Check
+from pausepoint.state import Change, Inline, Slot
+from pausepoint.workflow import Check
 
 
 def inline(value: object) -> Inline:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.codec import decode, encode
-from holdfast.replay import KeyBody, to_payload
-from holdfast.state import (
+from pausepoint.codec import decode, encode
+from pausepoint.replay import KeyBody, to_payload
+from pausepoint.state import (
     INLINE_BYTES,
     SEGMENT_BYTES,
     Act,

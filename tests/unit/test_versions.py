@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from holdfast.codec import DEFAULT_LIMITS
-from holdfast.replay import Line
-from holdfast.steps import step
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.versions import DoesNotFit, Passed, adoption, compare
-from holdfast.workflow import Workflow
+from pausepoint.codec import DEFAULT_LIMITS
+from pausepoint.replay import Line
+from pausepoint.steps import step
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.versions import DoesNotFit, Passed, adoption, compare
+from pausepoint.workflow import Workflow
 from tests.support.examples import examples
 
 

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypedDict
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.binding import near_miss
-from holdfast.errors import DefinitionError
-from holdfast.events import ENGINE_EVENTS
-from holdfast.fields import Append, At, Merge, Replace
-from holdfast.ids import SessionId
-from holdfast.retry import Retry
-from holdfast.steps import migrate
-from holdfast.workflow import Scope, Step, Workflow, guard, route, step
+from pausepoint.binding import near_miss
+from pausepoint.errors import DefinitionError
+from pausepoint.events import ENGINE_EVENTS
+from pausepoint.fields import Append, At, Merge, Replace
+from pausepoint.ids import SessionId
+from pausepoint.retry import Retry
+from pausepoint.steps import migrate
+from pausepoint.workflow import Scope, Step, Workflow, guard, route, step
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
 
 class Context:
-    __holdfast_context__ = "async"
+    __pausepoint_context__ = "async"
 
 
 class BlockingContext:
-    __holdfast_context__ = "blocking"
+    __pausepoint_context__ = "blocking"
 
 
 class Plan(BaseModel):
@@ -246,7 +246,7 @@ def test_all_problems_are_told_together_one_per_line() -> None:
 
 
 def test_importing_the_definitions_does_not_import_pydantic() -> None:
-    look = "import sys, holdfast.workflow; sys.exit('pydantic' in sys.modules)"
+    look = "import sys, pausepoint.workflow; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 

@@ -1,1 +1,0 @@
-"""``python -m holdfast.demo``: a session is killed, resumed, paused and resumed, before your eyes."""

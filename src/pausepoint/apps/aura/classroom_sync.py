@@ -1,0 +1,75 @@
+"""ClassroomSync: gathers a student's assignments from every account and course.
+
+Each course is one remembered operation, so that an interrupted sync fetches only what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pausepoint import Context
+from pausepoint.apps.aura.models import Assignment, Course
+from pausepoint.apps.aura.sources import Source, open_source
+from pausepoint.apps.input import BadInput
+
+
+async def gather(student_id: str, data: Sequence[str], time_zone: str, ctx: Context) -> list[Assignment]:
+    """All assignments of a student, in the order of their due date; those without one come last."""
+    sources = [open_source(place, time_zone) for place in dict.fromkeys(data)]
+    courses = [await _enrolled(source, student_id, ctx) for source in sources]
+    _check_courses(student_id, sources, courses)
+    found = [await _fetched(source, mine, ctx) for source, mine in zip(sources, courses, strict=True)]
+    return sorted((each for some in found for each in some), key=_by_due)
+
+
+async def _enrolled(source: Source, student_id: str, ctx: Context) -> list[Course]:
+    def enrolled(place: str, student: str) -> list[Course]:
+        return source.courses(student)
+
+    return await ctx.do(enrolled, source.place, student_id)
+
+
+async def _fetched(source: Source, courses: Sequence[Course], ctx: Context) -> list[Assignment]:
+    def fetch(course: Course) -> list[Assignment]:
+        return source.assignments(course)
+
+    found = await ctx.map(fetch, courses, key=lambda each: f"{source.place} {each.account} {each.course_id}")
+    return [each for some in found for each in some]
+
+
+def _by_due(assignment: Assignment) -> tuple[bool, float, str]:
+    due = assignment.due
+    return due is None, due.timestamp() if due else 0.0, assignment.id
+
+
+def check(student_id: str, data: Sequence[str], time_zone: str) -> None:
+    """Refuse what a sync could not read, before a session is stored.
+
+    Files are read whole; the live API is asked for the courses.
+    """
+    sources = [open_source(place, time_zone) for place in dict.fromkeys(data)]
+    courses = [source.courses(student_id) for source in sources]
+    _check_courses(student_id, sources, courses)
+    for source, mine in zip(sources, courses, strict=True):
+        for course in mine if source.is_file else ():
+            source.assignments(course)
+
+
+def _check_courses(student_id: str, sources: Sequence[Source], courses: Sequence[Sequence[Course]]) -> None:
+    """The student must be known somewhere, and no two accounts may have the same name: ids are made of it."""
+    if not any(courses):
+        raise unknown(student_id, sources)
+    places: dict[str, str] = {}
+    for source, mine in zip(sources, courses, strict=True):
+        for account in {each.account for each in mine}:
+            other = places.setdefault(account, source.place)
+            if other != source.place:
+                raise BadInput(f"data: {other} and {source.place} both have an account {account!r}; rename one of them")
+
+
+def unknown(student_id: str, sources: Sequence[Source]) -> BadInput:
+    """The refusal of a student that nobody knows; it says who is known."""
+    names = sorted({name for source in sources for name in source.students()})
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    known = f"; known are {', '.join(names[:5])}{more}" if names else ""
+    return BadInput(f"student_id: {student_id!r} has no course in {', '.join(each.place for each in sources)}{known}")

@@ -1,0 +1,201 @@
+"""DailyPlanner: puts open work into free time, by due date, need and load, and says what did not fit and why.
+
+Work is taken in the order of the day when it is due; of the same day, that of the subject with the larger need comes
+first. Overdue work counts as due in two days, work without a due date comes last, and what has been overdue for more
+than two weeks is left to the teacher. Each piece goes into the earliest free time before it is due, in sittings of 15
+to 50 minutes with breaks of 10, and no day gets more than its limit.
+
+How long it takes: the minutes that the data gives, or 45 for an assignment, 20 for a short answer and 10 for a choice,
+times 0.75 to 1.25 for a need of 0 to 1, in steps of 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from pausepoint.apps.aura.free_time import Day, Slot
+from pausepoint.apps.aura.models import A_DAY, Assignment, DailyPlanItem, DayLoad, SkillProfile, Unplanned, in_danger
+from pausepoint.apps.aura.times import day_of, said
+from pausepoint.apps.words import many
+
+SHORTEST, LONGEST, BREAK = 15, 50, 10
+GRACE = timedelta(days=2)
+GIVEN_UP = timedelta(days=14)
+MINUTES = {"SHORT_ANSWER_QUESTION": 20, "MULTIPLE_CHOICE_QUESTION": 10}
+USUAL = 45
+
+
+class Plan(NamedTuple):
+    """What the planner leaves."""
+
+    items: list[DailyPlanItem]
+    unplanned: list[Unplanned]
+    load: list[DayLoad]
+
+
+@dataclass
+class Task:
+    """One piece of open work, and what is left of it."""
+
+    work: Assignment
+    need: float
+    left: int
+
+
+@dataclass
+class Room:
+    """What is still free on one day."""
+
+    day: Day
+    limit: int
+    free: list[Slot] = field(default_factory=list)
+    planned: int = 0
+
+    def __post_init__(self) -> None:
+        self.free = list(self.day.free)
+
+    @property
+    def capacity(self) -> int:
+        """How much work fits at most, were there no other."""
+        return min(sum(slot.minutes for slot in self.day.free), self.limit)
+
+    def take(self, wanted: int, before: datetime | None) -> Slot | None:
+        """The earliest time for a sitting of up to that many minutes, which is then no longer free."""
+        for number, slot in enumerate(self.free):
+            end = slot.end if before is None else min(slot.end, before)
+            minutes = sitting(wanted, min(Slot(slot.start, end).minutes, self.limit - self.planned))
+            if minutes:
+                taken = Slot(slot.start, slot.start + timedelta(minutes=minutes))
+                rest = Slot(taken.end + timedelta(minutes=BREAK), slot.end)
+                self.free[number : number + 1] = [rest] if rest.minutes > 0 else []
+                self.planned += minutes
+                return taken
+        return None
+
+
+def sitting(wanted: int, room: int) -> int:
+    """How long to sit down for: 0 if it is not worth it. A rest that would be too short is avoided.
+
+    >>> sitting(40, 60), sitting(55, 60), sitting(90, 20), sitting(90, 10), sitting(10, 10)
+    (40, 40, 20, 0, 10)
+    """
+    minutes = min(wanted, room, LONGEST)
+    if 0 < wanted - minutes < SHORTEST:
+        minutes = min(minutes, wanted - SHORTEST)
+    return minutes if minutes >= min(SHORTEST, wanted) else 0
+
+
+def plan(
+    assignments: Sequence[Assignment], profile: SkillProfile, now: datetime, days: Sequence[Day], limit: int,
+    zone: ZoneInfo,
+) -> Plan:  # fmt: skip
+    """Plan the open work of a student."""
+    rooms = [Room(day, limit) for day in days]
+    items: list[DailyPlanItem] = []
+    unplanned: list[Unplanned] = []
+    for task in tasks(assignments, profile, now, zone):
+        if task.work.due is not None and task.work.due < now - GIVEN_UP:
+            unplanned.append(
+                _left_over(task, f"it has been overdue since {day_of(task.work.due, zone)}; ask the teacher")
+            )
+            continue
+        items += _placed(task, rooms, now, zone)
+        if task.left:
+            unplanned.append(_left_over(task, why_not(task, rooms, now, zone)))
+    load = [DayLoad(start=room.day.start, free=room.capacity, planned=room.planned) for room in rooms]
+    return Plan(sorted(items, key=lambda item: item.start), unplanned, load)
+
+
+def tasks(assignments: Sequence[Assignment], profile: SkillProfile, now: datetime, zone: ZoneInfo) -> list[Task]:
+    """The open work, most urgent first."""
+    found = [
+        Task(each, need, effort(each, need))
+        for each in assignments
+        if each.is_open
+        for need in (profile.need(each.course),)
+    ]
+
+    def urgency(task: Task) -> tuple[bool, int, float, float, str]:
+        due = task.work.due
+        if due is None:
+            return True, 0, -task.need, 0.0, task.work.id
+        wanted = max(due, now + GRACE) if due < now else due
+        return False, wanted.astimezone(zone).toordinal(), -task.need, due.timestamp(), task.work.id
+
+    return sorted(found, key=urgency)
+
+
+def effort(work: Assignment, need: float) -> int:
+    """How many minutes a piece of work takes."""
+    if work.minutes is not None:
+        return work.minutes
+    return math.ceil(MINUTES.get(work.kind, USUAL) * (0.75 + need / 2) / 5) * 5
+
+
+def _placed(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) -> list[DailyPlanItem]:
+    """Sit down for a task as early as can be, until it is done or its time is up."""
+    due = task.work.due
+    before = due if due is not None and due >= now else None
+    placed: list[DailyPlanItem] = []
+    for room in rooms:
+        while task.left and (slot := room.take(task.left, before)) is not None:
+            task.left -= slot.minutes
+            placed.append(_item(task, slot, now, zone))
+    return placed
+
+
+def _item(task: Task, slot: Slot, now: datetime, zone: ZoneInfo) -> DailyPlanItem:
+    work = task.work
+    if work.due is None:
+        why = "no due date"
+    else:
+        why = f"{'overdue since' if work.due < now else 'due'} {said(work.due, zone)}"
+    return DailyPlanItem(
+        assignment_id=work.id, course=work.course, title=work.title, start=slot.start, end=slot.end, due=work.due,
+        why=f"{why}; need {task.need:.0%}",
+    )  # fmt: skip
+
+
+def why_not(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) -> str:
+    """Why the rest of a task found no place."""
+    due = task.work.due
+    until = due if due is not None and now <= due <= rooms[-1].day.start + A_DAY else None
+    ahead = [room for room in rooms if until is None or room.day.start < until]
+    free = sum(Slot(slot.start, min(slot.end, until or slot.end)).minutes for room in ahead for slot in room.day.free)
+    when = f"before it is due ({said(until, zone)})" if until else f"in the {many(len(rooms), 'planned day')}"
+    whole = effort(task.work, task.need)
+    if max(free, 0) < whole:
+        return f"it takes {whole} minutes, and only {max(free, 0)} are free {when}"
+    if all(room.planned >= room.capacity for room in ahead):
+        return f"the free time and the daily limit of {rooms[0].limit} minutes are used up {when}"
+    return f"no free time that is long enough is left {when}"
+
+
+def _left_over(task: Task, why: str) -> Unplanned:
+    work = task.work
+    return Unplanned(
+        assignment_id=work.id, course=work.course, title=work.title, due=work.due, minutes=task.left, why=why
+    )
+
+
+def advice(found: Plan, now: datetime, zone: ZoneInfo) -> list[str]:
+    """What stands out in a plan, most important first. Every word of it follows from the plan."""
+    lines: list[str] = []
+    if found.items:
+        first = found.items[0]
+        lines.append(f"Begin with {first.title} ({first.course}) on {said(first.start, zone)}: {first.why}.")
+    tight = len(in_danger(found.unplanned, found.load, now))
+    if tight:
+        lines.append(f"{many(tight, 'piece')} of work cannot be finished in time as the days are set.")
+    old = [each for each in found.unplanned if each.due is not None and each.due < now]
+    if old:
+        lines.append(f"Ask the teachers about overdue work that is not planned: {many(len(old), 'piece')}.")
+    full = [day for day in found.load if day.free and day.planned >= day.free]
+    if full:
+        lines.append(f"Fully booked: {', '.join(day_of(day.start, zone) for day in full)}.")
+    return lines or ["Nothing is open."]

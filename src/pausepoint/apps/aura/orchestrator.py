@@ -1,0 +1,162 @@
+"""Start, pause, look and resume as plain calls. Sessions live in a Pausepoint store; each shows as one document."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pausepoint import BlockingEngine, Engine
+from pausepoint.apps.aura.models import AuraState, CurrentStep, WorkflowState
+from pausepoint.apps.aura.starting import WITHOUT_CALENDAR, lacks_calendar, starting
+from pausepoint.apps.aura.workflow import POSITIONS, aura, current_step
+from pausepoint.apps.input import BadInput, refusal
+from pausepoint.errors import StoreMissing, UnknownSession
+
+DEFAULT = Path(".pausepoint", "pausepoint.db")
+
+Store = str | Path | None
+"""What `pausepoint.Engine` takes; None is ``.pausepoint/pausepoint.db`` in the current folder."""
+
+SAVED_BY = "save_workflow_state"
+
+
+def run_aura_orchestrator(
+    student_id: str, session_id: str | None = None, *, store: Store = None, **settings: Any
+) -> WorkflowState:
+    """Start a session for a student, or resume one, and return how it stands when it stops running.
+
+    ``settings`` are for a new session: ``data``, ``calendar``, ``time_zone``, ``day_start``, … (see `AuraState`).
+    Without ``data`` it is the sample. A session that pauses or fails raises nothing: look at its ``status``.
+    """
+    if session_id is None:
+        if lacks_calendar(settings):
+            warnings.warn(WITHOUT_CALENDAR, stacklevel=2)
+        state = starting(student_id, **{"reports": _beside(store)} | settings)
+        with _engine(store) as engine:
+            session = engine.start(aura, state, owner=student_id)
+            session.outcome()
+            return _document(engine, session.id)
+    if settings:
+        raise BadInput(f"{min(settings)}: settings are for a new session; {session_id!r} has its own")
+    with _existing(session_id, store) as engine:
+        if engine.info(session_id).owner is None:  # it was started on the command line, say
+            _check_student(_document(engine, session_id), student_id)
+        engine.resume(session_id, owner=student_id).outcome()
+        return _document(engine, session_id)
+
+
+def get_workflow_state(session_id: str, *, store: Store = None) -> WorkflowState | None:
+    """A session as it is stored; None if there is none of that id."""
+    try:
+        with _existing(session_id, store) as engine:
+            return _document(engine, session_id)
+    except UnknownSession:
+        return None
+
+
+def request_pause(session_id: str, *, store: Store = None, reason: str = "", by: str | None = None) -> WorkflowState:
+    """Ask a session to stand still before its next step. One that has ended stays as it is, and its status says so."""
+    with _existing(session_id, store) as engine:
+        engine.pause(session_id, reason=reason, by=by)
+        return _document(engine, session_id)
+
+
+def save_workflow_state(
+    session_id: str, state: WorkflowState | Mapping[str, Any], *, store: Store = None
+) -> WorkflowState:
+    """Store a document under an id: a new session, which stands still until it is resumed, or the fields of one that is
+    there. It then stands at ``current_step``, which may lie behind, but not ahead of where it was.
+
+    ``pause_requested`` asks for a pause; without it, one that somebody else asked for stays. One that runs is refused.
+    """
+    wanted = _validated(session_id, state)
+    with _engine(store) as engine:
+        try:
+            stored = _document(engine, session_id)
+        except UnknownSession:
+            _create(engine, wanted)
+        else:
+            _replace(engine, stored, wanted)
+        if wanted.pause_requested:
+            engine.pause(session_id, by=SAVED_BY)
+        return _document(engine, session_id)
+
+
+def _validated(session_id: str, state: WorkflowState | Mapping[str, Any]) -> WorkflowState:
+    given = state.model_dump() if isinstance(state, WorkflowState) else dict(state)
+    try:
+        return WorkflowState.model_validate(given | {"session_id": session_id})
+    except ValidationError as error:
+        raise refusal(error) from None
+
+
+def _create(engine: BlockingEngine, wanted: WorkflowState) -> None:
+    if wanted.current_step is CurrentStep.COMPLETED:
+        raise BadInput(f"current_step: {wanted.session_id!r} is new; a session is COMPLETED by running it")
+    state = AuraState.model_validate({name: getattr(wanted, name) for name in AuraState.model_fields})
+    engine.start(
+        aura, state, session_id=wanted.session_id, owner=wanted.student_id, at=_step(wanted.current_step),
+        paused=True, reason="saved, not started", by=SAVED_BY,
+    )  # fmt: skip
+
+
+def _replace(engine: BlockingEngine, stored: WorkflowState, wanted: WorkflowState) -> None:
+    _check_student(stored, wanted.student_id)
+    places = list(CurrentStep)
+    ahead = places.index(wanted.current_step) - places.index(stored.current_step)
+    if ahead > 0:
+        raise BadInput(
+            f"current_step: session {stored.session_id!r} stands at {stored.current_step}; only running it leads to"
+            f" {wanted.current_step}"
+        )
+    given = {name: getattr(wanted, name) for name in AuraState.model_fields}
+    if ahead < 0:
+        engine.rewind(stored.session_id, _step(wanted.current_step), given, by=SAVED_BY)
+    elif changed := {name: value for name, value in given.items() if value != getattr(stored, name)}:
+        engine.edit(stored.session_id, changed, by=SAVED_BY)
+
+
+def _check_student(stored: WorkflowState, student_id: str) -> None:
+    if stored.student_id != student_id:
+        raise BadInput(f"student_id: session {stored.session_id!r} is about {stored.student_id!r}, not {student_id!r}")
+
+
+def _step(position: CurrentStep) -> str:
+    return next(step for step, each in POSITIONS.items() if each is position)
+
+
+def _document(engine: BlockingEngine, session_id: str) -> WorkflowState:
+    info = engine.info(session_id)
+    if info.workflow != aura.name:
+        raise BadInput(f"session_id: {session_id!r} is a session of {info.workflow}, not of {aura.name}")
+    state = engine.state(session_id)
+    return WorkflowState(
+        session_id=info.session_id, current_step=current_step(info.step), status=info.status,
+        pause_requested=info.pause_requested, error=None if info.failure is None else info.failure.message,
+        **{name: getattr(state, name) for name in AuraState.model_fields},
+    )  # fmt: skip
+
+
+def _engine(store: Store, create: bool = True) -> Engine:
+    return Engine(DEFAULT if store is None else store, workflows=[aura], create=create)
+
+
+@contextmanager
+def _existing(session_id: str, store: Store) -> Iterator[BlockingEngine]:
+    """For a session that should be there: where there is no store it is unknown, and none is made."""
+    try:
+        with _engine(store, create=False) as engine:
+            yield engine
+    except StoreMissing as missing:
+        raise UnknownSession(f"no session {session_id!r}: {missing}", session_id=session_id) from None
+
+
+def _beside(store: Store) -> Path:
+    """The folder for reports: beside the store."""
+    text = str(DEFAULT if store is None else store).removeprefix("sqlite:///")
+    return (DEFAULT if ":memory:" in text or "://" in text else Path(text)).absolute().parent / "aura"

@@ -1,0 +1,158 @@
+"""The live Google Classroom API, through its official client (the extra ``pausepoint[classroom]``).
+
+``classroom:TOKEN.json`` names the file that Google's sign-in leaves for an authorised user. Trouble that passes by
+itself is `Unreachable`, which the engine's retry honours; a refusal is `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` names
+another address of the API.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from pausepoint.apps.aura.models import LIVE, Assignment, Course
+from pausepoint.apps.aura.sources.shapes import (
+    CourseShape,
+    CourseWork,
+    Shape,
+    StudentSubmission,
+    UserProfile,
+    as_assignments,
+    parsed,
+)
+from pausepoint.apps.input import BadInput
+
+S = TypeVar("S", bound=Shape)
+
+URL = "PAUSEPOINT_CLASSROOM_URL"
+PASSING = (408, 429, 500, 502, 503, 504)
+
+
+class Unreachable(ConnectionError):
+    """The API did not answer, or asked for patience. ``retry_after``: how long, in seconds, if it said so."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LiveClassroom:
+    """One account on the live API. Every question opens a connection of its own: the client is not thread-safe."""
+
+    def __init__(self, place: str, zone: ZoneInfo) -> None:
+        self.place = place
+        self.is_file = False
+        self.token = Path(place.removeprefix(LIVE)).expanduser()
+        self.zone = zone
+
+    def students(self) -> list[str]:
+        """Students cannot see who else is in their courses."""
+        return []
+
+    def courses(self, student: str) -> list[Course]:
+        """The active courses; none if the account does not know the student."""
+        with self._service() as service:
+            found = _answer(service.userProfiles().get(userId=student), missing=None)
+            if found is None:
+                return []
+            profile = parsed(UserProfile, [found], "userProfiles.get")[0]
+            listing = service.courses()
+            pages = _pages(listing, "courses", studentId=profile.id, courseStates=["ACTIVE"])
+            return [
+                Course(account=self.token.stem, course_id=each.id, name=each.name, user_id=profile.id)
+                for each in _gathered(CourseShape, pages, "courses.list")
+            ]
+
+    def assignments(self, course: Course) -> list[Assignment]:
+        """All work of one course."""
+        with self._service() as service:
+            listing = service.courses().courseWork()
+            work = _pages(listing, "courseWork", courseId=course.course_id)
+            mine = {"courseId": course.course_id, "courseWorkId": "-", "userId": course.user_id}
+            done = _pages(listing.studentSubmissions(), "studentSubmissions", **mine)
+            return as_assignments(
+                course,
+                _gathered(CourseWork, work, "courseWork.list"),
+                _gathered(StudentSubmission, done, "studentSubmissions.list"),
+                self.zone,
+            )
+
+    @contextmanager
+    def _service(self) -> Iterator[Any]:
+        build, Credentials = _client()
+        options = {"api_endpoint": os.environ[URL]} if os.environ.get(URL) else None
+        with build(
+            "classroom", "v1", credentials=self._credentials(Credentials), client_options=options,
+            static_discovery=True, cache_discovery=False,
+        ) as service:  # fmt: skip
+            yield service
+
+    def _credentials(self, Credentials: Any) -> Any:
+        """Those in the file. Unlike Google's own reader, the address that renews the token is taken from it, too."""
+        try:
+            info = json.loads(self.token.read_text("utf-8"))
+            read = Credentials.from_authorized_user_info(info)
+            return Credentials(
+                read.token, refresh_token=read.refresh_token, token_uri=info.get("token_uri", read.token_uri),
+                client_id=read.client_id, client_secret=read.client_secret, scopes=read.scopes, expiry=read.expiry,
+            )  # fmt: skip
+        except OSError as error:
+            raise BadInput(f"data: the token {self.token} cannot be read: {error.strerror}") from None
+        except (ValueError, AttributeError, TypeError) as error:  # no JSON, or not what Google's sign-in leaves
+            raise BadInput(f"data: {self.token} is no token of an authorised user: {error}") from None
+
+
+def _client() -> tuple[Callable[..., Any], Any]:
+    """Google's client, imported when it is used."""
+    try:
+        from google.oauth2.credentials import Credentials
+        from googleapiclient.discovery import build
+    except ImportError as error:
+        raise BadInput(f"data: {LIVE} needs Google's client: pip install 'pausepoint[classroom]' ({error})") from None
+    return build, Credentials
+
+
+def _pages(listing: Any, name: str, **asked: Any) -> Iterator[list[Any]]:
+    """What a list method gives, page by page."""
+    request = listing.list(**asked)
+    while request is not None:
+        answer = _answer(request)
+        yield answer.get(name, [])
+        request = listing.list_next(request, answer)
+
+
+def _gathered(shape: type[S], pages: Iterator[list[Any]], where: str) -> list[S]:
+    return [each for page in pages for each in parsed(shape, page, where)]
+
+
+_REFUSED = object()
+
+
+def _answer(request: Any, missing: Any = _REFUSED) -> Any:
+    """Send a request. ``missing`` is what a 404 means; without it, it is an error as any other."""
+    from google.auth.exceptions import RefreshError, TransportError
+    from googleapiclient.errors import HttpError
+    from httplib2 import HttpLib2Error
+
+    try:
+        return request.execute()
+    except HttpError as error:
+        if error.status_code == 404 and missing is not _REFUSED:
+            return missing
+        raise _failure(error.status_code, error.reason, error.resp.get("retry-after"), request.uri) from error
+    except RefreshError as error:
+        raise BadInput(f"data: Google refuses the token, sign in again: {error}") from error
+    except (HttpLib2Error, TransportError, OSError) as error:
+        raise Unreachable(f"{request.uri} did not answer: {error}") from error
+
+
+def _failure(status: int, reason: str, after: str | None, uri: str) -> Exception:
+    if status in PASSING:
+        seconds = float(after) if after and after.isdigit() else None
+        return Unreachable(f"{uri} answered {status}: {reason}", seconds)
+    return BadInput(f"data: {uri} answered {status}: {reason}")

@@ -1,0 +1,180 @@
+"""Assignments in a CSV file: one line for each student and piece of work.
+
+Columns ``student``, ``course`` and ``title`` are needed; the others may be missing or empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from datetime import date, datetime, time
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from pausepoint.apps.aura.models import Assignment, Course, in_utc
+from pausepoint.apps.input import BadInput
+
+T = TypeVar("T")
+
+NEEDED = ("student", "course", "title")
+OPTIONAL = ("id", "kind", "due", "handed_in", "late", "points", "max_points", "minutes", "graded_at")
+YES, NO = ("yes", "true", "1", "x"), ("no", "false", "0", "")
+
+
+class Row:
+    """One line, with its place for messages."""
+
+    def __init__(self, where: str, cells: dict[str, str], zone: ZoneInfo) -> None:
+        self.where = where
+        self.cells = cells
+        self.zone = zone
+
+    def is_of(self, student: str) -> bool:
+        """Whether it is about a student, however somebody has written that."""
+        return self.cells["student"].casefold() == student.casefold()
+
+    def get(self, column: str, read: Callable[[str], T], expected: str) -> T | None:
+        """A cell, or None if it is empty or not there; a refusal names line and column."""
+        text = self.cells.get(column, "").strip()
+        if not text:
+            return None
+        try:
+            return read(text)
+        except (ValueError, OverflowError):
+            raise BadInput(f"{self.where}, column {column!r}: {text!r} is not {expected}") from None
+
+    def moment(self, column: str) -> datetime | None:
+        """A day alone is meant until its end."""
+        return self.get(column, self._moment, "a day or a moment; write 2030-03-05 or 2030-03-05T18:00")
+
+    def _moment(self, text: str) -> datetime:
+        if len(text) <= len("2030-03-05"):
+            found = datetime.combine(date.fromisoformat(text), time(23, 59), self.zone)
+        else:
+            found = datetime.fromisoformat(text)
+        return in_utc(found if found.tzinfo else found.replace(tzinfo=self.zone))
+
+    def number(self, column: str) -> float | None:
+        """Points."""
+        return self.get(column, _points, "a number from 0 on")
+
+    def minutes(self) -> int | None:
+        """How long it takes."""
+        return self.get("minutes", _whole, "a whole number of minutes above 0")
+
+    def switch(self, column: str) -> bool:
+        """Yes or no."""
+        return bool(self.get(column, _yes, "yes or no"))
+
+    def handed_in(self) -> tuple[bool, datetime | None]:
+        """``handed_in`` is yes, no, or when it was."""
+        if self.cells.get("handed_in", "").strip().lower() in (*YES, *NO):
+            return self.switch("handed_in"), None
+        return True, self.get("handed_in", self._moment, "yes, no, or the moment when it was")
+
+
+def _yes(text: str) -> bool:
+    if text.lower() not in (*YES, *NO):
+        raise ValueError
+    return text.lower() in YES
+
+
+def _whole(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def _points(text: str) -> float:
+    found = float(text)
+    if not 0 <= found < math.inf:  # and not nan
+        raise ValueError
+    return found
+
+
+class CsvTable:
+    """One file, as one account."""
+
+    def __init__(self, path: Path, zone: ZoneInfo) -> None:
+        self.place = str(path)
+        self.is_file = True
+        self.path = path
+        self.zone = zone
+        self._known: list[Row] | None = None
+
+    @property
+    def rows(self) -> list[Row]:
+        """All lines; read once."""
+        if self._known is None:
+            self._known = self._read()
+        return self._known
+
+    def students(self) -> list[str]:
+        """Whom any line names."""
+        return sorted({row.cells["student"] for row in self.rows})
+
+    def courses(self, student: str) -> list[Course]:
+        """The courses of a student."""
+        names = dict.fromkeys(row.cells["course"] for row in self.rows if row.is_of(student))
+        return [Course(account=self.path.stem, course_id=name, name=name, user_id=student) for name in names]
+
+    def assignments(self, course: Course) -> list[Assignment]:
+        """All work of one course."""
+        found: dict[str, Assignment] = {}
+        for row in self.rows:
+            if row.is_of(course.user_id) and row.cells["course"] == course.course_id:
+                assignment = self._assignment(row, course)
+                if assignment.id in found:
+                    raise BadInput(f"{row.where}: {assignment.title!r} comes twice in {course.name}; give each an id")
+                found[assignment.id] = assignment
+        return list(found.values())
+
+    def _assignment(self, row: Row, course: Course) -> Assignment:
+        handed_in, at = row.handed_in()
+        due = row.moment("due")
+        return Assignment(
+            id=f"{course.account}/{course.course_id}/{row.cells.get('id') or row.cells['title']}",
+            account=course.account, course=course.name, title=row.cells["title"],
+            kind=row.cells.get("kind") or "ASSIGNMENT", due=due, handed_in=handed_in, handed_in_at=at,
+            graded_at=row.moment("graded_at"), points=row.number("points"), max_points=row.number("max_points"),
+            late=row.switch("late") or (at is not None and due is not None and at > due), minutes=row.minutes(),
+        )  # fmt: skip
+
+    def _read(self) -> list[Row]:
+        try:
+            with self.path.open(encoding="utf-8-sig", newline="") as file:
+                head = file.readline()
+                file.seek(0)
+                reader = csv.DictReader(file, delimiter=";" if head.count(";") > head.count(",") else ",", strict=True)
+                self._check_columns([name.strip() for name in reader.fieldnames or ()])
+                return [self._row(reader.line_num, cells) for cells in reader]
+        except OSError as error:
+            raise BadInput(f"{self.place} cannot be read: {error.strerror}") from None
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise BadInput(f"{self.place} is no CSV file in UTF-8: {error}") from None
+
+    def _check_columns(self, names: list[str]) -> None:
+        for name in names:
+            if name not in NEEDED + OPTIONAL:
+                near = get_close_matches(name.lower(), NEEDED + OPTIONAL, 1)
+                meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NEEDED + OPTIONAL)}"
+                raise BadInput(f"{self.place}, line 1: there is no column {name!r}; {meant}")
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise BadInput(f"{self.place}, line 1: column {twice[0]!r} comes twice")
+        missing = [name for name in NEEDED if name not in names]
+        if missing:
+            raise BadInput(f"{self.place}, line 1: column {missing[0]!r} is missing")
+
+    def _row(self, line: int, cells: dict[str | None, str | list[str] | None]) -> Row:
+        where = f"{self.place}, line {line}"
+        if None in cells:
+            raise BadInput(f"{where}: it has more cells than there are columns")
+        texts = {str(name).strip(): str(cell or "").strip() for name, cell in cells.items()}
+        for name in NEEDED:
+            if not texts.get(name):
+                raise BadInput(f"{where}, column {name!r}: it is empty")
+        return Row(where, texts, self.zone)

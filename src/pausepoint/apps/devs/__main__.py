@@ -1,0 +1,211 @@
+"""``python -m pausepoint.apps.devs``: a plan worked through by several agents. Without a plan it runs its sample."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import click
+from pydantic import Field
+
+from pausepoint import Engine, Start, program
+from pausepoint.apps.devs import showing, workspace
+from pausepoint.apps.devs.driving import Ending, Ride, nobody
+from pausepoint.apps.devs.finding import looking, path_of, plan_of
+from pausepoint.apps.devs.models import Plan
+from pausepoint.apps.devs.plan import read
+from pausepoint.apps.devs.sample import sample_plan
+from pausepoint.apps.devs.view import View
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.words import many
+from pausepoint.errors import AlreadyRunning, did_you_mean
+from pausepoint.orchestrator import Orchestrator
+
+HELP = """Work through a plan: tasks with commands, in the order that they need each other, by several agents at once.
+
+PLAN is a TOML or JSON file; behind the first run also the run's name. Without one it is a small sample. A run can be
+paused, killed and resumed at any moment; what is done is not done again.
+"""
+WITHOUT = (
+    "resume", "worker", "status", "plan", "why", "checkpoints", "diff", "artifacts", "pause", "send", "edit", "rewind",
+    "fork",
+)  # fmt: skip
+
+
+def who() -> str | None:
+    """The login name: who asks, where nobody says otherwise."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
+
+
+def run(
+    start: Start,
+    plan: Annotated[str | None, Field(description="The plan's file; else the sample.")] = None,
+    budget: Annotated[float | None, Field(description="Dollars that models may cost; it pauses before.")] = None,
+    replan: Annotated[bool, Field(description="The plan has changed since: take that in.")] = False,
+    accept_edits: Annotated[bool, Field(description="Take the workspace as others have left it.")] = False,
+    by: Annotated[str | None, Field(description="Who starts it; else you.")] = None,
+) -> Ending:
+    """Start a plan, or go on with it, and show it until it ends or needs somebody.
+
+    Ctrl+C finishes the commands that run and prints the command that goes on; twice ends them.
+    """
+    named = str(sample_plan(start.folder)) if plan is None else plan
+    found = read(asyncio.run(path_of(start, named)))
+    size = f"{many(len(found.todos), 'task')}, {many(found.head.agents, 'agent')}"
+    click.echo(showing.folded(f"Plan {found.name}: {size}, in {found.workspace}"))
+    return Ride(start, found, named, by or who(), budget=budget, accept=accept_edits, replan=replan).begin()
+
+
+main = program(instead=run, without=WITHOUT, arguments=["plan"], name="devs", help=HELP)
+
+plan_argument = click.argument("plan")
+by_option = click.option("--by", metavar="NAME", default=who, show_default=False, help="Who asks; else you.")
+reason_option = click.option("--reason", metavar="TEXT", default="", help="Why; kept in the history.")
+
+
+@main.verb()
+@plan_argument
+@click.option("--accept-edits", "accept", is_flag=True, help="Take the workspace as others have left it.")
+@click.option("--replan", is_flag=True, help="The plan has changed since: take that in.")
+@click.option("--budget", type=float, metavar="USD", help="A new budget.")
+@by_option
+def resume(start: Start, plan: str, accept: bool, replan: bool, budget: float | None, by: str | None) -> Ending:
+    """Go on with a run; tasks that failed are tried again.
+
+    If another hand has changed the workspace since the run stopped, that is told, and nothing is done before somebody
+    decides.
+    """
+    found = read(asyncio.run(path_of(start, plan)))
+    return Ride(start, found, plan, by, budget=budget, accept=accept, replan=replan).resume()
+
+
+@main.verb()
+@plan_argument
+@click.option("--abort", is_flag=True, help="End the commands that run; a resume runs them again.")
+@click.option("--wait", is_flag=True, help="Wait until all agents stand still.")
+@reason_option
+@by_option
+def pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, by: str | None) -> Any:
+    """Stop all agents of a run, after the commands that they are at."""
+    return asyncio.run(_pause(start, plan, abort, wait, reason, by))
+
+
+async def _pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, by: str | None) -> Any:
+    async with looking(start, plan) as (engine, name):
+        began = time.monotonic()
+        await engine.pause(name, reason=reason, by=by, mode="abort" if abort else "finish")
+        while wait and (await engine.info(name)).holder is not None:
+            await asyncio.sleep(showing.EVERY)
+        took = time.monotonic() - began
+        view, found = await _looked(engine, name), await plan_of(engine, name, plan)
+        if view.info.holder is None and found is not None and view.status == "paused":
+            _keep_if_unknown(found)
+        working = [f"{row.agent} at {row.task.id}" for row in view.rows.values() if row.status == "begun"]
+        still = f"; still finishing: {', '.join(working)}" if view.info.holder is not None and working else ""
+        stood = f" after {took:.1f} s" if wait else ""
+        text = f"{name} is {view.status}{stood}: {showing.counted(view)}{still}"
+        return text, showing.document(view, found, start.command, plan)
+
+
+def _keep_if_unknown(plan: Plan) -> None:
+    """Nobody was at work, after a kill say: what the workspace is like counts from now on."""
+    if workspace.kept(plan) is None:
+        workspace.keep(plan)
+
+
+async def _looked(engine: Engine, name: str) -> View:
+    Orchestrator(engine, name, nobody)  # so that the engine knows what its state is
+    view = View(name)
+    await view.look(engine)
+    return view
+
+
+@main.verb()
+@plan_argument
+@click.option("--once", is_flag=True, help="Show it once, also at a terminal.")
+def status(start: Start, plan: str, once: bool) -> Any:
+    """Show the graph of a run; at a terminal live, until the run stands."""
+    return asyncio.run(_status(start, plan, live=sys.stdout.isatty() and not once))
+
+
+async def _status(start: Start, plan: str, live: bool) -> tuple[str, dict[str, Any]]:
+    async with looking(start, plan) as (engine, name):
+        view = await _looked(engine, name)
+        if live and view.info.holder is not None:
+            await showing.follow(engine, view, lambda: view.info.holder is None, None, showing.show())
+        return showing.graph(view), showing.document(view, await plan_of(engine, name, plan), start.command, plan)
+
+
+@main.verb()
+@plan_argument
+@click.argument("task")
+@reason_option
+@by_option
+def skip(start: Start, plan: str, task: str, reason: str, by: str | None) -> Any:
+    """Count a TASK as done without doing it; what needs it may begin."""
+    return asyncio.run(_skip(start, plan, task, reason, by))
+
+
+async def _skip(start: Start, plan: str, task: str, reason: str, by: str | None) -> Any:
+    async with changing(start, plan, [task]) as (engine, run, view):
+        if view.rows[task].status == "done":
+            again = start.command("rewind", plan, task)
+            raise BadInput(f"{task} is done, and what needs it builds on that; have it done anew: {again}")
+        await run.skip(task, reason, by)
+        return await _changed(start, engine, view, plan, f"{task} is skipped.")
+
+
+@main.verb()
+@plan_argument
+@click.argument("tasks", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All tasks.")
+@reason_option
+@by_option
+def rewind(start: Start, plan: str, tasks: tuple[str, ...], everything: bool, reason: str, by: str | None) -> Any:
+    """Have TASKS and all that needs them done anew, once the run goes on. Files stay as they are."""
+    if everything == bool(tasks):
+        raise ValueError("name the tasks to do anew, or --all")
+    return asyncio.run(_rewind(start, plan, tasks, reason, by))
+
+
+async def _rewind(start: Start, plan: str, tasks: tuple[str, ...], reason: str, by: str | None) -> Any:
+    async with changing(start, plan, tasks) as (engine, run, view):
+        chosen = tasks or [id for id, row in view.rows.items() if not row.task.needs]
+        again = await run.redo(chosen, reason, by)
+        return await _changed(start, engine, view, plan, f"To be done anew: {', '.join(again)}.")
+
+
+@asynccontextmanager
+async def changing(start: Start, plan: str, tasks: Sequence[str]) -> AsyncIterator[tuple[Engine, Orchestrator, View]]:
+    """A run of which these tasks are to be changed: all of them are there, and nobody works on it."""
+    async with looking(start, plan) as (engine, name):
+        run, view = Orchestrator(engine, name, nobody), View(name)
+        await view.look(engine)
+        for task in tasks:
+            if task not in view.rows:
+                raise BadInput(f"run {name} has no task {task!r}{did_you_mean(task, view.rows)}")
+        if view.info.holder is not None:
+            stop = start.command("pause", plan, "--wait")
+            raise AlreadyRunning(
+                f"{name} is worked on by {view.info.holder}; stop it first: {stop}",
+                session_id=name, holder=view.info.holder,
+            )  # fmt: skip
+        yield engine, run, view
+
+
+async def _changed(start: Start, engine: Engine, view: View, plan: str, told: str) -> tuple[str, dict[str, Any]]:
+    await view.look(engine)
+    document = showing.document(view, await plan_of(engine, view.name, plan), start.command, plan)
+    return f"{told}\n{view.name} is {view.status}. Go on:  {start.command('resume', plan)}", document
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""A plan as its file says it, and the tasks of an orchestrator that are made of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from pausepoint.orchestrator import Safety, Task
+
+STATE = ".devs"
+"""The folder below the workspace for what a run keeps there."""
+
+GRACE = 5.0
+"""Seconds that a command has to end by itself, once it is asked to."""
+
+
+def _command(given: Any) -> Any:
+    words = [given] if isinstance(given, str) else given
+    if given is None or (isinstance(words, list) and words and all(isinstance(word, str) for word in words)):
+        if words is not None and not words[0].strip():
+            raise ValueError("the command is empty")
+        return given
+    raise ValueError("a command is a text for the shell, or a list of words")
+
+
+def inside(given: str) -> str:
+    """A path that stays below the workspace, as the plan says it."""
+    path = PurePosixPath(given)
+    if not given or path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{given!r} does not lie below the workspace; name a path in it")
+    return given
+
+
+def _texts(given: Any) -> Any:
+    """What no program can be told and no store can keep, in whatever depth."""
+    if isinstance(given, str) and re.search("[\0\ud800-\udfff]", given):
+        raise ValueError("it has characters that are no text")
+    for each in [*given, *given.values()] if isinstance(given, dict) else given if isinstance(given, list) else ():
+        _texts(each)
+    return given
+
+
+def _variables(given: dict[str, str]) -> dict[str, str]:
+    for name in given:
+        if not name or "=" in name:
+            raise ValueError(f"{name!r} cannot be the name of a variable")
+    return given
+
+
+Command = Annotated[str | list[str], BeforeValidator(_command)]
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
+
+
+class Written(BaseModel):
+    """Something that a person has written into a plan's file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    _no_other_than_text = field_validator("*", mode="before")(_texts)
+
+
+class Todo(Written):
+    """A task: a command to ``run``; or a file that a model is to ``write``, and a command that has to ``check`` it."""
+
+    id: Id
+    needs: list[str] = []
+    priority: int = 0
+    run: Command | None = None
+    write: str | None = None
+    prompt: str | None = None
+    check: Command | None = None
+    folder: str = "."
+    env: Variables = {}
+    timeout: Seconds | None = None
+
+    _below = field_validator("write", "folder")(lambda given: given if given is None else inside(given))
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Todo:
+        if (self.run is None) == (self.write is None):
+            raise ValueError("say what to do: either run (a command) or write (a file, by a model)")
+        if self.write is None and (self.prompt is not None or self.check is not None):
+            raise ValueError("prompt and check go with write")
+        if self.write is not None and not (self.prompt or "").strip():
+            raise ValueError("write needs a prompt: what the file is to be")
+        if self.write is not None and PurePosixPath(self.write).parts[0] == STATE:
+            raise ValueError(f"write: {self.write} is where the run keeps its own files")
+        return self
+
+    @property
+    def commands(self) -> dict[str, str | list[str]]:
+        """Its commands, by their keys."""
+        return {key: given for key in ("run", "check") if (given := getattr(self, key)) is not None}
+
+    def as_task(self) -> Task:
+        """For an orchestrator. What is as usual is left out, so that a later default makes no task another one."""
+        data = self.model_dump(mode="json", exclude={"id", "needs", "priority"}, exclude_defaults=True)
+        return Task(id=self.id, needs=self.needs, priority=self.priority, data=data)
+
+
+def todo_of(task: Task) -> Todo:
+    """The task of a plan that an orchestrator's task was made of."""
+    return Todo(id=task.id, needs=task.needs, priority=task.priority, **task.data)
+
+
+class Stops(Written):
+    """When a run stops itself; see `pausepoint.orchestrator.Safety`. 0 switches a stop off."""
+
+    budget_share: Annotated[float, Field(ge=0, le=1)] = 0.8
+    failures_in_a_row: Annotated[int, Field(ge=0)] = 5
+    same_error: Annotated[int, Field(ge=0)] = 3
+
+    def as_safety(self) -> Safety:
+        """For an orchestrator."""
+        return Safety(self.budget_share or None, self.failures_in_a_row or None, self.same_error or None)
+
+
+class Head(Written):
+    """All of a plan but its tasks."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+    workspace: str = "."
+    agents: Annotated[int, Field(ge=1, le=1000)] = 4
+    restricted: list[Annotated[str, Field(min_length=1)]] = []
+    ignore: list[str] = []
+    env: Variables = {}
+    timeout: Seconds | None = None
+    grace: Seconds = GRACE
+    safety: Stops = Stops()
+
+
+class Plan(BaseModel):
+    """A plan that can be worked on. ``path`` is its file, ``workspace`` the folder that its tasks work in."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: Path
+    workspace: Path
+    head: Head
+    todos: list[Todo]
+
+    @property
+    def name(self) -> str:
+        """Of the plan and of its run."""
+        return self.head.name
+
+    @property
+    def state(self) -> Path:
+        """Where its run keeps its own files."""
+        return self.workspace / STATE
+
+    @property
+    def tasks(self) -> list[Task]:
+        """For an orchestrator."""
+        return [todo.as_task() for todo in self.todos]

@@ -1,0 +1,120 @@
+"""What the files of a workspace were when a run stopped, so that it is noticed if another hand changed them since.
+
+Kept in a file of the run's own below the snapshot's folder; while somebody works on the run there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from hashlib import sha256
+from pathlib import Path
+from stat import S_ISLNK, S_ISREG
+from typing import NamedTuple
+
+from pausepoint.apps.devs.models import STATE, Plan
+from pausepoint.apps.input import BadInput
+
+FOLDER = "workspace"
+UNWATCHED = (STATE, ".pausepoint", ".git", "__pycache__")
+"""Names that are never looked at: what a run and a store keep for themselves, and what changes by being read."""
+
+LARGE = 16 << 20
+"""Files above it are told apart by size and time alone."""
+
+
+class Entry(NamedTuple):
+    """One file. ``sha256`` of its content (of a link: where it leads); empty for a large one."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+Seen = dict[str, Entry]
+
+
+def look(plan: Plan) -> Seen:
+    """The files of the workspace as they are now, but the plan's own: what changed in that is told task by task."""
+    own = plan.path.resolve()
+    places = {path: plan.workspace / path for path in _files(plan.workspace, plan.head.ignore)}
+    return {path: _entry(place) for path, place in places.items() if place != own}
+
+
+def _files(workspace: Path, ignored: Sequence[str]) -> Iterator[str]:
+    def watched(path: str) -> bool:
+        name = os.path.basename(path)
+        return name not in UNWATCHED and not any(fnmatch(name, each) or fnmatch(path, each) for each in ignored)
+
+    for folder, folders, files in os.walk(workspace):
+        here = os.path.relpath(folder, workspace)
+        within = "" if here == "." else f"{here}/"
+        linked = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        folders[:] = sorted(name for name in folders if watched(within + name) and name not in linked)
+        yield from (within + name for name in sorted([*files, *linked]) if watched(within + name))
+
+
+def _entry(path: Path) -> Entry:
+    """A file that is gone by now, or cannot be read, is an entry of its own kind: no file looks like that."""
+    try:
+        found = path.lstat()
+        if S_ISLNK(found.st_mode):
+            return Entry(0, 0, sha256(os.fsencode(os.readlink(path))).hexdigest())
+        if not S_ISREG(found.st_mode) or found.st_size > LARGE:
+            return Entry(found.st_size, found.st_mtime_ns, "")
+        return Entry(found.st_size, found.st_mtime_ns, sha256(path.read_bytes()).hexdigest())
+    except OSError:
+        return Entry(-1, 0, "")
+
+
+def _file(plan: Plan) -> Path:
+    return plan.state / FOLDER / f"{plan.name}.json"
+
+
+def keep(plan: Plan) -> None:
+    """Remember the workspace as it is: the run stands, and nobody works on it."""
+    file = _file(plan)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    part.write_text(json.dumps(look(plan)), "utf-8", errors="surrogateescape")
+    os.replace(part, file)
+
+
+def kept(plan: Plan) -> Seen | None:
+    """What was remembered; None if nothing was, or somebody has worked since."""
+    try:
+        data = json.loads(_file(plan).read_text("utf-8", errors="surrogateescape"))
+        return {path: Entry(*entry) for path, entry in data.items()}
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadInput(f"{_file(plan)} is damaged ({error}); delete it to go on without a comparison") from None
+
+
+def forget(plan: Plan) -> None:
+    """Somebody begins to work: what the workspace was does not count any more."""
+    _file(plan).unlink(missing_ok=True)
+
+
+def changes(plan: Plan) -> list[str]:
+    """What another hand has done to the workspace since the run stopped, file by file."""
+    before = kept(plan)
+    return [] if before is None else differences(before, look(plan))
+
+
+def differences(before: Mapping[str, Entry], now: Mapping[str, Entry]) -> list[str]:
+    """Content counts, not time; where that was not read, size and time do.
+
+    >>> differences({"a": Entry(1, 5, "x"), "b": Entry(1, 5, "y")}, {"a": Entry(1, 6, "x"), "c": Entry(2, 6, "z")})
+    ['gone: b', 'new: c']
+    """
+    found = {path: f"gone: {path}" for path in before.keys() - now.keys()}
+    found |= {path: f"new: {path}" for path in now.keys() - before.keys()}
+    for path in before.keys() & now.keys():
+        old, new = before[path], now[path]
+        same = old.sha256 == new.sha256 if old.sha256 and new.sha256 else old == new
+        if not same:
+            found[path] = f"changed: {path}"
+    return [found[path] for path in sorted(found)]

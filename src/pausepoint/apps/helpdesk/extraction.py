@@ -1,0 +1,178 @@
+"""Typed values in people's words: order numbers, e-mail addresses, telephone numbers, amounts, choices, addresses.
+
+Texts are `normal` first, so that ２０３０ is 2030. Nothing here raises: what is not found is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+
+from pausepoint.apps.helpdesk.dates import FLAGS, Found, dates, times
+
+LONGEST = 1_000
+"""Letters of a message that are read by its form; patterns would take too long for more, and people write less."""
+
+_ORDER = re.compile(r"(?<![A-Za-z0-9])(?:([A-Za-z])-?|([A-Z]) )(\d{4})(?!\d)")
+_EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])")
+_PHONE = re.compile(r"(?<![A-Za-z0-9@.+])\+?\(?\d[\d ()/.-]{5,22}\d(?![A-Za-z0-9])")
+_SUM = r"(?:\d{1,3}(?:[., ]\d{3})+|\d{1,12})(?:[.,]\d{1,2})?"
+_AMOUNT = re.compile(
+    rf"(?:€|\$|£|¥|EUR\b|USD\b)\s?({_SUM})(?![.,]?\d)"
+    rf"|(?<![\d.,])({_SUM})\s?(?:€|EUR\b|euros?\b|dollars?\b|元|块)",
+    FLAGS,
+)
+_POSTCODE = re.compile(r"(?<![\dA-Za-z+-])(\d{5,6})(?![\d-])")
+
+_IS = r"\s*(?:should\s+be|has\s+to\s+be|is\s+now|is|was|to|=|:|应该是|改成|改为|是|为)\s*"
+_STOP = r"(?=[,;。!?\n]|\s+and\s+(?:the\s+|my\s+)?(?:post|zip|city|town|street|order)|$)"
+_LABELLED = {
+    "street": re.compile(rf"(?:street|road|街道|路名|地址){_IS}(?P<value>[^,;。!?\n]{{1,80}}?){_STOP}", re.IGNORECASE),
+    "postcode": re.compile(
+        r"(?:post\s?code|postal\s+code|zip(?:\s+code)?|邮编|邮政编码)(?:\s*(?:is|:|=|是|为|改成))?\s*(?P<value>\d{5,6})",
+        re.IGNORECASE,
+    ),
+    "city": re.compile(rf"(?:city|town|城市){_IS}(?P<value>[^,;。!?\d\n]{{1,60}}?)\s*{_STOP}", re.IGNORECASE),
+}
+_TAIL = re.compile(r",\s*(\d{5,6})\s+([^\d,;.!?\n]{2,60})")
+_LEADS = re.compile(r"\b(?:to|at|is)\b|[,;:\n]", FLAGS)
+_STREET = re.compile(r"[^\d@]{3,60}\s\d{1,4}\s?[a-z]?|\d{1,4}\s?[a-z]?\s[^\d@]{3,60}", re.IGNORECASE)
+_PLACE = re.compile(r"(\d{5,6})\s*([^\d@]{2,60})")
+_HAN_STREET = re.compile(r"([^市区县省,;。:\s到成为是在]{1,12}?(?:大道|路|街|巷|弄)\s*\d+\s*号[^,;。\s]{0,20})")
+_HAN_CITY = re.compile(r"(?:^|[省,;:\s到成为是在])([\u4e00-\u9fff]{2,4}?市)")
+
+
+def normal(text: str) -> str:
+    """A text, as far as it is read, with its digits and wide letters in one way of writing; letter for letter.
+
+    >>> normal("订单Ａ-１００１，谢谢！ ٣")
+    '订单A-1001,谢谢! 3'
+    """
+    read = text[:LONGEST]
+    return read if read.isascii() else "".join(map(_plain, read))
+
+
+def _plain(char: str) -> str:
+    if "\uff01" <= char <= "\uff5e":  # the wide twins of ASCII
+        return chr(ord(char) - 0xFEE0)
+    if char.isspace() and char != "\n":
+        return " "
+    return str(unicodedata.decimal(char, char))
+
+
+def orders(text: str) -> list[Found]:
+    """Order numbers, as the shop writes them.
+
+    >>> [found.value for found in orders("a1001, #B-2002 and C 3003")]
+    ['A-1001', 'B-2002', 'C-3003']
+    """
+    return [Found(f"{(m[1] or m[2]).upper()}-{m[3]}", *m.span()) for m in _ORDER.finditer(text)]
+
+
+def emails(text: str) -> list[Found]:
+    """E-mail addresses; the part behind the @ in small letters."""
+    found = []
+    for match in _EMAIL.finditer(text):
+        name, _, domain = match[0].rpartition("@")
+        found.append(Found(f"{name}@{domain.lower()}", *match.span()))
+    return found
+
+
+def phones(text: str, today: date = date(2000, 1, 1)) -> list[Found]:
+    """Telephone numbers as digits, with the + if there was one.
+
+    >>> [found.value for found in phones("+49 (431) 12-34-56 or 138 0013 8000, on 2030-03-07")]
+    ['+49431123456', '13800138000']
+    """
+    hidden = blanked(text, [*orders(text), *emails(text), *dates(text, today), *times(text), *amounts(text)])
+    found = []
+    for match in _PHONE.finditer(hidden):
+        digits = re.sub(r"\D", "", match[0])
+        if 7 <= len(digits) <= 15:
+            found.append(Found(("+" if match[0].startswith("+") else "") + digits, *match.span()))
+    return found
+
+
+def amounts(text: str) -> list[Found]:
+    """Amounts of money: numbers with a currency.
+
+    >>> [str(found.value) for found in amounts("€49.90, 20,5 euros, 30元, $1,234.50 or 1.234 €")]
+    ['49.90', '20.5', '30', '1234.50', '1234']
+    """
+    return [Found(_sum(m[1] or m[2]), *m.span()) for m in _AMOUNT.finditer(text)]
+
+
+def _sum(written: str) -> Decimal:
+    """Of a number with points, commas and spaces: three digits behind the last of them are thousands."""
+    cents = re.search(r"[.,](\d{1,2})$", written)
+    whole = written[: cents.start()] if cents else written
+    return Decimal(re.sub(r"\D", "", whole) + (f".{cents[1]}" if cents else ""))
+
+
+def choice(text: str, synonyms: Mapping[str, Iterable[str]]) -> str | None:
+    """Which of some choices a text names; None if none or several."""
+    named = {
+        name for name, words in synonyms.items()
+        if any(re.search(word, text, re.IGNORECASE) for word in (re.escape(name.replace("_", " ")), *words))
+    }  # fmt: skip
+    return named.pop() if len(named) == 1 else None
+
+
+def address(text: str) -> dict[str, str]:
+    """The parts of an address that a text names: by their names, or as a whole.
+
+    >>> address("send it to 5 Quay Street, 24103 Kiel")
+    {'street': '5 Quay Street', 'postcode': '24103', 'city': 'Kiel'}
+    >>> address("改成江苏省南京市中山路5号,邮编210008")
+    {'street': '中山路5号', 'postcode': '210008', 'city': '南京市'}
+    """
+    whole = _in_one(text)
+    found = dict(whole)
+    if not found and (street := _HAN_STREET.search(text)) is not None:
+        found["street"] = street[1].strip()
+    for name, pattern in _LABELLED.items():
+        if name not in whole and (match := pattern.search(text)) is not None:
+            found[name] = match["value"].strip()
+    if "city" not in found and (city := _HAN_CITY.search(text)) is not None:
+        found["city"] = city[1]
+    if "postcode" not in found:
+        bare = blanked(text, [*orders(text), *phones(text), *amounts(text)])
+        if (code := _POSTCODE.search(bare)) is not None:
+            found["postcode"] = code[1]
+    return {name: found[name] for name in ("street", "postcode", "city") if found.get(name)}
+
+
+def _in_one(text: str) -> dict[str, str]:
+    """A whole address: what stands before ", 24103 Kiel", up to the word that leads to it."""
+    tail = _TAIL.search(text)
+    street = "" if tail is None else _LEADS.split(text[: tail.start()])[-1].strip()
+    if tail is None or not 3 <= len(street) <= 80:
+        return {}
+    return {"street": street, "postcode": tail[1], "city": tail[2].strip()}
+
+
+def place(text: str) -> dict[str, str]:
+    """The parts of an address in an answer that is nothing else: they need no names there.
+
+    >>> place("Harbour Road 7")
+    {'street': 'Harbour Road 7'}
+    >>> place("12b Mill Lane, 20095 Bad Homburg")
+    {'street': '12b Mill Lane', 'postcode': '20095', 'city': 'Bad Homburg'}
+    """
+    found: dict[str, str] = {}
+    for piece in (part.strip(" .") for part in re.split(r"[,;]", text)):
+        if _STREET.fullmatch(piece):
+            found["street"] = piece
+        elif (match := _PLACE.fullmatch(piece)) is not None:
+            found |= {"postcode": match[1], "city": match[2]}
+    return found
+
+
+def blanked(text: str, found: Iterable[Found]) -> str:
+    """The text with spaces where these values stand, so that no part of them is taken for something else."""
+    for each in found:
+        text = text[: each.start] + " " * (each.end - each.start) + text[each.end :]
+    return text

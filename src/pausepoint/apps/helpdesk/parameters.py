@@ -1,0 +1,179 @@
+"""The parameters of each tool: their types, and how they are found in people's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, time
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+
+from pausepoint.apps.helpdesk.dates import Found, dates, times
+from pausepoint.apps.helpdesk.extraction import (
+    address,
+    amounts,
+    blanked,
+    choice,
+    emails,
+    normal,
+    orders,
+    phones,
+    place,
+)
+from pausepoint.apps.helpdesk.models import ToolName
+
+
+def _order_number(text: str) -> str:
+    found = orders(normal(text))
+    if len(found) != 1:
+        raise ValueError("it is no order number")
+    return str(found[0].value)
+
+
+def _contact(text: str) -> str:
+    given = normal(text)
+    found = emails(given) or phones(given)
+    if len(found) != 1:
+        raise ValueError("it is neither an e-mail address nor a telephone number")
+    return str(found[0].value)
+
+
+OrderNumber = Annotated[str, AfterValidator(_order_number)]
+Contact = Annotated[str, AfterValidator(_contact)]
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=120)]
+
+
+class StatusOf(BaseModel):
+    """Of `order_status`."""
+
+    order: OrderNumber
+
+
+class AddressChange(BaseModel):
+    """Of `change_address`."""
+
+    order: OrderNumber
+    street: Words
+    postcode: Annotated[str, StringConstraints(pattern=r"^\d{5,6}$")]
+    city: Words
+
+
+class Refund(BaseModel):
+    """Of `refund`; without an amount it is all that was paid."""
+
+    order: OrderNumber
+    reason: Literal["damaged", "wrong_item", "unwanted", "late"]
+    amount: Annotated[Decimal, Field(gt=0, max_digits=9, decimal_places=2)] | None = None
+
+
+class Appointment(BaseModel):
+    """Of `appointment`."""
+
+    kind: Literal["repair", "advice", "pickup"]
+    day: date
+    time: time
+    contact: Contact
+
+
+MODELS: dict[ToolName, type[BaseModel]] = {
+    "order_status": StatusOf,
+    "change_address": AddressChange,
+    "refund": Refund,
+    "appointment": Appointment,
+}
+
+REASONS = {
+    "damaged": ["broken?", "defect", "cracked", "does(?:n't| not) work", "坏", "破", "损", "碎"],
+    "wrong_item": ["wrong", "not what i ordered", "发错", "错了", "不对版"],
+    "unwanted": ["not want", "don't (?:want|need|like)", "changed my mind", "no longer", "不想要", "不喜欢", "不需要"],
+    "late": ["too late", "never (?:came|arrived)", "not arrived", "没收到", "太慢", "晚了", "迟"],
+}
+KINDS = {
+    "repair": ["fix", "mend", "修"],
+    "advice": ["consult", "advise", "咨询", "建议"],
+    "pickup": ["pick(?:ing)?[ -]?up", "collect", "取货", "自提"],
+}
+CHOICES: dict[str, Mapping[str, list[str]]] = {"reason": REASONS, "kind": KINDS}
+
+_NO = re.compile(
+    r"^\s*(?:no|nope|not|sorry|actually|wait|oh|i meant?|不对|不是|不|错了|更正)[\s,.:;!。]+", re.IGNORECASE
+)
+_LEAD = re.compile(
+    r"^\s*(?:(?:it|that|this)(?:'s| is| was)|(?:the|my) \w+ is|please|make it|use|是|在|用|改成|改为)[\s:]*",
+    re.IGNORECASE,
+)
+
+
+def found_in(tool: ToolName, text: str, today: date) -> dict[str, Any]:
+    """The parameters of a tool that a text names, as plain values.
+
+    >>> found_in("appointment", "repair tomorrow at 3pm, ann@example.com", date(2030, 3, 5))
+    {'kind': 'repair', 'day': '2030-03-06', 'time': '15:00', 'contact': 'ann@example.com'}
+    """
+    said = normal(text)
+    fields = MODELS[tool].model_fields if tool in MODELS else {}
+    found = {name: _value(name, said, today) for name in fields}
+    if "street" in fields:
+        found |= address(blanked(said, orders(said)))
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _value(name: str, said: str, today: date) -> str | None:
+    match name:
+        case "order":
+            return _only(orders(said))
+        case "amount":
+            several = " or ".join(str(each.value) for each in amounts(said))
+            return _only(amounts(said)) or several or None  # not none: without an amount all would be paid back
+        case "day":
+            return _only(dates(said, today))
+        case "time":
+            found = times(said)
+            return f"{found[0].value:%H:%M}" if len(found) == 1 else None
+        case "contact":
+            return _only(emails(said) or phones(said, today))
+        case "reason" | "kind":
+            return choice(said, CHOICES[name])
+    return None
+
+
+def _only(found: list[Found]) -> str | None:
+    """The value, if there is one; of several nobody knows which is meant. A correction names the old one first."""
+    values = list(dict.fromkeys(str(each.value) for each in found))
+    return values[0] if len(values) == 1 else None
+
+
+def answered(tool: ToolName, text: str, names: list[str], today: date) -> dict[str, Any]:
+    """The parameters that an answer gives: what it names, also of what was collected before; else the one asked for.
+
+    >>> answered("change_address", "no, the street is Harbour Road 7", ["city"], date(2030, 3, 5))
+    {'street': 'Harbour Road 7'}
+    >>> answered("change_address", "Kiel", ["city"], date(2030, 3, 5))
+    {'city': 'Kiel'}
+    """
+    said = corrected(normal(text))
+    found = found_in(tool, said, today)
+    if tool == "change_address":
+        found = place(blanked(said, orders(said))) | found
+    bare = _LEAD.sub("", said).strip(" .。!,")
+    if not found and len(names) == 1 and bare:
+        found = {names[0]: bare}
+    return found
+
+
+def corrected(said: str) -> str:
+    """What is meant instead, in "no, …"; of "A, not B" or "不是B,是A" the part that counts.
+
+    >>> corrected("no, A-1002"), corrected("不是A-1001,是A-1002")
+    ('A-1002', '是A-1002')
+    """
+    said = re.sub(r"(?:不是|not)\s*[^,;。]+[,;。]\s*(?=是|but|it)", "", said, count=1, flags=re.IGNORECASE)
+    return _NO.sub("", said)
+
+
+def is_correction(text: str) -> bool:
+    """Whether somebody takes something back."""
+    said = normal(text)
+    return _NO.match(said) is not None or corrected(said) != said

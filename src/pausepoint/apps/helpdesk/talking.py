@@ -1,0 +1,290 @@
+"""A person's side of a chat: what is said goes in as messages, what comes back is shown. A terminal is one channel.
+
+No engine is open while somebody types: the chat waits in the store, and others may talk to it meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import sys
+import textwrap
+import unicodedata
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from pausepoint import Engine, Question, Session, Start, Status
+from pausepoint.apps.helpdesk import words
+from pausepoint.apps.helpdesk.errands import errand
+from pausepoint.apps.helpdesk.models import Chat, Desk, Language
+from pausepoint.apps.helpdesk.shop import open_shop
+from pausepoint.apps.helpdesk.workflow import REPLIED, helpdesk, intent
+from pausepoint.apps.input import BadInput
+from pausepoint.errors import AlreadyRunning, QuestionClosed, UnknownSession
+
+DONE, FAILED, PERSON, INTERRUPTED = 0, 1, 3, 130
+SAID = ("message.received", "question.answered", "answer.refused")
+"""The events that one message of a person leaves, whatever became of it."""
+
+PROMPT = "> "
+PATIENCE = 0.3
+"""Seconds after which it is shown that the desk is at work."""
+
+_WORD = re.compile(r"[^\s\u2e80-\uffef]+\s*|\s+|[\u2e80-\uffef]")
+
+Sitting = tuple[Engine, Session[Chat]]
+
+
+@dataclass
+class Stand:
+    """How a chat stands after a turn."""
+
+    status: Status
+    replies: list[str] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    language: Language = "en"
+    trouble: str = ""
+    late: bool = False
+    step: str | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a person: not for an errand that was cut off and that somebody has to go on with."""
+        return self.status is Status.WAITING and (bool(self.questions) or self.step == intent.name)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be said any more."""
+        return self.status in (Status.COMPLETED, Status.CANCELLED)
+
+    @property
+    def lines(self) -> list[str]:
+        """What the person is shown."""
+        late = [words.say(self.language, "late")] if self.late else []
+        return [*late, *self.replies, *(each.next_question for each in self.questions)]
+
+
+class Talk:
+    """One chat, from one channel."""
+
+    def __init__(self, start: Start, session_id: str, desk: Desk | None, by: str | None, channel: str) -> None:
+        self.start = start
+        self.session_id = session_id
+        self.desk = desk
+        self.by = by
+        self.channel = channel
+        self.cursor = ""
+        self.former: list[str] = []  # replies from before this process
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        return self.start.command("--session-id", self.session_id)
+
+    @asynccontextmanager
+    async def sitting(self) -> AsyncIterator[Sitting]:
+        """The store, open, with this chat in it; a new one if there is none of that id."""
+        async with Engine(self.start.store, workflows=[helpdesk, errand]) as engine:
+            yield engine, await self._session(engine)
+
+    async def _session(self, engine: Engine) -> Session[Chat]:
+        try:
+            info = await engine.info(self.session_id)
+        except UnknownSession:
+            if self.desk is None:
+                raise
+            open_shop(self.desk.shop)
+            return await engine.start(helpdesk, session_id=self.session_id, desk=self.desk, by=self.by)
+        if info.workflow != helpdesk.name:
+            raise BadInput(f"--session-id: {self.session_id!r} is a session of {info.workflow}, no chat")
+        session: Session[Chat] = await engine.session(self.session_id)
+        if not self.cursor:
+            self.former = await self._replies(session)
+        idle = info.status is Status.WAITING and info.step != intent.name and not await session.questions()
+        if idle or info.status in (Status.CREATED, Status.READY, Status.FAILED):
+            with suppress(AlreadyRunning):  # another channel is at it
+                await session.resume(by=self.by)  # what was killed or has failed, also below it
+        return session
+
+    async def _replies(self, session: Session[Chat]) -> list[str]:
+        """What the desk has said since this was asked last."""
+        found = []
+        async for event in session.events(self.cursor):
+            self.cursor = event.cursor
+            if event.event_type == REPLIED:
+                found.append(event.summary)
+        return found
+
+    async def turn(self, sitting: Sitting, text: str | None = None) -> Stand:
+        """Say something, if there is something to say, and wait until the desk has done its part."""
+        engine, session = sitting
+        late = False
+        if text is not None:
+            try:
+                await engine.message(session.id, text, by=self.by, channel=self.channel)
+            except QuestionClosed:
+                late = True
+        outcome = await session.outcome()
+        stand = Stand(
+            outcome.status, late=late, questions=list(outcome.questions), language=outcome.state.language,
+            step=(await session.info()).step,
+        )  # fmt: skip
+        stand.replies = await self._replies(session)
+        if outcome.failure is not None:
+            stand.trouble = f"{outcome.failure.step} failed: {outcome.failure.message}"
+        elif outcome.pauses:
+            stand.trouble = "; ".join(pause.reason or f"paused by {pause.by or 'somebody'}" for pause in outcome.pauses)
+        return stand
+
+    async def said(self, sitting: Sitting) -> int:
+        """How many messages the chat has got, from whomever: where a script goes on."""
+        engine, session = sitting
+        asked = [session.id, *(info.session_id for info in await session.children())]
+        return sum([event.event_type in SAID for each in asked async for event in engine.events(each)])
+
+    async def document(self, sitting: Sitting, stand: Stand) -> dict[str, Any]:
+        """The chat, for ``--json``."""
+        state = await sitting[1].state()
+        return {
+            "session_id": self.session_id, "status": stand.status.value, "trouble": stand.trouble or None,
+            "transcript": [message.model_dump() for message in state.messages], "tickets": state.tickets,
+            "questions": [question.to_json() for question in stand.questions], "command": self.command,
+        }  # fmt: skip
+
+
+def ending(stand: Stand) -> int:
+    """The exit code that tells how a chat stands."""
+    return {Status.COMPLETED: DONE, Status.FAILED: FAILED, Status.CANCELLED: FAILED}.get(stand.status, PERSON)
+
+
+def left(talk: Talk, stand: Stand | None) -> None:
+    """The last lines: why it stands still, if it does, and the command that goes on."""
+    if stand is not None and stand.status is Status.COMPLETED:
+        return
+    if stand is not None and stand.trouble:
+        click.echo(f"{stand.status.value}: {stand.trouble}", err=True)
+    resume = stand is not None and stand.status is Status.PAUSED
+    command = talk.start.command("resume", talk.session_id) if resume else talk.command
+    click.echo(f"{'Resume' if resume else 'Go on'}: {command}", err=True)
+
+
+def interrupted(talk: Talk) -> int:
+    """Ctrl+C: what was said is kept."""
+    click.echo("Interrupted; nothing of the chat is lost.", err=True)
+    left(talk, None)
+    return INTERRUPTED
+
+
+# without a terminal
+
+
+async def played(talk: Talk, lines: Sequence[str], whole: bool) -> tuple[Stand, dict[str, Any]]:
+    """Say some lines, one after the other. A ``whole`` script goes on where it was left."""
+    async with talk.sitting() as sitting:
+        done = await talk.said(sitting) if whole else 0
+        stand = await talk.turn(sitting)
+        _tell(stand.replies)
+        for line in lines[done:]:
+            if not (stand.waits or stand.ended):
+                break  # paused, failed, or about to be left: the rest is said when it goes on
+            click.echo(f"{PROMPT}{line}")
+            stand = await talk.turn(sitting, line)
+            _tell(stand.lines)
+        return stand, await talk.document(sitting, stand)
+
+
+def _tell(lines: Sequence[str]) -> None:
+    for line in lines:
+        click.echo(textwrap.indent(line, "  "))
+
+
+# at a terminal
+
+
+def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
+    """Prompt for messages until one of both has had enough."""
+    stand: Stand | None = None
+    try:
+        stand = asyncio.run(_alone(talk, None))
+        _show([*talk.former[-1:], *stand.lines] or [words.say(stand.language, "offer")])
+        if stand.ended:
+            click.echo(f"Chat {talk.session_id} is {stand.status.value}; a new one: {talk.start.command()}", err=True)
+        while stand.waits:
+            if text := _typed():
+                stand = asyncio.run(_alone(talk, text))
+                _show(stand.lines)
+    except KeyboardInterrupt:
+        click.echo()
+        return interrupted(talk), None
+    except EOFError:
+        click.echo()
+    assert stand is not None
+    left(talk, stand)
+    return ending(stand), asyncio.run(_closed(talk, stand))
+
+
+async def _closed(talk: Talk, stand: Stand) -> dict[str, Any]:
+    async with talk.sitting() as sitting:
+        return await talk.document(sitting, stand)
+
+
+async def _alone(talk: Talk, text: str | None) -> Stand:
+    """One turn with an engine of its own."""
+    async with talk.sitting() as sitting:
+        progress = asyncio.ensure_future(_thinking())
+        try:
+            stand = await talk.turn(sitting, text)
+        finally:
+            progress.cancel()
+            click.echo("\r\x1b[K", nl=False)
+        return stand
+
+
+async def _thinking() -> None:
+    await asyncio.sleep(PATIENCE)
+    seconds = 0
+    while True:
+        click.echo(click.style(f"\r\x1b[K  thinking … {f'{seconds} s' if seconds else ''}", dim=True), nl=False)
+        await asyncio.sleep(1)
+        seconds += 1
+
+
+def _typed() -> str:
+    while True:
+        try:
+            return input(PROMPT).strip()
+        except UnicodeDecodeError:
+            click.echo("That could not be read: it is no UTF-8")
+
+
+def _show(lines: Sequence[str]) -> None:
+    width = max(min(shutil.get_terminal_size((80, 24)).columns, 120), 20)
+    for line in (part for each in lines for part in each.splitlines()):
+        for each in folded(line, width - 2):
+            click.echo(f"  {each}")
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line in lines of so many columns: between words, and between wide letters, which take two.
+
+    >>> folded("one two three", 8), folded("订单已发货。", 8)
+    (['one two', 'three'], ['订单已发', '货。'])
+    """
+    lines, room = [""], width
+    for word in _WORD.findall(line):
+        wide = sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in word)
+        if wide > room and lines[-1] and word not in "，。、；：？！”）":
+            lines, room = [*lines, ""], width
+        lines[-1] += word
+        room -= wide
+    return [each.rstrip() for each in lines]
+
+
+def at_terminal() -> bool:
+    """Whether somebody is there to chat with."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

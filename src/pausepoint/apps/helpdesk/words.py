@@ -1,0 +1,181 @@
+"""What the helpdesk says, in English and Chinese: questions, replies, reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from pausepoint.apps.helpdesk.dates import DAYS, HAN_DAYS, MONTHS
+from pausepoint.apps.helpdesk.models import Call, Language, Result
+from pausepoint.apps.words import one_line
+
+SAYINGS: dict[str, tuple[str, str]] = {
+    # small talk
+    "hello": ("Hello! What can I do for you?", "您好！请问有什么可以帮您？"),
+    "thanks": ("You are welcome.", "不客气。"),
+    "bye": ("Goodbye!", "再见！"),
+    "cancel": ("There is nothing to cancel.", "目前没有可以取消的事项。"),
+    "unclear": ("I did not understand: {parts}", "我没有听懂：{parts}"),
+    "offer": (
+        "I can look up an order, change its address, pay a refund, make an appointment, or pass you on to a person.",
+        "我可以查询订单、修改地址、办理退款、预约时间，或者转接人工。",
+    ),
+    # questions
+    "needs": ("{what}: please tell me {wanted}.", "{what}：请告诉我{wanted}。"),
+    "again": ("{why} Please tell me {wanted}.", "{why}请告诉我{wanted}。"),
+    "nothing": ("I could not find that in your answer.", "我没有在您的回答中找到所需的信息。"),
+    "confirm": (
+        "Shall I refund {amount} for order {number} ({item})? Yes or no?",
+        "确认为订单{number}（{item}）退款{amount}吗？请回答“是”或“否”。",
+    ),
+    "yes": ("yes", "是"),
+    # names of tools and parameters
+    "order_status": ("Your order", "订单查询"),
+    "change_address": ("The new address", "修改地址"),
+    "refund": ("The refund", "退款"),
+    "appointment": ("The appointment", "预约"),
+    "order": ("the order number (such as A-1001)", "订单号（例如A-1001）"),
+    "street": ("the street and house number", "街道和门牌号"),
+    "postcode": ("the postcode (5 or 6 digits)", "邮政编码（5到6位数字）"),
+    "city": ("the city", "城市"),
+    "reason": (
+        "the reason (damaged, wrong item, unwanted or late)",
+        "原因（损坏、发错货、不想要或者太迟）",
+    ),
+    "amount": ("the amount (such as 20.00 €)", "金额（例如20.00元）"),
+    "kind": ("what it is about (repair, advice or pickup)", "事由（维修、咨询或者取货）"),
+    "day": ("the day (such as 2030-03-07, tomorrow or next Monday)", "日期（例如2030-03-07、明天或者下周一）"),
+    "time": ("the time (such as 15:00 or 3 pm)", "时间（例如15:00或者下午3点）"),
+    "contact": ("your e-mail address or telephone number", "您的电子邮箱或者电话号码"),
+    # what is wrong with a value
+    "bad_order": ("That is no order number.", "这不是有效的订单号。"),
+    "bad_street": ("That is no street.", "这不是有效的街道。"),
+    "bad_postcode": ("That is no postcode.", "这不是有效的邮政编码。"),
+    "bad_city": ("That is no city.", "这不是有效的城市。"),
+    "bad_reason": ("That is none of the reasons.", "这不在可选的原因之中。"),
+    "bad_amount": ("That is no amount.", "这不是有效的金额。"),
+    "bad_kind": ("That is none of the things that we do.", "这不在可预约的事由之中。"),
+    "bad_day": ("That is no day that I can read.", "我无法识别这个日期。"),
+    "bad_time": ("That is no time that I can read.", "我无法识别这个时间。"),
+    "bad_contact": ("That is no e-mail address and no telephone number.", "这不是有效的邮箱或者电话号码。"),
+    "unknown_order": ("I know no order {number}.", "没有找到订单{number}。"),
+    "too_much": ("Of order {number} only {left} can be refunded.", "订单{number}最多还能退{left}。"),
+    "past": ("That is over already.", "这个时间已经过去了。"),
+    "too_far": ("That is too far ahead.", "这个日期太远了。"),
+    "sunday": ("We are closed on Sundays.", "周日我们不营业。"),
+    "closed_then": (
+        "We are open from 9 to 18 o'clock, and an appointment takes half an hour.",
+        "我们的营业时间是9点到18点，每次预约需要半小时。",
+    ),
+    "taken": ("That time is taken.", "这个时间已经被预约了。"),
+    # results
+    "order_status.done": (
+        "Order {number} ({item}): {status}. It arrives on {arrives_on}, at {street}, {postcode} {city}.",
+        "订单{number}（{item}）：{status}。预计{arrives_on}送达：{city}{street}，邮编{postcode}。",
+    ),
+    "order_status.delivered": (
+        "Order {number} ({item}) was delivered on {arrives_on}, at {street}, {postcode} {city}.",
+        "订单{number}（{item}）已于{arrives_on}送达：{city}{street}，邮编{postcode}。",
+    ),
+    "change_address.done": (
+        "Done: order {number} goes to {street}, {postcode} {city}.",
+        "好的，订单{number}将寄往：{city}{street}，邮编{postcode}。",
+    ),
+    "refund.done": ("Done: {amount} for order {number} is on its way back to you.",
+                    "好的，订单{number}的{amount}已退还。"),
+    "appointment.done": ("Done: {kind} on {day} at {time}. We reach you at {contact}.",
+                         "好的，已预约{day}{time}，{kind}。联系方式：{contact}。"),
+    "refund.declined": ("Nothing was refunded.", "没有退款。"),
+    "cancelled": ("{what}: cancelled, nothing was changed.", "{what}：已取消，没有任何更改。"),
+    "expired": ("{what}: I had no answer in time, so nothing was changed. Just ask again.",
+                "{what}：没有及时收到您的回答，没有任何更改。您可以重新提出。"),
+    "handed_over": ("{what}: I could not make it work in {rounds} questions, so a person takes over.",
+                    "{what}：问了{rounds}次仍未能办理，将由人工处理。"),
+    "passed_on": ("{what}: a person goes on with it.", "{what}：将由人工继续处理。"),
+    "has_shipped": ("Order {number} has left already; its address cannot be changed.",
+                    "订单{number}已发货，无法修改地址。"),
+    "has_delivered": ("Order {number} was delivered already; its address cannot be changed.",
+                      "订单{number}已送达，无法修改地址。"),
+    "refunded_before": ("Order {number} was refunded before.", "订单{number}已经退过款。"),
+    "ticket": ("A person will look at it: ticket {ticket}. They know all that you told me.",
+               "已转接人工，工单号{ticket}。您提供的信息都已转交。"),
+    # values
+    "packed": ("packed", "已打包"),
+    "shipped": ("on its way", "运输中"),
+    "delivered": ("delivered", "已送达"),
+    "repair": ("repair", "维修"),
+    "advice": ("advice", "咨询"),
+    "pickup": ("pickup", "取货"),
+    # the terminal
+    "late": ("That question had expired, so your answer was not taken. Please say again what you want.",
+             "该问题已过期，您的回答未被采用。请重新告诉我您需要什么。"),
+}  # fmt: skip
+
+
+def say(language: Language, key: str, **values: Any) -> str:
+    """A sentence with its values."""
+    return SAYINGS[key][language == "zh"].format(**{name: one_line(str(value)) for name, value in values.items()})
+
+
+def day(language: Language, value: str) -> str:
+    """A day in full, so that a misunderstood one is seen.
+
+    >>> day("en", "2030-03-07"), day("zh", "2030-03-07")
+    ('Thursday, 7 March 2030', '2030年3月7日（周四）')
+    """
+    found = date.fromisoformat(value)
+    if language == "zh":
+        return f"{found.year}年{found.month}月{found.day}日（周{HAN_DAYS[found.weekday()]}）"
+    return f"{DAYS[found.weekday()].title()}, {found.day} {MONTHS[found.month - 1].title()} {found.year}"
+
+
+def facts(language: Language, given: dict[str, Any]) -> dict[str, str]:
+    """Facts as they are said."""
+    found = {name: str(value) for name, value in given.items()}
+    for name in ("status", "kind"):
+        if name in found:
+            found[name] = say(language, found[name])
+    for name in ("day", "arrives_on"):
+        if name in found:
+            found[name] = day(language, found[name])
+    for name in ("amount", "left"):
+        if name in found:
+            found[name] = f"{found[name]}元" if language == "zh" else f"{found[name]} €"
+    if "time" in found:
+        found["time"] = found["time"][:5]
+    return found
+
+
+def wanted(language: Language, names: Sequence[str]) -> str:
+    """Parameters, as a list in a sentence."""
+    listed = [say(language, name) for name in names]
+    if language == "zh":
+        return "、".join(listed)
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+def question(language: Language, call: Call, names: Sequence[str], why: str) -> str:
+    """What is asked for a tool. ``why`` is in the words of who checks the values; people get it in theirs."""
+    bad = [name for name in names if f"{name}: " in why]
+    reasons = [call.why] if call.why else []
+    reasons += [say(language, f"bad_{name}") for name in bad]
+    if not reasons:
+        return say(language, "needs", what=say(language, call.tool), wanted=wanted(language, names))
+    gap = "" if language == "zh" else " "
+    return say(language, "again", why=gap.join(reasons), wanted=wanted(language, names))
+
+
+def outcome(language: Language, result: Result, rounds: int) -> str:
+    """What came of a call."""
+    what = say(language, result.tool) if result.tool != "hand_over" else ""
+    told = facts(language, result.facts)
+    match result.outcome:
+        case "done":
+            delivered = result.tool == "order_status" and result.facts["status"] == "delivered"
+            return say(language, f"{result.tool}.{'delivered' if delivered else 'done'}", **told)
+        case "refused":
+            return say(language, result.said, **told)
+        case "declined":
+            return say(language, "refund.declined")
+    return say(language, result.outcome, what=what, rounds=rounds)

@@ -1,0 +1,217 @@
+"""The four enrichments: trademark, socials, links, visualisations. Only from what the data and the sources contain.
+
+Each can be done again on its own result without doing anything twice. One that finds nothing says so in a comment of
+the Markdown, so that the files alone tell that it was done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from pausepoint.apps.memo.facts import facts
+from pausepoint.apps.memo.models import CompanyData, InvestmentType, Link, MemoMode, Passage, Section, Source
+from pausepoint.apps.memo.outline import team
+from pausepoint.apps.memo.prose import stem, stems
+from pausepoint.apps.words import one_line
+
+LINKEDIN = "linkedin.com/in/"
+NO_SOCIALS = "<!-- socials: no LinkedIn page to link to -->"
+NO_LINKS = "<!-- links: no address is in the sources -->"
+NO_VIZ = "<!-- viz: no table is in the sources -->"
+VIZ = "<!-- viz:"
+KINDS = {"direct": "direct investment", "fund": "fund commitment"}
+MODES = {"consider": "for consideration", "justify": "in support of a decision"}
+
+_PROTECTED = re.compile(
+    r"```.*?```|<!--.*?-->|!?\[[^\]]*\]\([^)]*\)|\[[@^][^\]]*\]|^[#|][^\n]*$", re.DOTALL | re.MULTILINE
+)
+"""What no link is put into: code, comments, links, citations, headings, tables."""
+
+
+# header.md
+
+
+def header(company: str, data: CompanyData, kind: InvestmentType, mode: MemoMode) -> str:
+    """The head of the memo: the company's name as it writes it, its logo if it has one, and what the memo is."""
+    logo = f"![{one_line(company)}]({data.trademark.logo})\n\n" if data.trademark.logo else ""
+    name = one_line(data.trademark.mark or company)
+    return f"{logo}# {name}\n\n*Investment memo: {KINDS[kind]}, {MODES[mode]}.*\n"
+
+
+# socials
+
+_NO_NAME = {"linkedin", "profile", "page", "view", "see", "connect", "follow", "contact", "here"}
+"""Words that make a link a hint, and not a person."""
+
+
+def socials(
+    sections: dict[str, str], outline: list[Section], data: CompanyData, sources: list[Source]
+) -> dict[str, str]:
+    """The team section with the LinkedIn page of everybody who has one in the data or in a source."""
+    name = team(outline)
+    if name is None:
+        first = next(iter(sections))
+        return sections | {first: _noted(_without(sections[first], NO_SOCIALS), NO_SOCIALS)}
+    text = _without(sections[name], NO_SOCIALS)
+    pages = profiles(data, sources)
+    for person, url in pages.items():
+        text = _linked(text, person, url)
+    if LINKEDIN not in text:
+        others = [f"- [{person}]({url})" for person, url in pages.items()]
+        listed = "\n".join(others)
+        text = f"{text.rstrip()}\n\n{listed}\n" if others else _noted(text, NO_SOCIALS)
+    return sections | {name: text}
+
+
+def profiles(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
+    """Person → address. A bare address counts for the person whose names are in it."""
+    found = {person.name: person.linkedin for person in data.people if LINKEDIN in person.linkedin}
+    for source in sources:
+        for link in source.links:
+            if LINKEDIN in link.url.lower() and (person := _person(link, source)):
+                found.setdefault(person, link.url)
+    return found
+
+
+def _person(link: Link, source: Source) -> str:
+    """Whose page it is: who the link names, else who of the source is named in its address. Nobody, if in doubt."""
+    words = link.text.split()
+    if len(words) > 1 and all(word[:1].isupper() for word in words) and not _NO_NAME & {*link.text.casefold().split()}:
+        return link.text
+    page = re.findall(r"[a-z]+", link.url.lower().partition(LINKEDIN)[2])
+    known = [fact.text for passage in source.passages for fact in facts(passage.text) if fact.kind == "name"]
+    people = [name for name in dict.fromkeys(known) if len(name.split()) > 1 and _is_named_in(name, page)]
+    return people[0] if len(people) == 1 else ""
+
+
+def _is_named_in(name: str, page: list[str]) -> bool:
+    parts = name.lower().split()
+    return all(part in page for part in parts) or "".join(parts) in page
+
+
+# links
+
+
+def links(sections: dict[str, str], data: CompanyData, sources: list[Source]) -> dict[str, str]:
+    """The first mention of everything that has an address leads there, in each section."""
+    known = addresses(data, sources)
+    found = {name: _without(text, NO_LINKS) for name, text in sections.items()}
+    for name, text in found.items():
+        for words, url in known.items():
+            text = _linked(text, words, url)
+        found[name] = text
+    if not has_links(found) and found:
+        first = next(iter(found))
+        found[first] = _noted(found[first], NO_LINKS)
+    return found
+
+
+def addresses(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
+    """Name → address, the longest names first, so that no part of a name is linked before the whole."""
+    known = dict(data.links)
+    if data.website.startswith(("http://", "https://")):
+        known.setdefault(data.name, data.website)
+    for source in sources:
+        for link in source.links:
+            if link.text[:1].isupper() and len(link.text) < 80 and LINKEDIN not in link.url.lower():
+                known.setdefault(link.text, link.url)
+    return dict(sorted(known.items(), key=lambda each: (-len(each[0]), each[0])))
+
+
+def has_links(sections: dict[str, str]) -> bool:
+    """Whether some section leads somewhere, apart from people's pages."""
+    urls = [url for text in sections.values() for url in re.findall(r"(?<!!)\[[^\]]+\]\((https?://[^)]+)\)", text)]
+    return any(LINKEDIN not in url.lower() for url in urls)
+
+
+def _linked(text: str, words: str, url: str) -> str:
+    """A text with the first mention of some words as a link, unless there is one."""
+    if f"]({url})" in text:
+        return text
+    taken_by = [(match.start(), match.end()) for match in _PROTECTED.finditer(text)]
+    for match in re.finditer(rf"(?<![\w@/.-]){re.escape(words)}(?![\w@/-])", text):
+        taken = any(start <= match.start() < end for start, end in taken_by)
+        if not taken and not _is_part_of_a_name(text, match):
+            return f"{text[: match.start()]}[{words}]({url}){text[match.end() :]}"
+    return text
+
+
+def _is_part_of_a_name(text: str, match: re.Match[str]) -> bool:
+    """Porto is not what a University of Porto is."""
+    line = text[text.rfind("\n", 0, match.start()) + 1 : text.find("\n", match.end())]
+    names = [fact.text for fact in facts(line) if fact.kind == "name" and match[0] in fact.text]
+    at = match.start() - text.rfind("\n", 0, match.start()) - 1
+    spans = [(line.find(name), line.find(name) + len(name)) for name in names if name != match[0]]
+    return any(start <= at < end for start, end in spans)
+
+
+# visualisations
+
+
+def visualizations(sections: dict[str, str], outline: list[Section], sources: list[Source]) -> dict[str, str]:
+    """Every table of the sources in the section that it fits, with a chart if it has a column of numbers."""
+    found = {name: _without(text, NO_VIZ) for name, text in sections.items()}
+    for passage in (passage for source in sources for passage in source.passages if passage.table):
+        section = _home(passage, outline)
+        if section is not None and f"[@{passage.key}]" not in found[section]:
+            found[section] = f"{found[section].rstrip()}\n\n{drawn(passage)}"
+    if not has_visualizations(found) and found:
+        first = next(iter(found))
+        found[first] = _noted(found[first], NO_VIZ)
+    return found
+
+
+def has_visualizations(sections: dict[str, str]) -> bool:
+    """Whether some section has a marker of a visualisation."""
+    return any(VIZ in text for text in sections.values())
+
+
+def _home(passage: Passage, outline: list[Section]) -> str | None:
+    """The section whose words a table shares most; None if it shares none with any."""
+    words = Counter(stems(f"{passage.heading} {passage.text}"))
+    scores = {
+        section.name: sum(words[stem(word.casefold())] for word in section.about)
+        for section in outline
+        if not section.gathers
+    }
+    best = max(scores, key=lambda name: scores[name], default=None)
+    return best if best is not None and scores[best] else None
+
+
+def drawn(passage: Passage) -> str:
+    """A table as it is in its source, with its chart."""
+    title = one_line(passage.heading) or "Table"
+    chart = _chart(passage.text, title)
+    return f"{VIZ} {title} -->\n**{title}** [@{passage.key}]\n\n{passage.text}\n{chart}"
+
+
+def _chart(table: str, title: str) -> str:
+    """The first column of numbers as bars; nothing if there is none."""
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()]
+    head, body = rows[0], [row for row in rows[2:] if len(row) == len(rows[0])]
+    for column in range(1, len(head)):
+        found = [_number(row[column]) for row in body]
+        values = [each[0] for each in found if each is not None]
+        units = {each[1] for each in found if each is not None}
+        if 1 < len(values) == len(found) and len(units) == 1:
+            labels = ", ".join(f'"{row[0].replace(chr(34), "")}"' for row in body)
+            bars = ", ".join(f"{value:.12g}" for value in values)
+            return (f'\n```mermaid\nxychart-beta\n    title "{title.replace(chr(34), "")}"\n    x-axis [{labels}]\n'
+                    f'    y-axis "{head[column].replace(chr(34), "")}"\n    bar [{bars}]\n```\n')  # fmt: skip
+    return ""
+
+
+def _number(cell: str) -> tuple[object, ...] | None:
+    """The value and the unit of a cell that is a number and nothing else."""
+    found = [fact for fact in facts(f"x {cell}") if fact.kind in ("number", "date")]
+    return found[0].value if len(found) == 1 and found[0].kind == "number" else None
+
+
+def _without(text: str, note: str) -> str:
+    return f"{text.replace(note, '').rstrip()}\n" if note in text else text
+
+
+def _noted(text: str, note: str) -> str:
+    return f"{text.rstrip()}\n\n{note}\n"

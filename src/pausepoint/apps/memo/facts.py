@@ -1,0 +1,195 @@
+"""What can be checked in a sentence: its numbers, its dates and its names; and whether another text has them too.
+
+A number is compared by its value and its unit (4.2 million is 4,200,000; 12 % is not 12), a date by the parts that it
+has, a name by its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from pausepoint.apps.memo.models import FactKind
+
+MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+          "december")  # fmt: skip
+_MONTH = "|".join([*(month.capitalize() for month in MONTHS), r"(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.?"])
+_DATE = re.compile(
+    rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+(?P<month>{_MONTH})\s+(?P<year>(?:19|20)\d\d)\b"
+    rf"|\b(?P<month2>{_MONTH})\s+(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year2>(?:19|20)\d\d)\b"
+    rf"|\b(?P<month3>{_MONTH})\s+(?P<year3>(?:19|20)\d\d)\b"
+    r"|\b(?P<year4>(?:19|20)\d\d)-(?P<month4>\d\d)-(?P<day4>\d\d)\b"
+    r"|\b(?P<day7>\d{1,2})\.(?P<month7>0?[1-9]|1[0-2])\.(?P<year7>(?:19|20)\d\d)\b"
+    r"|\bQ(?P<quarter>[1-4])\s+(?P<year5>(?:19|20)\d\d)\b"
+    r"|(?<![\w.,$€£])(?P<year6>(?:19|20)\d\d)(?![\w%]|[.,]\d|\s?(?:million|billion|percent|%))"
+)
+_SCALES = {
+    "thousand": 1e3, "k": 1e3, "million": 1e6, "m": 1e6, "mn": 1e6, "mln": 1e6, "billion": 1e9, "bn": 1e9, "bln": 1e9,
+    "b": 1e9, "trillion": 1e12,
+}  # fmt: skip
+_NUMBER = re.compile(
+    r"(?<![\w.,])(?P<sign>[-−])?(?P<currency>[$€£]|USD\s|EUR\s|GBP\s)?(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
+    r"\s?(?P<scale>(?i:thousand|million|billion|trillion|mln|bln|mn|bn)\b|[kKmMbB]\b)?"
+    r"\s?(?P<percent>%|percent\b|per cent\b)?"
+    r"\s?(?P<after>euros?\b|dollars?\b|pounds?\b|EUR\b|USD\b|GBP\b)?"
+)
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "dollar": "USD", "euro": "EUR", "pound": "GBP"}
+_UNITS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+_TENS = {
+    "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90
+}  # fmt: skip
+_IN_WORDS = re.compile(
+    rf"\b(?:(?P<tens>{'|'.join(_TENS)})(?:[-\s](?P<unit>{'|'.join(_UNITS[1:10])}))?|(?P<small>{'|'.join(_UNITS)}))"
+    r"(?P<hundred>\s+hundred)?\b",
+    re.IGNORECASE,
+)
+_WORD = r"[A-ZÀ-ÖØ-Þ][\w’'&-]*"
+_NAME = re.compile(rf"\b{_WORD}(?:\s+(?:of|de|van|von|&)\s+{_WORD}|\s+{_WORD})*")
+_COMMON = {
+    *re.findall(
+        r"\w+",
+        "The A An In On At By For From Since After Before With Its It This That These Those He She They We Our Their"
+        " There And But Or If As When While Where What Which Who Why How No Not Only One Two Three Four Five Six Seven"
+        " Eight Nine Ten All Both Each Every Most Many Some Such Other Over Under Up To Of Today Now Then Also Still"
+        " Here Revenue Sales Customers Market Team Risk Risks Competition Table Chart Source Sources Figure Q1 Q2 Q3 Q4"
+        " CEO CTO COO CFO USD EUR GBP SaaS B2B AI Nothing Growth Funding Round Series Seed",
+    ),
+    *(month.capitalize() for month in MONTHS),
+}
+
+
+class Fact(NamedTuple):
+    """Something that can be checked. ``value`` is what is compared."""
+
+    kind: FactKind
+    text: str
+    value: tuple[object, ...]
+
+
+def facts(text: str, names: Collection[str] = ()) -> list[Fact]:
+    """The numbers, dates and names of a text, each once.
+
+    Any word is written like a name at the beginning of a sentence. There it is one if it is among ``names``.
+
+    >>> [fact.text for fact in facts("In March 2029 Ada Moss sold 1,200 panels for $4.2 million.")]
+    ['March 2029', '1,200', '$4.2 million', 'Ada Moss']
+    """
+    dates, rest = _dates(text)
+    known: dict[object, Fact] = {}
+    for fact in (*dates, *_numbers(_in_digits(rest)), *_names(rest, names)):
+        known.setdefault((fact.kind, fact.value), fact)
+    return list(known.values())
+
+
+def _dates(text: str) -> tuple[list[Fact], str]:
+    """Dates, and the text without them: what is a part of a date is no number."""
+    found: list[Fact] = []
+
+    def take(match: re.Match[str]) -> str:
+        parts = {name.rstrip("234567"): part for name, part in match.groupdict().items() if part}
+        month = parts.get("month", "0")
+        short = [each[:3] for each in MONTHS]
+        number = int(month) if month.isdecimal() else short.index(month[:3].lower()) + 1
+        value = int(parts["year"]), number, int(parts.get("day", 0)), int(parts.get("quarter", 0))
+        found.append(Fact("date", match[0], value))
+        return "; "
+
+    return found, _DATE.sub(take, text)
+
+
+def _in_digits(text: str) -> str:
+    """A text with its numbers in digits. “One” stays: it is seldom a number.
+
+    >>> _in_digits("Two of forty-five, or twelve million; one of them")
+    '2 of 45, or 12 million; one of them'
+    """
+
+    def digits(match: re.Match[str]) -> str:
+        small, tens, unit = (match[name] and match[name].lower() for name in ("small", "tens", "unit"))
+        if small == "one" and not match["hundred"]:
+            return match[0]
+        number = _UNITS.index(small) if small else _TENS[tens] + (_UNITS.index(unit) if unit else 0)
+        return str(number * (100 if match["hundred"] else 1))
+
+    return _IN_WORDS.sub(digits, text)
+
+
+def _numbers(text: str) -> list[Fact]:
+    found = []
+    for match in _NUMBER.finditer(text):
+        scale = _SCALES.get((match["scale"] or "").lower(), 1.0)
+        value = round(float(match["digits"].replace(",", "")) * scale, 6) * (-1 if match["sign"] else 1)
+        named = (match["currency"] or match["after"] or "").strip().rstrip("s")
+        unit = "%" if match["percent"] else _CURRENCIES.get(named, named.upper())
+        found.append(Fact("number", match[0].strip(), (value, unit)))
+    return found
+
+
+def _names(text: str, known: Collection[str]) -> list[Fact]:
+    found = []
+    for match in _NAME.finditer(text):
+        words = match[0].split()
+        begins = _begins_a_sentence(text, match.start())
+        while words and words[0] in _COMMON:
+            words, begins = words[1:], False
+        while words and words[-1] in _COMMON:
+            words = words[:-1]
+        if not words or (begins and len(words) == 1 and words[0] not in known) or len(" ".join(words)) < 3:
+            continue
+        name = " ".join(words)
+        found.append(Fact("name", name, (plain(name),)))
+    return found
+
+
+def _begins_a_sentence(text: str, at: int) -> bool:
+    before = text[max(at - 50, 0) : at].rstrip(" \t*_\"“‘'(|[-")
+    return not before or before[-1] in ".!?:;\n|#"
+
+
+def plain(name: str) -> str:
+    """A name as it is compared: its words, in small letters, without a genitive."""
+    words = re.sub(r"[’']s\b", "", name).casefold()
+    return " ".join(re.findall(r"\w+", words))
+
+
+class Known:
+    """A text that claims are compared with, read once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.facts = facts(text)
+        self.plain = f" {plain(text)} "
+
+    def lacks(self, claim: str, names: Collection[str] = ()) -> list[Fact]:
+        """The facts of a claim that the text does not have.
+
+        >>> known = Known("In 2029 sales were 4,200,000.")
+        >>> [fact.text for fact in known.lacks("Sales rose by 12 % to 4.2 million in 2029.")]
+        ['12 %']
+        """
+        return [fact for fact in facts(claim, names) if not _is_in(fact, self.facts, self.plain)]
+
+    def names(self) -> set[str]:
+        """Single words that are names in this text, wherever they stand: it never writes them small."""
+        small = set(re.findall(r"\b[a-zà-öø-þ][\w’'&-]*", self.text))
+        words = {word for fact in self.facts if fact.kind == "name" for word in fact.text.split()}
+        return {word for word in words if word[:1].isupper() and word.lower() not in small}
+
+
+def _is_in(fact: Fact, there: list[Fact], plain: str) -> bool:
+    if fact.kind == "name":
+        return f" {fact.value[0]} " in plain
+    same = [other.value for other in there if other.kind == fact.kind]
+    if fact.kind == "number":
+        return any(_same_number(fact.value, other) for other in same)
+    return any(all(part in (0, theirs) for part, theirs in zip(fact.value, other, strict=True)) for other in same)
+
+
+def _same_number(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """A unit that only one of them names does not matter, unless it is a percentage."""
+    units = {one[1], other[1]}
+    return one[0] == other[0] and (len(units) == 1 or ("" in units and "%" not in units))

@@ -1,0 +1,311 @@
+"""``python -m pausepoint.apps.planner``: the study planner as a program. Without options it runs its sample."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import click
+from pydantic import Field
+
+from pausepoint import BlockingEngine, BlockingSession, Outcome, program
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.pdf import reads_pdf
+from pausepoint.apps.planner import output, sessions
+from pausepoint.apps.planner.models import PlannerState, PlanningState, Upload, Weekday
+from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
+from pausepoint.apps.planner.workflow import planner
+from pausepoint.apps.words import many
+
+HELP = """Plan the days up to the midterms: read the material of every course, estimate its topics, make a plan.
+
+Without --course it works on a small invented sample. Courses and files can also be given one by one: create, course,
+file, then resume.
+"""
+COURSE = "ID:NAME[:YYYY-MM-DD]"
+FILE = "[COURSE,COURSE:]PATH"
+
+
+def begin(
+    course: Annotated[list[str] | None, Field(description=f"A course and its midterm: {COURSE}.")] = None,
+    file: Annotated[list[str] | None, Field(description=f"Its material: {FILE}; without a course, for all.")] = None,
+    time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon; else that of this machine.")] = None,
+    start: Annotated[str | None, Field(description="The first day, YYYY-MM-DD; else today.")] = None,
+    max_minutes: Annotated[int | None, Field(description="At most so many minutes of work a day; else 480.")] = None,
+    rest_day: Annotated[str | None, Field(description="A day of the week without work, such as Sunday.")] = None,
+    empty: Annotated[bool, Field(description="Not the sample: courses and files come later.")] = False,
+) -> PlannerState:
+    """The starting state, from options."""
+    inputs = _inputs(course or [], time_zone, start, max_minutes, rest_day)
+    if not (course or file or empty):
+        if not reads_pdf():
+            click.echo(f"planner: {WITHOUT_PDF}", err=True)
+        return sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads())
+    uploads = [_upload(each, {part.partition(":")[0] for part in course or []}) for each in file or []]
+    return sessions.starting(inputs, uploads)
+
+
+def _inputs(
+    courses: list[str], time_zone: str | None, start: str | None, max_minutes: int | None, rest_day: str | None
+) -> dict[str, Any]:  # fmt: skip
+    limits = {"max_minutes_per_day": max_minutes, "preferred_rest_day": rest_day and rest_day.capitalize()}
+    given: dict[str, Any] = {
+        "courses": [_course(each) for each in courses],
+        "shared_constraints": {name: value for name, value in limits.items() if value is not None},
+        "timezone": time_zone,
+        "start_date": start,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _over(sample: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The sample with what was given in its place."""
+    limits = sample["shared_constraints"] | given.get("shared_constraints", {})
+    return sample | given | {"shared_constraints": limits}
+
+
+def _course(text: str) -> dict[str, Any]:
+    """A course as it is written on the command line.
+
+    >>> _course("calc2:Calculus II:2026-02-21")
+    {'course_id': 'calc2', 'course_name': 'Calculus II', 'midterm_date': '2026-02-21'}
+    """
+    course_id, *rest = text.split(":", 1)
+    if not rest:
+        raise BadInput(f"--course: {text!r} is not written {COURSE}")
+    name, *day = rest[0].rsplit(":", 1)
+    given = {"course_id": course_id.strip(), "course_name": name.strip()}
+    return given | ({"midterm_date": day[0].strip()} if day else {})
+
+
+def _upload(text: str, known: set[str]) -> Upload:
+    """A file as it is written on the command line. What stands before a colon is courses, or a part of the path.
+
+    >>> _upload("calc2,phys:notes.md", {"calc2", "phys"}).course_ids, _upload("a:b.md", {"calc2"}).is_shared
+    (['calc2', 'phys'], True)
+    """
+    before, colon, path = text.partition(":")
+    courses = [part.strip() for part in before.split(",")]
+    if colon and (set(courses) <= known or not Path(text).exists()) and path:
+        return Upload(path=Path(path), course_ids=courses)
+    return Upload(path=Path(text), is_shared=True)
+
+
+def result(outcome: Outcome[PlannerState]) -> str:
+    """What is said at the end."""
+    state = outcome.state
+    lines = [summary(state.planning_state)]
+    lines += [
+        f"Warning: {state.file_registry[file_id].filename} is partial: {each.warning}"
+        for file_id, each in state.ingestion_state.files.items()
+        if each.warning
+    ]
+    lines += [f"Unsure: {flag}" for flag in state.estimation_state.uncertainty_flags[:5]]
+    paths = state.artifacts
+    lines += [f"Plan: {paths.markdown_path}", f"      {paths.csv_path}", f"      {paths.calendar_path}"]
+    return "\n".join(lines)
+
+
+def summary(planning: PlanningState) -> str:
+    """A plan in a few lines."""
+    rows, review = planning.plan_rows, planning.review
+    minutes = sum(row.estimated_minutes for row in rows)
+    days = len({row.date for row in rows if row.estimated_minutes})
+    verdict = review.result_type if review else "not reviewed yet"
+    head = (
+        f"Plan {planning.plan_version}, {verdict}: {many(minutes, 'minute')} on {many(days, 'day')}, last midterm"
+        f" {planning.last_midterm_date}."
+    )
+    return "\n".join([head, *(f"- {reason}" for reason in (review.revision_reasons if review else []))])
+
+
+main = program(planner, begin=begin, result=result, help=HELP)
+
+
+def _id(engine: BlockingEngine, text: str) -> str:
+    """The session that a person means by an id or the beginning of one."""
+    found = engine.find(text)
+    if found.workflow != planner.name:
+        raise BadInput(f"session {found.session_id} is one of {found.workflow}, not of {planner.name}")
+    return str(found.session_id)
+
+
+def _goes_on(engine: BlockingEngine, session_id: str, told: str, run: bool) -> Any:
+    """Say what was changed, and go on if that is wanted."""
+    if run:
+        click.echo(told)
+        session: BlockingSession[Any] = engine.session(session_id)
+        return session
+    context = click.get_current_context()
+    words = [context.find_root().command_path, "resume", session_id]
+    store = context.params.get("store")
+    onward = " ".join([*words, *(["--store", shlex.quote(store)] if store else [])])
+    return f"{told}\nGo on:  {onward}", _shown(engine, session_id)
+
+
+def _shown(engine: BlockingEngine, session_id: str) -> dict[str, Any]:
+    return sessions.document(engine, session_id).model_dump(mode="json")
+
+
+run_option = click.option("--run", is_flag=True, help="Go on at once, here, and show it.")
+
+
+class Day(click.ParamType[date]):
+    """A day as it is written everywhere."""
+
+    name = "day"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        """The day; one that the calendar does not have is refused."""
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no day; write it like 2030-02-21", param, ctx)
+
+
+day = Day()
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[--FIELD VALUE]...")
+def create(options: tuple[str, ...]) -> Any:
+    """Make a session that waits for its courses and files. The options are those of `run`."""
+    return main(["run", "--paused", "--empty", *options], standalone_mode=False)
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("course_id")
+@click.argument("name", required=False)
+@click.option("--midterm", type=day, metavar="DAY", help="The day of its midterm, YYYY-MM-DD.")
+@run_option
+def course(
+    engine: BlockingEngine, session: str, course_id: str, name: str | None, midterm: date | None, run: bool
+) -> Any:
+    """Add a course, or change its name or its midterm."""
+    session_id = _id(engine, session)
+    given = {"course_id": course_id, "course_name": name, "midterm_date": midterm}
+    found = sessions.add_course(engine, session_id, given)
+    told = f"Session {session_id} has {many(len(found.courses), 'course')}."
+    return _goes_on(engine, session_id, told, run)
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("path", type=Path)
+@click.option("--course", "course_ids", multiple=True, metavar="ID", help="The course that it is for; several may be.")
+@click.option("--shared", is_flag=True, help="It is for all courses.")
+@run_option
+def file(
+    engine: BlockingEngine, session: str, path: Path, course_ids: tuple[str, ...], shared: bool, run: bool
+) -> Any:  # fmt: skip
+    """Add a file: PDF, text or Markdown."""
+    session_id = _id(engine, session)
+    added = sessions.add_file(engine, session_id, Upload(path=path, course_ids=list(course_ids), is_shared=shared))
+    told = f"{added.file_id} ({added.entry.filename}) is {'there already' if added.reused else 'added'}."
+    return _goes_on(engine, session_id, told, run)
+
+
+@main.verb()
+@click.argument("session")
+@click.option("--midterm", "midterms", multiple=True, metavar="COURSE=DAY", help="Another day for a midterm.")
+@click.option("--max-minutes", type=int, metavar="N", help="Another daily limit.")
+@click.option("--rest-day", metavar="DAY", help="Another rest day; none: no rest day.")
+@click.option("--start", type=day, metavar="DAY", help="Another first day.")
+@click.option("--later", is_flag=True, help="Change it, but do not plan now.")
+def replan(
+    engine: BlockingEngine, session: str, midterms: tuple[str, ...], max_minutes: int | None, rest_day: str | None,
+    start: date | None, later: bool,
+) -> Any:  # fmt: skip
+    """Change dates or limits and make a new plan."""
+    session_id = _id(engine, session)
+    sessions.replan(
+        engine, session_id, midterms=dict(map(_moved, midterms)), max_minutes=max_minutes,
+        rest_day=None if rest_day is None else _weekday(rest_day), start=start,
+    )  # fmt: skip
+    return _goes_on(engine, session_id, f"Session {session_id} plans anew.", not later)
+
+
+def _moved(text: str) -> tuple[str, date]:
+    course_id, _, given = text.partition("=")
+    try:
+        return course_id, date.fromisoformat(given)
+    except ValueError:
+        raise BadInput(f"--midterm: {text!r} is not written COURSE=YYYY-MM-DD") from None
+
+
+def _weekday(text: str) -> str:
+    if text.capitalize() not in (*get_args(Weekday), "None"):
+        raise BadInput(f"--rest-day: there is no {text!r}; write {', '.join(get_args(Weekday))} or none")
+    return "none" if text.lower() == "none" else text.capitalize()
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("file")
+@click.option("--warning", required=True, metavar="TEXT", help="What is lacking; shown with the plan.")
+@run_option
+def partial(engine: BlockingEngine, session: str, file: str, warning: str, run: bool) -> Any:
+    """Let what was read of a FILE do, with a warning."""
+    session_id = _id(engine, session)
+    file_id = sessions.mark_partial(engine, session_id, file, warning)
+    return _goes_on(engine, session_id, f"{file_id} is marked partial.", run)
+
+
+@main.verb()
+@click.argument("session")
+def retry(engine: BlockingEngine, session: str) -> Any:
+    """Try again what could not be read, and go on."""
+    session_id = _id(engine, session)
+    files = sessions.retry(engine, session_id)
+    return _goes_on(engine, session_id, f"{many(len(files), 'file')} of {session_id} are tried again.", True)
+
+
+@main.verb()
+@click.argument("session")
+def document(engine: BlockingEngine, session: str) -> Any:
+    """Print the session's state as one JSON document."""
+    found = _shown(engine, _id(engine, session))
+    return json.dumps(found, indent=2, ensure_ascii=False), found
+
+
+@main.verb()
+@click.argument("session")
+def plans(engine: BlockingEngine, session: str) -> Any:
+    """List all versions of the plan."""
+    found = sessions.plans(engine, _id(engine, session))
+    listed = {str(version): each.model_dump(mode="json") for version, each in found.items()}
+    return "\n".join(summary(each) for each in found.values()) or "There is no plan yet.", listed
+
+
+@main.verb()
+@click.argument("session")
+@click.argument("folder", type=Path)
+@click.option("--version", type=int, metavar="N", help="An earlier version of the plan.")
+def save(engine: BlockingEngine, session: str, folder: Path, version: int | None) -> Any:
+    """Write the plan into a FOLDER: Markdown, CSV and iCalendar."""
+    session_id = _id(engine, session)
+    _, planning = sessions.plan_of(engine, session_id, version)
+    state, made = sessions.state_of(engine, session_id), engine.info(session_id).created_at
+    folder.mkdir(parents=True, exist_ok=True)
+    inputs = planning.planned_for or state.user_inputs
+    written = output.write(folder.absolute(), planning, inputs, state.ingestion_state.files, session_id, made)
+    return "\n".join(map(str, written.model_dump().values())), written
+
+
+@main.verb()
+@click.argument("session")
+@click.option("--reason", default="", metavar="TEXT", help="Why; kept in the history.")
+def end(engine: BlockingEngine, session: str, reason: str) -> Any:
+    """End a session: its files and plans are deleted, then the session."""
+    session_id = _id(engine, session)
+    engine.remove(session_id, reason=reason or "the user ended it")
+    last = [event.summary for event in engine.events(session_id)][-1]
+    return f"Session {session_id}: {last}.", {"session_id": session_id, "last_event": last}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""EstimationAgent: how long each topic takes, how much it matters, and how sure that is.
+
+Reading goes at 100 words a minute; material that is dense with formulas takes up to twice as long, and going over it
+again adds half of it. Each exercise or example takes 5 minutes, each page without readable text 4. A topic takes at
+least 15 minutes, in steps of 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pausepoint.apps.planner.models import (
+    EstimationPayload,
+    EstimationState,
+    Evidence,
+    Measure,
+    Priority,
+    TopicEstimate,
+)
+
+WORDS_PER_MINUTE, MINUTES_PER_PAGE, MINUTES_PER_TASK, AGAIN = 100, 4, 5, 1.5
+SHORTEST, STEP = 15, 5
+WITHOUT_MATERIAL = 120
+MUCH, LITTLE = 1.3, 0.6
+"""Times the mean of a course: from here on a topic has a high priority, and below this a low one."""
+
+CONFIDENCE = {"outline": 0.9, "heading": 0.85, "model": 0.8, "terms": 0.55, "nothing": 0.2}
+SHORT_TEXT = 300
+UNSURE = 0.6
+"""Below this an estimate is flagged; and so is one of a file that was not read in whole."""
+
+
+def estimate(payload: EstimationPayload) -> EstimationState:
+    """Estimate every topic."""
+    found: list[TopicEstimate] = []
+    courses = dict.fromkeys(each.course_id for each in payload.course_topic_evidence)
+    for course_id in courses:
+        mine = [each for each in payload.course_topic_evidence if each.course_id == course_id]
+        needed = [minutes(each.measure) for each in mine]
+        found += [_estimate(each, time, needed) for each, time in zip(mine, needed, strict=True)]
+    flags = [
+        _flag(each, evidence)
+        for each, evidence in zip(found, _in_order(payload, courses), strict=True)
+        if each.confidence < UNSURE or evidence.measure.missing
+    ]
+    return EstimationState(topic_estimates=found, uncertainty_flags=flags)
+
+
+def _in_order(payload: EstimationPayload, courses: dict[str, None]) -> list[Evidence]:
+    return [each for course_id in courses for each in payload.course_topic_evidence if each.course_id == course_id]
+
+
+def minutes(measure: Measure) -> int:
+    """How long it takes.
+
+    >>> minutes(Measure(words=2400, pages=6)), minutes(Measure(words=2400, signs=1200)), minutes(Measure(tasks=5))
+    (40, 55, 25)
+    >>> minutes(Measure(pages=10, basis="outline")), minutes(Measure())
+    (60, 120)
+    """
+    if measure == Measure(filenames=measure.filenames, missing=measure.missing):
+        return WITHOUT_MATERIAL
+    read = measure.words / WORDS_PER_MINUTE * (1 + density(measure))
+    unread = MINUTES_PER_PAGE * measure.pages if not measure.words else 0
+    whole = (read + unread) * AGAIN + MINUTES_PER_TASK * measure.tasks
+    return max(SHORTEST, math.ceil(whole / STEP) * STEP)
+
+
+def density(measure: Measure) -> float:
+    """How full of formulas it is, from 0 to 1."""
+    return min(measure.signs / measure.words, 1.0) if measure.words else 0.0
+
+
+def _estimate(evidence: Evidence, time: int, course: Sequence[int]) -> TopicEstimate:
+    return TopicEstimate(
+        course_id=evidence.course_id, topic=evidence.topic, estimated_minutes=time,
+        priority=priority(time, course), confidence=confidence(evidence), source_files=evidence.measure.filenames,
+    )  # fmt: skip
+
+
+def priority(time: int, course: Sequence[int]) -> Priority:
+    """A topic that takes more than its share of the course matters more.
+
+    >>> priority(90, [90, 60, 30]), priority(60, [90, 60, 30]), priority(30, [90, 60, 30]), priority(30, [30])
+    ('high', 'medium', 'low', 'high')
+    """
+    mean = sum(course) / len(course)
+    if len(course) == 1 or time >= MUCH * mean:
+        return "high"
+    return "low" if time < LITTLE * mean else "medium"
+
+
+def confidence(evidence: Evidence) -> float:
+    """From what the topic was told, how much there is of it, and how much of its files was read."""
+    measure = evidence.measure
+    short = 0.15 * (1 - min(measure.words / SHORT_TEXT, 1))
+    several = 0.05 if len(evidence.source_files) > 1 else 0.0
+    return round(min(max(CONFIDENCE[measure.basis] - short + several - measure.missing / 2, 0.05), 1.0), 2)
+
+
+def _flag(found: TopicEstimate, evidence: Evidence) -> str:
+    measure = evidence.measure
+    why = []
+    if measure.basis == "nothing":
+        why.append(evidence.evidence_summary)
+    if measure.basis == "terms":
+        why.append("there are no headings to tell topics from")
+    if measure.words < SHORT_TEXT and measure.basis != "nothing":
+        why.append(f"only {measure.words} words are about it" if measure.words else "its pages have no text")
+    if measure.missing:
+        why.append(f"{measure.missing:.0%} of its files could not be read")
+    return f"{found.course_id}, {found.topic}: confidence {found.confidence:.2f}, {', '.join(why) or 'little evidence'}"

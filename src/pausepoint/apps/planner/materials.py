@@ -1,0 +1,130 @@
+"""What courses are learnt from: PDF, plain text and Markdown, as pages and windows of pages.
+
+A page of text is a stretch of about 3,000 bytes that ends with a line. A window is read by itself, so that a book of
+any size takes the memory of one window.
+"""
+
+from __future__ import annotations
+
+import codecs
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.pdf import opened, page_text
+
+PDF, TEXT, MARKDOWN = "application/pdf", "text/plain", "text/markdown"
+ENDINGS = {".pdf": PDF, ".txt": TEXT, ".text": TEXT, ".md": MARKDOWN, ".markdown": MARKDOWN}
+PAGE_BYTES = 3_000
+LONGEST_LINE = 2**16
+
+
+class Bookmark(NamedTuple):
+    """An entry of a PDF's outline. Pages and levels begin at 0."""
+
+    title: str
+    level: int
+    page: int
+
+
+def kind_of(path: Path) -> str:
+    """The content type that the ending of a file tells; `BadInput` for one that cannot be read."""
+    kind = ENDINGS.get(path.suffix.lower())
+    if kind is None:
+        known = ", ".join(ENDINGS)
+        raise BadInput(f"{path}: only PDF, text and Markdown can be read ({known}); save it as one of these")
+    return kind
+
+
+def checked(path: Path) -> str:
+    """The content type of a file that can be read; `BadInput` names one that cannot, and says why."""
+    kind = kind_of(path)
+    try:
+        with path.open("rb") as stream:
+            if not stream.read(1):
+                raise BadInput(f"{path}: the file is empty")
+        if kind == PDF:
+            with opened(path, str(path)):
+                pass
+        else:
+            _check_text(path)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+    return kind
+
+
+def _check_text(path: Path) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as stream:
+        at = 0
+        while True:
+            piece = stream.read(2**20)
+            begun = len(decoder.getstate()[0])  # bytes of a character that the last piece ended in
+            try:
+                text = decoder.decode(piece, final=not piece)
+            except UnicodeDecodeError as error:
+                raise BadInput(
+                    f"{path}: byte {at - begun + error.start} is no UTF-8; save the text as UTF-8 and add it again"
+                ) from None
+            if "\0" in text:
+                raise BadInput(f"{path}: this is no text: it has bytes that are zero")
+            if not piece:
+                return
+            at += len(piece)
+
+
+def page_count(path: str, content_type: str) -> int:
+    """How many pages a file has; at least one."""
+    if content_type != PDF:
+        return max(-(-Path(path).stat().st_size // PAGE_BYTES), 1)
+    with opened(path, Path(path).name) as document:
+        return len(document)
+
+
+def window(path: str, content_type: str, first: int, count: int) -> list[str]:
+    """The texts of some pages, in order."""
+    if content_type != PDF:
+        return _text_window(path, first, count)
+    with opened(path, Path(path).name) as document:
+        return [page_text(document, number) for number in range(first, min(first + count, len(document)))]
+
+
+def _text_window(path: str, first: int, count: int) -> list[str]:
+    with open(path, "rb") as stream:
+        edges = [_edge(stream, number) for number in range(first, first + count + 1)]
+        texts = []
+        for start, end in pairwise(edges):
+            stream.seek(start)
+            texts.append(stream.read(end - start).decode("utf-8-sig" if start == 0 else "utf-8"))
+    return texts
+
+
+def _edge(stream: BinaryIO, number: int) -> int:
+    """Where a page of a text begins: behind the first line that ends there or later. Told from the bytes alone, so that
+    two windows that meet there agree. Where lines never end, it is between two characters."""
+    at = number * PAGE_BYTES
+    if at == 0:
+        return 0
+    stream.seek(at - 1)
+    ahead = stream.read(LONGEST_LINE)
+    newline = ahead.find(b"\n")
+    if newline >= 0 or len(ahead) < LONGEST_LINE:
+        return at + newline if newline >= 0 else at - 1 + len(ahead)
+    inside = next(offset for offset in range(1, 5) if ahead[offset] & 0xC0 != 0x80)
+    return at - 1 + inside
+
+
+def outline(path: str, content_type: str) -> list[Bookmark]:
+    """The outline of a PDF, as far as its entries lead to a page."""
+    if content_type != PDF:
+        return []
+    found: list[Bookmark] = []
+    with opened(path, Path(path).name) as document:
+        for item in document.get_toc():
+            target = item.get_dest()
+            page = None if target is None else target.get_index()
+            title = " ".join(item.get_title().split())
+            if page is not None and title:
+                found.append(Bookmark(title, item.level, page))
+    return found

@@ -1,0 +1,318 @@
+"""The state of a planner's session: what was asked, what each agent left; and all of it as one document.
+
+Dates are days where the student lives; moments are in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field, field_validator
+
+from pausepoint.apps.input import known_zone
+from pausepoint.apps.words import one_line
+
+Stage = Literal[
+    "created", "collecting_inputs", "ingesting", "estimating", "planning", "reviewing", "completed", "failed"
+]  # fmt: skip
+Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+Priority = Literal["high", "medium", "low"]
+ResultType = Literal["approved_plan", "capacity_limited_plan", "needs_revision"]
+Basis = Literal["outline", "heading", "model", "terms", "nothing"]
+Strategy = Literal["with_review", "without_review"]
+
+DEFAULT_MINUTES = 480
+"""The daily limit if nobody names one."""
+
+PAGES_PER_CHUNK = 20
+
+
+def _name(text: str) -> str:
+    shown = one_line(text)
+    if not 0 < len(shown) <= 300:
+        raise ValueError("a name is needed, of at most 300 characters")
+    return shown
+
+
+Title = Annotated[str, AfterValidator(_name)]
+"""A name that somebody else gave to something."""
+
+
+def _id(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
+        raise ValueError(f"{text!r} is no id: use up to 64 letters, digits or . _ -, beginning with a letter or digit")
+    return text
+
+
+Identifier = Annotated[str, AfterValidator(_id)]
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+# what the user gives
+
+
+class Course(BaseModel):
+    """One course. Without a date it can be stored, but not be planned."""
+
+    course_id: Identifier
+    course_name: Title
+    midterm_date: date | None = None
+
+
+class SharedConstraints(BaseModel):
+    """What holds for every day."""
+
+    max_minutes_per_day: int | None = Field(default=None, ge=1, le=1440)
+    preferred_rest_day: Weekday | None = None
+
+    @property
+    def limit(self) -> int:
+        """The minutes that a day has at most."""
+        return self.max_minutes_per_day or DEFAULT_MINUTES
+
+
+class UserInputs(BaseModel):
+    """What was asked for. Without ``start_date`` the plan begins on the day when the session was made."""
+
+    timezone: Annotated[str, AfterValidator(known_zone)] = "UTC"
+    start_date: date | None = None
+    courses: list[Course] = []
+    shared_constraints: SharedConstraints = SharedConstraints()
+
+    @field_validator("courses")
+    @classmethod
+    def each_course_once(cls, courses: list[Course]) -> list[Course]:
+        ids: set[str] = set()
+        names: dict[str, str] = {}
+        for course in courses:
+            if course.course_id in ids:
+                raise ValueError(f"course_id {course.course_id!r} is there twice; every course has its own")
+            other = names.setdefault(course.course_name.casefold(), course.course_id)
+            if other != course.course_id:
+                raise ValueError(
+                    f"{course.course_name!r} is the name of {other!r} and of {course.course_id!r}; rename one of them"
+                )
+            ids.add(course.course_id)
+        return courses
+
+    @property
+    def last_midterm(self) -> date | None:
+        """The latest of all midterms."""
+        return max((course.midterm_date for course in self.courses if course.midterm_date), default=None)
+
+
+class Upload(BaseModel):
+    """A file that is to be taken in when the session begins."""
+
+    path: Annotated[Path, AfterValidator(_absolute)]
+    course_ids: list[str] = []
+    is_shared: bool = False
+
+
+class FileEntry(BaseModel):
+    """A file that the session has. A shared one counts for all courses."""
+
+    filename: str
+    content_type: str
+    size_bytes: int
+    storage_uri: str
+    sha256: str
+    upload_status: Literal["uploading", "uploaded"]
+    course_ids: list[str] = []
+    is_shared: bool = False
+
+
+# what the agents leave
+
+
+class Chunking(BaseModel):
+    """How a file is cut."""
+
+    mode: Literal["page_window"] = "page_window"
+    max_pages_per_chunk: int = PAGES_PER_CHUNK
+    total_chunks: int = 0
+
+
+class FileProgress(BaseModel):
+    """How far the work on a file is. ``warning``: somebody said that a part of it will do, and why."""
+
+    chunking: Chunking = Chunking()
+    processed_chunks: int = 0
+    failed_chunks: list[int] = []
+    status: Literal["pending", "partial", "complete", "failed"] = "pending"
+    last_error: str | None = None
+    warning: str | None = None
+
+
+class Measure(BaseModel):
+    """How much there is to learn about a topic, and what tells so.
+
+    ``signs`` are formulas, numbers and the like; ``tasks`` are exercises, examples and entries of lists.
+    """
+
+    pages: int = 0
+    words: int = 0
+    signs: int = 0
+    tasks: int = 0
+    basis: Basis = "nothing"
+    missing: float = Field(default=0.0, ge=0, le=1, description="the share of its files that could not be read")
+    filenames: list[str] = []
+
+
+class Evidence(BaseModel):
+    """A topic of a course, and where it was found."""
+
+    course_id: str
+    topic: Title
+    evidence_summary: str
+    source_files: list[str] = []
+    source_chunks: list[str] = []
+    measure: Measure = Measure()
+
+
+class IngestionState(BaseModel):
+    """What IngestionAgent leaves."""
+
+    files: dict[str, FileProgress] = {}
+    course_topic_evidence: list[Evidence] = []
+
+
+class TopicEstimate(BaseModel):
+    """How long a topic takes. ``source_files`` are names, for the plan."""
+
+    course_id: str
+    topic: Title
+    estimated_minutes: int = Field(gt=0)
+    priority: Priority
+    confidence: float = Field(ge=0, le=1)
+    source_files: list[str] = []
+
+
+class EstimationState(BaseModel):
+    """What EstimationAgent leaves."""
+
+    topic_estimates: list[TopicEstimate] = []
+    uncertainty_flags: list[str] = []
+
+
+class PlanRow(BaseModel):
+    """One entry of the plan: work, a midterm, or a day without work."""
+
+    date: date
+    course: str
+    topic: str
+    task_description: str
+    estimated_minutes: int = Field(ge=0)
+    priority: Priority
+    source_files: list[str] = []
+    status: Literal["planned"] = "planned"
+
+
+class ValidationReport(BaseModel):
+    """What the reviewer computed from a plan."""
+
+    coverage_ok: bool
+    date_range_ok: bool
+    load_balance_ok: bool
+
+
+class Review(BaseModel):
+    """The reviewer's verdict. A plan that time limits says in ``revision_reasons`` what was cut."""
+
+    result_type: ResultType
+    revision_reasons: list[str] = []
+    validation_report: ValidationReport
+
+
+class PlanningState(BaseModel):
+    """What PlanningReviewerAgent leaves. ``planned_for``: the inputs that this plan was made for."""
+
+    plan_version: int = 0
+    last_midterm_date: date | None = None
+    plan_rows: list[PlanRow] = []
+    review: Review | None = None
+    strategy: Strategy = "with_review"
+    planned_for: UserInputs | None = None
+
+
+class Artifacts(BaseModel):
+    """Where the finished plan lies."""
+
+    markdown_path: str | None = None
+    csv_path: str | None = None
+    calendar_path: str | None = None
+
+
+class PlannerState(BaseModel):
+    """The state of a session, as its steps see it."""
+
+    status: Stage = "created"
+    user_inputs: UserInputs = UserInputs()
+    uploads: list[Upload] = []
+    file_registry: dict[str, FileEntry] = {}
+    ingestion_state: IngestionState = IngestionState()
+    estimation_state: EstimationState = EstimationState()
+    planning_state: PlanningState = PlanningState()
+    artifacts: Artifacts = Artifacts()
+
+
+# the whole
+
+
+class EventEntry(BaseModel):
+    """One line of the history."""
+
+    timestamp: datetime
+    agent_name: str
+    event_type: str
+    summary: str
+
+
+class SessionDocument(BaseModel):
+    """A session as one document. Identity, times and events are the session's own; the rest is its state."""
+
+    session_id: str
+    created_at: datetime
+    updated_at: datetime
+    status: Stage
+    user_inputs: UserInputs
+    file_registry: dict[str, FileEntry]
+    ingestion_state: IngestionState
+    estimation_state: EstimationState
+    planning_state: PlanningState
+    artifacts: Artifacts
+    events: list[EventEntry]
+
+
+class Payload(BaseModel):
+    """What an agent is handed. Every agent is told the session."""
+
+    session_id: str = Field(min_length=1)
+
+
+class IngestionPayload(Payload):
+    """For IngestionAgent."""
+
+    user_inputs: UserInputs
+    file_registry: dict[str, FileEntry]
+
+
+class EstimationPayload(Payload):
+    """For EstimationAgent."""
+
+    course_topic_evidence: list[Evidence]
+
+
+class PlanningPayload(Payload):
+    """For PlanningReviewerAgent. ``start`` is the first day of the plan."""
+
+    user_inputs: UserInputs
+    estimation_state: EstimationState
+    planning_state: PlanningState
+    start: date

@@ -1,0 +1,226 @@
+"""The planner's pipeline: four agents, each with what it may read and write, and a coordinator that moves the stage.
+
+The ownership is that of the scopes below. What the user hands over is taken in by `intake`; agents only read it.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pausepoint import At, Context, Retry, Scope, SessionId, Workflow, guard, route
+from pausepoint.apps.planner import estimation, ingestion, materials, output, planning, reviewing
+from pausepoint.apps.planner.models import (
+    Artifacts,
+    EstimationPayload,
+    EstimationState,
+    Evidence,
+    FileEntry,
+    IngestionPayload,
+    IngestionState,
+    PlannerState,
+    PlanningPayload,
+    PlanningState,
+    Review,
+    Stage,
+    Upload,
+    UserInputs,
+)
+from pausepoint.apps.planner.stages import days_missing, files_missing, inputs_missing, moved
+from pausepoint.apps.words import many
+
+EVENTS = ("invoke", "handoff", "warning", "review", "revision", "complete")
+
+coordinator = Scope("CoordinatorAgent", reads=["*"], writes=["status", "artifacts"])
+intake = Scope("Intake", reads=["user_inputs", "uploads"], writes=["file_registry"])
+ingestion_agent = Scope("IngestionAgent", reads=["user_inputs", "file_registry"], writes=["ingestion_state"])
+estimation_agent = Scope(
+    "EstimationAgent", reads=["ingestion_state.course_topic_evidence"], writes=["estimation_state"]
+)
+planning_agent = Scope(
+    "PlanningReviewerAgent", reads=["user_inputs", "estimation_state"], writes=["planning_state"]
+)  # fmt: skip
+
+
+# collecting
+
+
+@coordinator.step(writes="status")
+async def open_session(status: Stage) -> Stage:
+    """Begin to collect the inputs."""
+    return moved(status, "collecting_inputs")
+
+
+@intake.step(writes="file_registry")
+async def collect(
+    uploads: list[Upload], file_registry: dict[str, FileEntry], ctx: Context
+) -> dict[str, FileEntry]:  # fmt: skip
+    """Take in the files that were given at the start. Those that came since are in the registry already."""
+    registry = dict(file_registry)
+    for upload in uploads:
+        file = await ctx.files.add(
+            upload.path, upload.path.name, materials.kind_of(upload.path), course_ids=upload.course_ids,
+            is_shared=upload.is_shared,
+        )  # fmt: skip
+        registry[file.file_id] = joined(registry.get(file.file_id), FileEntry.model_validate(file.entry()), upload)
+    return registry
+
+
+def joined(before: FileEntry | None, entry: FileEntry, upload: Upload) -> FileEntry:
+    """An entry of the registry, also for the courses that this file was given for now."""
+    known = [*(before.course_ids if before else []), *upload.course_ids]
+    shared = upload.is_shared or (before is not None and before.is_shared)
+    return entry.model_copy(update={"course_ids": list(dict.fromkeys(known)), "is_shared": shared})
+
+
+@guard(after=collect)
+def every_course_has_a_date(user_inputs: UserInputs, file_registry: dict[str, FileEntry]) -> str | None:
+    return inputs_missing(user_inputs, file_registry)
+
+
+# ingesting
+
+
+@coordinator.step(writes="status")
+async def begin_ingesting(status: Stage, file_registry: dict[str, FileEntry], ctx: Context) -> Stage:
+    """Hand the files over."""
+    ctx.emit("invoke", f"IngestionAgent: {many(len(file_registry), 'file')}")
+    return moved(status, "ingesting")
+
+
+@ingestion_agent.step(writes="ingestion_state", retry=Retry(attempts=3, on=(ConnectionError, TimeoutError)))
+async def ingest(
+    user_inputs: UserInputs, file_registry: dict[str, FileEntry], session_id: SessionId, ctx: Context
+) -> IngestionState:  # fmt: skip
+    """Read every file and tell the topics of every course."""
+    payload = IngestionPayload(session_id=session_id, user_inputs=user_inputs, file_registry=file_registry)
+    return await ingestion.ingest(payload, ctx)
+
+
+@guard(after=ingest)
+def every_file_is_read(file_registry: dict[str, FileEntry], ingestion_state: IngestionState) -> str | None:
+    return files_missing(file_registry, ingestion_state)
+
+
+# estimating
+
+
+@coordinator.step(writes="status")
+async def begin_estimating(
+    status: Stage, ingestion_state: IngestionState, file_registry: dict[str, FileEntry], ctx: Context
+) -> Stage:  # fmt: skip
+    """Hand the topics over, and say what they lack."""
+    for file_id, found in ingestion_state.files.items():
+        if found.warning:
+            ctx.emit("warning", f"{file_registry[file_id].filename} is partial: {found.warning}", file_id=file_id)
+    ctx.emit("invoke", f"EstimationAgent: {many(len(ingestion_state.course_topic_evidence), 'topic')}")
+    return moved(status, "estimating")
+
+
+@estimation_agent.step(writes="estimation_state")
+async def estimate(
+    course_topic_evidence: Annotated[list[Evidence], At("ingestion_state.course_topic_evidence")],
+    session_id: SessionId, ctx: Context,
+) -> EstimationState:  # fmt: skip
+    """Estimate every topic."""
+    found = estimation.estimate(EstimationPayload(session_id=session_id, course_topic_evidence=course_topic_evidence))
+    minutes = sum(each.estimated_minutes for each in found.topic_estimates)
+    ctx.emit("handoff", f"{many(len(found.topic_estimates), 'topic')}, {many(minutes, 'minute')},"
+                        f" {many(len(found.uncertainty_flags), 'uncertainty flag')}")  # fmt: skip
+    return found
+
+
+# planning and reviewing
+
+
+@coordinator.step(writes="status")
+async def begin_planning(status: Stage, planning_state: PlanningState, ctx: Context) -> Stage:
+    """Have a plan made."""
+    ctx.emit("invoke", f"PlanningReviewerAgent: plan {planning_state.plan_version + 1}")
+    return moved(status, "planning")
+
+
+def _payload(
+    session_id: str, inputs: UserInputs, estimates: EstimationState, planning: PlanningState, ctx: Context
+) -> PlanningPayload:  # fmt: skip
+    return PlanningPayload(
+        session_id=session_id, user_inputs=inputs, estimation_state=estimates, planning_state=planning,
+        start=first_day(inputs, ctx),
+    )  # fmt: skip
+
+
+def first_day(inputs: UserInputs, ctx: Context) -> date:
+    """The day that was asked for, or that on which the session was made, where the student lives."""
+    return inputs.start_date or ctx.started_at.astimezone(ZoneInfo(inputs.timezone)).date()
+
+
+@planning_agent.step(writes="planning_state")
+async def plan(
+    user_inputs: UserInputs, estimation_state: EstimationState, planning_state: PlanningState, session_id: SessionId,
+    ctx: Context,
+) -> PlanningState:  # fmt: skip
+    """Make the next version of the plan."""
+    found = planning.plan(_payload(session_id, user_inputs, estimation_state, planning_state, ctx))
+    if planning_state.plan_version:
+        ctx.emit("revision", f"plan {found.plan_version} takes the place of plan {planning_state.plan_version}")
+    ctx.emit("handoff", f"plan {found.plan_version}: {many(len(found.plan_rows), 'row')} up to"
+                        f" {found.last_midterm_date}")  # fmt: skip
+    return found
+
+
+@guard(after=plan)
+def every_day_is_planned(planning_state: PlanningState) -> str | None:
+    return days_missing(planning_state)
+
+
+@coordinator.step(writes="status")
+async def begin_reviewing(status: Stage, planning_state: PlanningState, ctx: Context) -> Stage:
+    """Have the plan reviewed."""
+    ctx.emit("invoke", f"PlanningReviewerAgent: review of plan {planning_state.plan_version}")
+    return moved(status, "reviewing")
+
+
+@planning_agent.step(writes="planning_state.review")
+async def review(
+    user_inputs: UserInputs, estimation_state: EstimationState, planning_state: PlanningState, session_id: SessionId,
+    ctx: Context,
+) -> Review:  # fmt: skip
+    """Compute whether the plan holds."""
+    found = reviewing.review(_payload(session_id, user_inputs, estimation_state, planning_state, ctx))
+    reasons = f": {'; '.join(found.revision_reasons[:3])}" if found.revision_reasons else ""
+    more = f" and {len(found.revision_reasons) - 3} more" if len(found.revision_reasons) > 3 else ""
+    ctx.emit("review", f"plan {planning_state.plan_version}: {found.result_type}{reasons}{more}")
+    return found
+
+
+@route(after=review)
+def after_review(
+    review: Annotated[Review | None, At("planning_state.review")],
+) -> Literal["begin_planning", "finish"]:
+    return "finish" if review is not None and review.result_type != "needs_revision" else "begin_planning"
+
+
+@coordinator.step(writes=["status", "artifacts"])
+async def finish(
+    status: Stage, user_inputs: UserInputs, planning_state: PlanningState, ingestion_state: IngestionState, ctx: Context
+) -> dict[str, Any]:  # fmt: skip
+    """Write the plan down."""
+    written: Artifacts = output.write(
+        ctx.files.outputs, planning_state, user_inputs, ingestion_state.files, ctx.session_id, ctx.started_at
+    )
+    ctx.emit("complete", f"plan {planning_state.plan_version} is written")
+    return {"status": moved(status, "completed"), "artifacts": written}
+
+
+planner = Workflow(
+    "planner",
+    state=PlannerState,
+    steps=[
+        open_session, collect, begin_ingesting, ingest, begin_estimating, estimate,
+        begin_planning, plan, begin_reviewing, review, finish,
+    ],
+    routes=[after_review],
+    guards=[every_course_has_a_date, every_file_is_read, every_day_is_planned],
+    events=EVENTS,
+)  # fmt: skip

@@ -1,0 +1,447 @@
+"""A session as it is being driven: what is known of it, folded from its events, and how that is shown.
+
+On a terminal a live display and a chart at the end, otherwise plain lines; with ``--jsonl`` the events themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pausepoint.cli import shapes
+from pausepoint.cli.output import COLOURS, Output, money, span
+from pausepoint.cli.words import clock, counted, one_line, waits
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+    from pausepoint.api import Engine
+    from pausepoint.model import Event
+    from pausepoint.outcome import Outcome, SessionInfo
+
+EVERY = 0.1
+"""Seconds between two looks."""
+
+BEGINNINGS = ("session.created", "session.forked", "session.resumed", "step.completed", "step.skipped")
+"""After these another visit begins."""
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""What turns while something is done."""
+
+SAY_PROGRESS = 10.0
+"""Seconds between two lines about the items of a map, where there is no terminal."""
+
+
+def named(step: str, visit: int) -> str:
+    """A visit as people say it.
+
+    >>> named("write", 1), named("write", 2)
+    ('write', 'write#2')
+    """
+    return step if visit == 1 else f"{step}#{visit}"
+
+
+@dataclass
+class Visit:
+    """A visit that has ended."""
+
+    step: str
+    number: int
+    took: float
+    usd: float
+    ended_at: int
+    skipped: str = ""
+    kept: bool = False
+
+    @property
+    def name(self) -> str:
+        return named(self.step, self.number)
+
+
+@dataclass
+class View:
+    """What is known of a session. ``kept``: visits that had ended before somebody looked here, and do not run again."""
+
+    workflow: str
+    outline: list[str] = field(default_factory=list)
+    done: list[Visit] = field(default_factory=list)
+    info: SessionInfo | None = None
+    cursor: str = ""
+    remembered: int = 0
+    spent_here: float = 0.0
+    since: int = 0
+    resuming: bool = False  # somebody asked, and the log does not say yet how it goes on
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> timedelta:
+        return timedelta(seconds=time.monotonic() - self.began)
+
+    def take(self, event: Event) -> None:
+        """Fold one event in."""
+        self.cursor = event.cursor or self.cursor
+        if event.event_type in BEGINNINGS:
+            self.since = event.at
+            self.resuming = False
+        match event.event_type:
+            case "step.completed" | "step.skipped":
+                self._ended(event)
+            case "operation.completed":
+                self.remembered += 1
+            case "spent":
+                self.spent_here += event.data["usd"]
+            case "session.rewound":
+                self._rewound(event.data["to"])
+
+    def _ended(self, event: Event) -> None:
+        data = event.data
+        why = event.summary.partition(": ")[2] if event.event_type == "step.skipped" else ""
+        self.done.append(Visit(data["step"], data["visit"], data["took"], self.spent_here, event.at, why))
+        self.remembered, self.spent_here = 0, 0.0
+        if data["step"] not in self.outline:
+            self.outline.append(data["step"])
+
+    def _rewound(self, to: str) -> None:
+        names = [f"{visit.step}#{visit.number}" for visit in self.done]
+        if to in names:
+            del self.done[len(names) - 1 - names[::-1].index(to) :]
+        self.remembered, self.spent_here = 0, 0.0
+
+    def keep(self) -> None:
+        """All that is done up to now was done before."""
+        for visit in self.done:
+            visit.kept = True
+
+    def visits(self, step: str) -> list[Visit]:
+        return [visit for visit in self.done if visit.step == step]
+
+    def by_step(self) -> dict[str, list[Visit]]:
+        found: dict[str, list[Visit]] = {}
+        for visit in self.done:
+            found.setdefault(visit.step, []).append(visit)
+        return found
+
+    @property
+    def open(self) -> tuple[str, int] | None:
+        """The visit that is being driven now."""
+        info = self.info
+        if info is None or info.step is None or self.resuming or info.status.value not in ("running", "pausing"):
+            return None
+        here = (info.step, info.visit)
+        return None if any((visit.step, visit.number) == here for visit in self.visits(info.step)) else here
+
+    @property
+    def last(self) -> str | None:
+        """The last checkpoint."""
+        return self.done[-1].name if self.done else None
+
+
+class Show:
+    """How somebody is told. This one tells nothing: what ``--json`` needs."""
+
+    def begin(self, view: View) -> None:
+        """Before the first look."""
+
+    def event(self, view: View, event: Event) -> None:
+        """Something happened; the view knows it already."""
+
+    def tick(self, view: View, ending: str) -> None:
+        """Time has passed. ``ending``: this program was told to end, and why."""
+
+    def end(self) -> None:
+        """After the last look, whatever it was that ended it."""
+
+
+class Records(Show):
+    """Every event as a line of JSON."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+
+    def event(self, view: View, event: Event) -> None:
+        self.out.record(shapes.event(event))
+
+
+class Lines(Show):
+    """Plain lines, as they come."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self.told: set[tuple[str, int]] = set()
+        self.progress: tuple[int, int] | None = None
+        self.progress_at = time.monotonic()
+        self.ending = ""
+        self.pausing = False
+
+    def event(self, view: View, event: Event) -> None:
+        match event.event_type:
+            case "session.resumed":
+                for line in resumed(view, event):
+                    self.out.line(line)
+            case "step.completed":
+                visit = view.done[-1]
+                self._runs(visit.step, visit.number)
+                cost = f", {money(visit.usd)}" if visit.usd else ""
+                self.out.line(f"Finished agent: {visit.name} in {span(timedelta(seconds=visit.took))}{cost}")
+            case "step.skipped":
+                self.out.line(f"Skipped agent: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
+            case "step.retried" | "session.waiting" | "artifact.set_aside":
+                self.out.line(one_line(event.summary))
+
+    def _runs(self, step: str, visit: int) -> None:
+        if (step, visit) not in self.told:
+            self.told.add((step, visit))
+            self.out.line(f"Running agent: {named(step, visit)}")
+
+    def tick(self, view: View, ending: str) -> None:
+        here, info = view.open, view.info
+        if here is not None and info is not None:
+            if info.status.value == "running" and not ending:
+                self._runs(*here)
+            self._items(info)
+            if info.status.value == "pausing" and not self.pausing:
+                self.out.line(f"Pausing: {named(*here)} is finished first")
+            self.pausing = info.status.value == "pausing"
+            if ending and not self.ending:
+                self.out.note(f"{ending}: finishing the operation of {named(*here)}; once more aborts it")
+        self.ending = ending
+
+    def _items(self, info: SessionInfo) -> None:
+        if info.progress is None or info.progress == self.progress or info.step is None:
+            return
+        if time.monotonic() - self.progress_at >= SAY_PROGRESS:
+            self.progress, self.progress_at = info.progress, time.monotonic()
+            self.out.line(f"  {named(info.step, info.visit)}: {info.progress[0]} of {info.progress[1]}")
+
+
+def resumed(view: View, event: Event) -> list[str]:
+    """From where a session goes on, and what does not run again: as the log has it."""
+    kept = [f"{counted(view.remembered, 'operation')} of {event.data['step']}"] if view.remembered else []
+    skipped = [visit.name for visit in view.done if not visit.skipped]
+    from_where = "No checkpoints found, starting from scratch"
+    if view.last is not None:
+        from_where = f"Resuming from checkpoint: {view.last}"
+    elif kept:
+        from_where = f"Resuming within {event.data['step']}: there is no checkpoint yet"
+    elif event.data["skipped"]:  # its log begins at a fork; what was done before that is in another one
+        from_where = f"Beginning at {event.data['step']}, as forked"
+    before = "; ".join([few(skipped)] * bool(skipped) + kept)
+    return [from_where] + [f"Skipped, done before: {before}"] * bool(before)
+
+
+def few(names: list[str], most: int = 8) -> str:
+    """A list that does not fill the screen.
+
+    >>> few(["a", "b", "c", "d"], 3)
+    'a, b, … (4 in all)'
+    """
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 1])}, … ({len(names)} in all)"
+
+
+class Screen(Show):
+    """A live display."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self.live: Live | None = None
+
+    def begin(self, view: View) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(no_color=not self.out.colour, highlight=False)
+        self.live = Live(console=console, auto_refresh=False, transient=True)
+        self.live.start()
+
+    def event(self, view: View, event: Event) -> None:
+        if event.event_type == "session.resumed":
+            self._above(resumed(view, event))
+        elif event.event_type in ("step.retried", "artifact.set_aside"):
+            self._above([one_line(event.summary)])
+
+    def _above(self, lines: list[str]) -> None:
+        if self.live is not None:
+            for line in lines:
+                self.live.console.print(line, markup=False)
+
+    def tick(self, view: View, ending: str) -> None:
+        if self.live is not None and view.info is not None:
+            self.live.update(drawn(view, view.info, ending, self.live.console.height), refresh=True)
+
+    def end(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+
+def drawn(view: View, info: SessionInfo, ending: str, height: int) -> Table:
+    """The steps as they stand, under a line about the whole."""
+    from rich.table import Table
+    from rich.text import Text
+
+    whole = Table.grid()
+    whole.add_row(Text.assemble(*_head(view, info), overflow="ellipsis", no_wrap=True))
+    rows = Table.grid(padding=(0, 2))
+    here, done = view.open, view.by_step()
+    for step in _window(view, info.step, max(height - 5, 3)):
+        visits = done.get(step, [])
+        if here is not None and here[0] == step:
+            turning = Text(FRAMES[int(time.monotonic() * 10) % len(FRAMES)], style=COLOURS[info.status.value])
+            rows.add_row(turning, Text(named(*here), style="bold"), *_doing(view, info))
+        elif step == info.step and info.status.value in ("sleeping", "waiting"):
+            rows.add_row(
+                Text("◦", style=COLOURS[info.status.value]), named(step, info.visit), "", "", info.status.value
+            )
+        elif visits:
+            rows.add_row(*_did(visits))
+        else:
+            rows.add_row(Text("·", style="dim"), Text(step, style="dim"), "", "", "")
+    whole.add_row(rows)
+    if ending:
+        whole.add_row(Text("Finishing the operation; Ctrl+C again aborts it", style="yellow"))
+    elif info.status.value == "pausing":
+        whole.add_row(Text("Pausing: the step is finished first", style="yellow"))
+    return whole
+
+
+def _head(view: View, info: SessionInfo) -> list[Any]:
+    status = info.status.value
+    shown: list[Any] = [(view.workflow, "bold"), f" {info.session_id} ", (status, COLOURS.get(status, ""))]
+    steps = len({visit.step for visit in view.done})
+    parts = [
+        f"{steps} of {counted(len(view.outline), 'step')}",
+        span(timedelta(seconds=int(view.elapsed.total_seconds()))),
+    ]
+    if info.spent_usd or info.budget_usd is not None:
+        of = f" of {money(info.budget_usd)}" if info.budget_usd is not None else ""
+        parts.append(money(info.spent_usd) + of)
+    if status == "sleeping" and info.wakes_at:
+        parts.append(f"until {clock(info.wakes_at)}")
+    if status == "waiting":
+        parts.append(waits(info))
+    return [*shown, "  " + " · ".join(parts)]
+
+
+def _did(visits: list[Visit]) -> tuple[Any, ...]:
+    from rich.text import Text
+
+    last, took, usd = visits[-1], sum(visit.took for visit in visits), sum(visit.usd for visit in visits)
+    if last.skipped:
+        why = Text(f"skipped: {one_line(last.skipped)}", style="dim")
+        return Text("–", style="dim"), Text(last.step, style="dim"), "", "", why
+    what = "kept" if all(visit.kept for visit in visits) else ""
+    count = counted(len(visits), "visit") if len(visits) > 1 else ""
+    return (
+        Text("✓", style="green"), last.step, span(timedelta(seconds=took)), money(usd) if usd else "",
+        Text(", ".join(filter(None, (count, what))), style="dim"),
+    )  # fmt: skip
+
+
+def _doing(view: View, info: SessionInfo) -> tuple[Any, ...]:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    took = span(timedelta(seconds=max(int(time.time() - view.since / 1e6), 0)))
+    cost = money(view.spent_here) if view.spent_here else ""
+    if info.progress is None:
+        return took, cost, ""
+    done, total = info.progress
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(ProgressBar(total=max(total, 1), completed=done, width=20), f"{done}/{total}")
+    return took, cost, bar
+
+
+def _window(view: View, here: str | None, room: int) -> list[str]:
+    """As many steps as fit, around the one that counts."""
+    steps = view.outline
+    if len(steps) <= room:
+        return steps
+    middle = steps.index(here) if here in steps else len(steps) - 1
+    first = min(max(middle - room // 2, 0), len(steps) - room)
+    return steps[first : first + room]
+
+
+def show_for(out: Output) -> Show:
+    """The way of telling that fits where the output goes."""
+    if out.as_lines:
+        return Records(out)
+    if out.as_json:
+        return Show()
+    return Screen(out) if out.terminal else Lines(out)
+
+
+async def catch_up(engine: Engine, session_id: str, view: View) -> None:
+    """Take in what is known of a session, without telling anybody."""
+    async for event in engine.events(session_id):
+        view.take(event)
+    view.keep()
+
+
+async def follow(
+    engine: Engine, session_id: str, view: View, show: Show, until: asyncio.Future[Outcome[Any]]
+) -> Outcome[Any]:
+    """Show a session until it neither runs nor will go on by itself."""
+    show.begin(view)
+    try:
+        while True:
+            over = until.done()
+            await _look(engine, session_id, view, show)
+            if over:
+                return until.result()
+            await asyncio.wait([until], timeout=EVERY)
+    except asyncio.CancelledError:  # this program has to end, and steps may have ended since the last look
+        await _look(engine, session_id, view, show)
+        raise
+    finally:
+        show.end()
+
+
+async def _look(engine: Engine, session_id: str, view: View, show: Show) -> None:
+    async for event in engine.events(session_id, view.cursor):
+        view.take(event)
+        show.event(view, event)
+    view.info = await engine.info(session_id)
+    show.tick(view, engine.driver.ending)
+
+
+def chart(out: Output, view: View) -> Iterable[str]:
+    """When which step ran, in this run: a line for each."""
+    here = [visit for visit in view.done if not visit.kept and not visit.skipped]
+    if not here:
+        return
+    begin = min(visit.ended_at - visit.took * 1e6 for visit in here)
+    whole = max(max(visit.ended_at for visit in here) - begin, 1)
+    done = view.by_step()
+    steps = [step for step in view.outline if step in done]
+    names = max(map(len, steps))
+    room = min(max(out.width - names - 26, 10), 60)
+    for step in steps:
+        visits = done[step]
+        yield f"  {step.ljust(names)}  {_bar(out, visits, begin, whole, room)}  {_cost(visits)}".rstrip()
+
+
+def _bar(out: Output, visits: list[Visit], begin: float, whole: float, room: int) -> str:
+    if visits[-1].skipped:
+        return out.paint("skipped".ljust(room), dim=True)
+    if all(visit.kept for visit in visits):
+        return out.paint("kept".ljust(room), dim=True)
+    cells = [" "] * room
+    for visit in visits:
+        if not visit.kept and not visit.skipped:
+            first = int((visit.ended_at - visit.took * 1e6 - begin) / whole * room)
+            last = max(int((visit.ended_at - begin) / whole * room), first + 1)
+            for cell in range(min(first, room - 1), min(last, room)):
+                cells[cell] = "█"
+    return out.paint("".join(cells), "green")
+
+
+def _cost(visits: list[Visit]) -> str:
+    took, usd = sum(visit.took for visit in visits), sum(visit.usd for visit in visits)
+    count = f"×{len(visits)}" if len(visits) > 1 else ""
+    shown = "" if visits[-1].skipped else span(timedelta(seconds=took))
+    return "  ".join(filter(None, (shown.rjust(9), money(usd) if usd else "", count)))

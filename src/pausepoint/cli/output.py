@@ -1,0 +1,215 @@
+"""How things look: one JSON document, lines of JSON, or text for a person (with colour on a terminal)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import IO, Any
+
+import click
+
+from pausepoint.cli.host import host
+
+COLOURS = {
+    "running": "green", "completed": "green", "ready": "cyan", "created": "cyan", "pausing": "yellow",
+    "paused": "yellow", "waiting": "yellow", "sleeping": "blue", "failed": "red", "cancelled": "red",
+}  # fmt: skip
+
+
+reserved: IO[str] | None = None
+"""Where JSON goes, once stdout is kept free for it."""
+
+
+def reserve_stdout() -> None:
+    """For a process that was asked for JSON: what workflows print, and what they call, goes to stderr from now on."""
+    global reserved
+    sys.stdout.flush()
+    reserved = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+
+class Output:
+    """Where a command says what it found. With ``json`` or ``jsonl`` nothing else goes to stdout."""
+
+    def __init__(self, as_json: bool = False, as_lines: bool = False) -> None:
+        self.as_json = as_json
+        self.as_lines = as_lines
+        self.terminal = sys.stdout.isatty()
+        self.colour = self.terminal and not os.environ.get("NO_COLOR")
+        self.width = terminal_width()
+
+    @property
+    def for_people(self) -> bool:
+        return not (self.as_json or self.as_lines)
+
+    def document(self, value: Any) -> None:
+        """The one document of ``--json``."""
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False), file=reserved)
+
+    def record(self, value: Any) -> None:
+        """One line of ``--jsonl``, to be read as it comes."""
+        click.echo(json.dumps(value, ensure_ascii=False), file=reserved)
+
+    def line(self, text: str = "") -> None:
+        """For a person."""
+        if self.for_people:
+            click.echo(text, color=self.colour)
+
+    def say(self, text: str, indent: int = 0) -> None:
+        """For a person, in sentences: no word is broken where the terminal ends."""
+        self.line(wrapped(text, self.width, indent) if self.terminal else text)
+
+    def note(self, text: str, as_it_is: bool = False) -> None:
+        """Beside the result: progress, hints. Goes to stderr, so that a pipe gets results only."""
+        if self.for_people:
+            click.echo(wrapped(text, self.width) if sys.stderr.isatty() and not as_it_is else text, err=True)
+
+    def paint(self, text: str, colour: str | None = None, **style: Any) -> str:
+        """Coloured, where there are colours."""
+        return click.style(text, fg=colour, **style) if self.colour else text
+
+    def status(self, status: str) -> str:
+        """A status in its colour."""
+        return self.paint(status, COLOURS.get(status))
+
+    def stands(self, status: str) -> str:
+        """How a session stands, as the end of a sentence: ``is paused``, ``has failed``."""
+        return f"{'has' if status == 'failed' else 'is'} {self.status(status)}"
+
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], last_is_long: bool = True) -> None:
+        """Aligned columns. The last one is cut where the terminal ends; a pipe gets it whole."""
+        listed = [list(row) for row in rows]
+        widths = [max(map(columns, column), default=0) for column in zip(head, *listed, strict=True)]
+        self.line(self.fitted(self.paint(_joined(head, widths), bold=True)))
+        for row in listed:
+            self.line(self.fitted(_joined(row, widths)))
+
+    def fitted(self, text: str) -> str:
+        """Cut where the terminal ends; a pipe gets it whole. Colours stay."""
+        if not self.terminal or columns(text) <= self.width:
+            return text
+        room, kept = self.width - 1, ""
+        for part in _STYLED.split(text):
+            if not part.startswith("\x1b"):
+                part = _cut(part, room)
+                room -= columns(part)
+            kept += part
+        return kept + "…"
+
+
+_STYLED = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def terminal_width() -> int:
+    """How many columns there are."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 200)
+
+
+def wrapped(text: str, width: int, indent: int = 0) -> str:
+    """A text in lines of at most so many columns, if its words allow that. Commands stay whole: they are copied.
+
+    >>> print(wrapped("it is paused; go on: pausepoint resume abc --store x.db, or leave it", 30))
+    it is paused; go on:
+    pausepoint resume abc --store x.db,
+    or leave it
+    """
+    import textwrap
+
+    command = re.compile(rf"{re.escape(' '.join(host().words))}(?: [^\s;,`]+)+")
+    lines = command.sub(lambda found: found[0].replace(" ", "\0"), text).splitlines() or [""]
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
+    return "\n".join(map(wrapper.fill, lines)).replace("\0", " ")
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes.
+
+    >>> columns("abc"), columns("日本"), columns(click.style("abc", fg="red"))
+    (3, 4, 3)
+    """
+    bare = click.unstyle(text)
+    return len(bare) if bare.isascii() else sum(_columns(char) for char in bare)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _cut(text: str, room: int) -> str:
+    for index, char in enumerate(text):
+        room -= _columns(char)
+        if room < 0:
+            return text[:index]
+    return text
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [text + " " * (width - columns(text)) for text, width in zip(cells, widths, strict=True)]
+    return "  ".join(padded).rstrip()
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago, in one unit, or how soon.
+
+    >>> now = datetime(2024, 1, 3, tzinfo=UTC)
+    >>> [ago(now - timedelta(seconds=each), now) for each in (0.3, 7.8, 418, 90000, -4000)]
+    ['now', '7 s ago', '6 min ago', '1 d ago', 'in 1 h 6 min']
+    """
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    if seconds < 0:
+        return f"in {span(timedelta(seconds=-seconds))}"
+    units = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+    unit, size = next((unit, size) for unit, size in units.items() if seconds >= size)
+    return f"{int(seconds // size)} {unit} ago"
+
+
+def span(duration: timedelta) -> str:
+    """A time span in its largest unit, or in two where that says more.
+
+    >>> span(timedelta(seconds=75)), span(timedelta(milliseconds=1500)), span(timedelta(days=2, hours=3))
+    ('1 min 15 s', '1.5 s', '2 d')
+    >>> span(timedelta(milliseconds=40)), span(timedelta(microseconds=40))
+    ('40 ms', '0 s')
+    """
+    seconds = duration.total_seconds()
+    if 0.0005 <= seconds < 0.95:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole < 600 and whole % 60 else "")
+    if whole < 86400:
+        return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
+    return f"{whole // 86400} d"
+
+
+def money(usd: float) -> str:
+    """An amount as it is read.
+
+    >>> money(0.5), money(0.0004), money(12)
+    ('$0.50', '$0.0004', '$12.00')
+    """
+    return f"${usd:.2f}" if usd == 0 or usd >= 0.01 else f"${usd:.4f}"
+
+
+def facts(out: Output, known: Mapping[str, object]) -> None:
+    """Names and values, one a line; what is empty is left out."""
+    shown = {name: value for name, value in known.items() if value not in (None, "", (), [])}
+    width = max(map(len, shown), default=0)
+    for name, value in shown.items():
+        out.line(f"{out.paint(name.ljust(width), bold=True)}  {value}")

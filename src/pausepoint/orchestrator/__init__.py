@@ -1,0 +1,66 @@
+"""Many agents under one pause button: see `docs/orchestrator.md`. What is named here is public."""
+
+from __future__ import annotations
+
+from pausepoint.orchestrator.bus import (
+    BusEvent,
+    EventBus,
+    EventLog,
+    Logged,
+    MemoryLog,
+    OrchestratorPaused,
+    OrchestratorResumed,
+    TaskCompleted,
+    TaskFailed,
+    TaskStarted,
+)
+from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
+from pausepoint.orchestrator.graph import Task
+from pausepoint.orchestrator.kept import SessionLog, SessionStateStore
+from pausepoint.orchestrator.orchestrator import Orchestrator, RunReport
+from pausepoint.orchestrator.performing import TaskAgent, TaskStatus
+from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
+from pausepoint.orchestrator.safety import Safety
+from pausepoint.orchestrator.sessions import SessionAgents
+from pausepoint.orchestrator.snapshot import (
+    AgentState,
+    FileStateStore,
+    RunStateSnapshot,
+    SnapshotStore,
+    TaskState,
+    ToolCall,
+)
+
+__all__ = [
+    "Agent",
+    "AgentRegistry",
+    "AgentState",
+    "Agents",
+    "BusEvent",
+    "EventBus",
+    "EventLog",
+    "FileStateStore",
+    "Logged",
+    "MemoryLog",
+    "Orchestrator",
+    "OrchestratorPaused",
+    "OrchestratorResumed",
+    "OrchestratorState",
+    "PauseResumeController",
+    "Phase",
+    "RunReport",
+    "RunStateSnapshot",
+    "Safety",
+    "SessionAgents",
+    "SessionLog",
+    "SessionStateStore",
+    "SnapshotStore",
+    "Task",
+    "TaskAgent",
+    "TaskCompleted",
+    "TaskFailed",
+    "TaskStarted",
+    "TaskState",
+    "TaskStatus",
+    "ToolCall",
+]

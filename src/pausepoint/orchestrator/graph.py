@@ -1,0 +1,146 @@
+"""Tasks and what they need of each other: checked before anything runs, handed out in the right order. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from pausepoint.errors import DefinitionError, did_you_mean
+
+
+class Task(BaseModel):
+    """One piece of work. It begins when all that it ``needs`` is done; of those that could, the highest priority first.
+
+    ``data`` is for whoever does it: plain values.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    needs: list[str] = []
+    priority: int = 0
+    data: Any = None
+
+
+def check(tasks: Sequence[Task]) -> None:
+    """Refuse a graph that could not be worked through, naming what is wrong with it.
+
+    >>> check([Task(id="a", needs=["b"]), Task(id="b", needs=["a"])])
+    Traceback (most recent call last):
+    ...
+    pausepoint.errors.DefinitionError: these tasks need each other: a → b → a; take one of the needs away
+    """
+    known = Counter(task.id for task in tasks)
+    if twice := sorted(id for id, count in known.items() if count > 1):
+        raise DefinitionError(f"several tasks have the same id: {', '.join(twice)}; give each its own")
+    for task in tasks:
+        for need in task.needs:
+            if need not in known:
+                raise DefinitionError(f"task {task.id!r} needs {need!r}, which is no task{did_you_mean(need, known)}")
+    try:
+        TopologicalSorter({task.id: task.needs for task in tasks}).prepare()
+    except CycleError as error:
+        cycle = " → ".join(reversed(error.args[1]))  # it is told from what is needed to who needs it
+        raise DefinitionError(f"these tasks need each other: {cycle}; take one of the needs away") from None
+
+
+def dependants(tasks: Iterable[Task], *ids: str) -> list[str]:
+    """These tasks and all that needs them, directly or not."""
+    needed_by: dict[str, list[str]] = {}
+    for task in tasks:
+        for need in task.needs:
+            needed_by.setdefault(need, []).append(task.id)
+    found, todo = dict.fromkeys(ids), deque(ids)
+    while todo:
+        for each in needed_by.get(todo.popleft(), ()):
+            if each not in found:
+                found[each] = None
+                todo.append(each)
+    return list(found)
+
+
+class Board:
+    """Which task comes next, and which agent is free. Lives as long as the step that works on it."""
+
+    def __init__(self, tasks: Sequence[Task], agents: int, skipped: Mapping[str, str] | None = None) -> None:
+        self.tasks = {task.id: task for task in tasks}
+        self.results: dict[str, Any] = {}
+        self.failed: dict[str, str] = {}
+        self.open = 0  # tasks that were handed out and have not ended
+        self._order = {task.id: number for number, task in enumerate(tasks)}
+        self._missing = {task.id: len(set(task.needs)) for task in tasks}
+        self._needed_by: dict[str, list[str]] = {}
+        for task in tasks:
+            for need in set(task.needs):
+                self._needed_by.setdefault(need, []).append(task.id)
+        self._ready: list[tuple[int, int, str]] = []
+        self._free = [f"agent-{number}" for number in range(agents, 0, -1)]
+        self._news = asyncio.Event()
+        self._returning: deque[asyncio.Future[str]] = deque()
+        self.results.update(dict.fromkeys(skipped or ()))
+        for id in self.tasks:
+            if id not in self.results and not self._missing[id]:
+                self._push(id)
+        for id in skipped or ():
+            self._settled(id)
+
+    @property
+    def blocked(self) -> list[str]:
+        """The tasks that wait for one that failed."""
+        return [id for id, missing in self._missing.items() if missing and id not in self.results]
+
+    def _push(self, id: str) -> None:
+        heappush(self._ready, (-self.tasks[id].priority, self._order[id], id))
+
+    async def take(self) -> tuple[Task, str] | None:
+        """The next task and the agent for it, as soon as there are both; None once nothing can come any more."""
+        while not (self._ready and self._free):
+            if not (self._ready or self.open):
+                return None
+            self._news.clear()
+            await self._news.wait()
+        self.open += 1
+        return self.tasks[heappop(self._ready)[2]], self._free.pop()
+
+    def done(self, id: str, result: Any) -> None:
+        """A task is done; what waited for nothing else may begin."""
+        self.results[id] = result
+        self.open -= 1
+        self._settled(id)
+
+    def fails(self, id: str, error: str) -> None:
+        """A task has failed; what needs it goes on waiting."""
+        self.failed[id] = error
+        self.open -= 1
+        self._news.set()
+
+    def _settled(self, id: str) -> None:
+        for each in self._needed_by.get(id, ()):
+            self._missing[each] -= 1
+            if not self._missing[each] and each not in self.results:
+                self._push(each)
+        self._news.set()
+
+    def free(self, agent: str) -> None:
+        """An agent can do something else. Who waits to come back to a task goes first."""
+        while self._returning:
+            returning = self._returning.popleft()
+            if not returning.done():
+                returning.set_result(agent)
+                return
+        self._free.append(agent)
+        self._news.set()
+
+    async def back(self) -> str:
+        """Go on with a task that was left alone while it waited: an agent for it, as soon as one is free."""
+        if self._free:
+            return self._free.pop()
+        returning: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._returning.append(returning)
+        return await returning

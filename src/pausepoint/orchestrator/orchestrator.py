@@ -1,0 +1,431 @@
+"""A graph of tasks, worked through by N agents under one pause button, as a durable session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from pausepoint.codec import fingerprint
+from pausepoint.context import Context
+from pausepoint.control import Control
+from pausepoint.errors import (
+    AlreadyRunning,
+    DefinitionError,
+    InputConflict,
+    UnknownSession,
+    VerbRefused,
+    did_you_mean,
+)
+from pausepoint.model import Pause, Status
+from pausepoint.orchestrator.bus import EventBus, OrchestratorPaused, TaskCompleted, TaskFailed, TaskStarted
+from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
+from pausepoint.orchestrator.graph import Task, check, dependants
+from pausepoint.orchestrator.kept import SessionLog, SessionStateStore
+from pausepoint.orchestrator.performing import Performance, Plan, TaskAgent, TaskStatus, Work
+from pausepoint.orchestrator.registry import IDLE_TIMEOUT
+from pausepoint.orchestrator.safety import Safety, SafetyWatch
+from pausepoint.orchestrator.sessions import RunAgents
+from pausepoint.orchestrator.snapshot import SnapshotStore
+from pausepoint.steps import step
+from pausepoint.workflow import Workflow
+
+SAFETY = "safety stop"
+"""Who has asked for a pause that the run asked for itself."""
+
+PATIENCE = 5.0
+"""Seconds that the process which worked on a run has to say that it is paused, before another one says it."""
+
+
+class RunReport(msgspec.Struct, frozen=True):
+    """How a run stands. ``status`` is that of its session."""
+
+    status: Status
+    tasks: tuple[TaskStatus, ...]
+    reason: str = ""
+    spent_usd: float = 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tasks there are of each kind."""
+        return dict(Counter(each.status for each in self.tasks))
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The tasks that failed, and how."""
+        return {each.task.id: each.note for each in self.tasks if each.status == "failed"}
+
+
+class Orchestrator:
+    """Runs a graph of tasks with N agents: ``work(agent)`` does the task of the agent that it is given.
+
+    A run is the session ``session_id`` (by default ``name``) of the workflow ``name``, so every verb of the engine and
+    of the command line works on it, in every process. One orchestrator per name and engine.
+    """
+
+    def __init__(
+        self, engine: Control, name: str, work: Work, *, agents: int = 4, session_id: str | None = None,
+        snapshot_store: SnapshotStore | None = None, safety: Safety | None = None,
+        idle_timeout: float | None = IDLE_TIMEOUT,
+    ) -> None:  # fmt: skip
+        if agents < 1:
+            raise ValueError(f"agents must be at least 1, not {agents}")
+        self.engine = engine
+        self.work = work
+        self.agents = agents
+        self.session_id = session_id or name
+        self.workflow = self._workflow(name)
+        engine._know(self.workflow)
+        self.bus = EventBus(SessionLog(engine, self.session_id))
+        self.registry = RunAgents(engine, self.session_id, self._tasks)
+        self.controller = PauseResumeController(
+            self.bus,
+            snapshot_store or SessionStateStore(engine, self.session_id),
+            self.registry,
+            idle_timeout=idle_timeout,
+            clock=engine.clock,
+        )
+        self._safety = SafetyWatch(safety or Safety())
+        self._elsewhere = False  # whether another process worked on the run, when this one last looked
+        self._watching: asyncio.Task[None] | None = None
+        self._trouble: BaseException | None = None
+
+    def _workflow(self, name: str) -> Workflow[Plan]:
+        @step
+        async def work(plan: Plan, ctx: Context) -> None:
+            await Performance(plan, self.agents, self.work, self, ctx).run()
+
+        kinds = (TaskStarted, TaskCompleted, TaskFailed)
+        return Workflow(name, state=Plan, steps=[work], events=[kind.in_history() for kind in kinds])
+
+    # the button
+
+    def get_state(self) -> OrchestratorState:
+        """See `PauseResumeController.get_state`."""
+        return self.controller.get_state()
+
+    @property
+    def phase(self) -> Phase:
+        """See `PauseResumeController.phase`."""
+        return self.controller.phase
+
+    async def pause(self, reason: str = "", by: str | None = None) -> None:
+        """Stop every agent at its next boundary; see `PauseResumeController.pause`."""
+        await self._look()
+        await self.controller.pause(reason, by, said=self._said)
+
+    async def resume(self, budget: float | Decimal | None = None) -> None:
+        """Have all go on from the snapshot, perhaps with more money; see `PauseResumeController.resume`."""
+        await self._look()
+        if self.phase is Phase.RUNNING:
+            if budget is not None:
+                raise VerbRefused(
+                    f"run {self.session_id!r} is not paused; pause it to give it another budget",
+                    session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
+                )  # fmt: skip
+            return
+        await self._count_anew()
+        if budget is not None:
+            self.registry.budget = budget
+        try:
+            await self.controller.resume()
+        finally:
+            self.registry.budget = None
+        self._watch()
+
+    # the run
+
+    async def start(
+        self, tasks: Sequence[Task] | None = None, *, by: str | None = None, budget: float | Decimal | None = None,
+        owner: str | None = None, tags: Sequence[str] = (), keep_for: timedelta | None = None,
+    ) -> None:  # fmt: skip
+        """Start the run, or go on with it after a kill or the end of its program. Returns once it is stored.
+
+        Without tasks, one that is there goes on. One that is paused stays so, until `resume`. A graph that cannot be
+        worked through is refused with `DefinitionError`, before anything is stored; other tasks than those of a run
+        that is there with `InputConflict`: `replan` changes them.
+        """
+        if tasks is not None:
+            check(tasks)
+        status = await self._found()
+        if status is None:
+            if tasks is None:
+                raise DefinitionError(f"there is no run {self.session_id!r} yet; give start() its tasks")
+            await self.engine.start(
+                self.workflow, Plan(tasks=list(tasks)), session_id=self.session_id, by=by, budget=budget, owner=owner,
+                tags=tags, keep_for=keep_for,
+            )  # fmt: skip
+            self._watch()
+            return
+        if tasks is not None and list(tasks) != (await self._plan()).tasks:
+            raise InputConflict(
+                f"run {self.session_id!r} was started with other tasks; use replan(tasks) to change them, or another"
+                " session_id for another run",
+                session_id=self.session_id,
+            )
+        if status in (Status.PAUSED, Status.PAUSING):
+            await self._adopt()
+            return
+        await self._count_anew()
+        await self.engine.resume(self.session_id, by=by, owner=owner, budget=budget)
+        await self._went_on()
+        self._watch()
+
+    async def _look(self) -> None:
+        """The button goes by what is true of the run now: another process may have had it go on, or paused it."""
+        status = await self._found()
+        if status is not None:
+            await self._see_who()
+        if status in (Status.PAUSED, Status.PAUSING):
+            if self.phase is Phase.RUNNING:
+                await self._adopt()
+        elif status not in (None, Status.COMPLETED, Status.CANCELLED):
+            await self._went_on()
+
+    async def _see_who(self) -> None:
+        """Notice which process works on the run, if one does. Once it stands nobody can tell."""
+        row = await self.engine._row(self.session_id)
+        if row.live:
+            self._elsewhere = row.holder != self.engine.store.number
+
+    async def _found(self) -> Status | None:
+        try:
+            return (await self.engine.info(self.session_id)).status
+        except UnknownSession:
+            return None
+
+    async def _adopt(self) -> None:
+        """The run was paused before this process came. If its snapshot is of that pause, it is all that is needed."""
+        snapshot = await self.controller.snapshot_store.load_snapshot()
+        pauses = await self.engine.pauses(self.session_id)
+        if snapshot is not None and all(pause.at // 1000 <= snapshot.paused_at for pause in pauses):
+            self.controller.found_paused()
+        else:
+            await self._follow()
+
+    async def _follow(self) -> bool:
+        """Somebody else has asked for a pause: keep a snapshot of it and say so. Whether it is paused still."""
+        await self.registry.remember()
+        pauses = await self.engine.pauses(self.session_id)
+        if await self._found() not in (Status.PAUSED, Status.PAUSING):
+            self.registry.forget()
+            return False
+        by = next((pause.by for pause in pauses if pause.by), None)
+        reason = "; ".join(filter(None, (pause.reason for pause in pauses)))
+        await self.controller.pause(reason, by, signalled=await self._asked_for(pauses), said=self._said)
+        return True
+
+    async def _said(self) -> OrchestratorPaused | None:
+        """What the process that worked on the run has said of the pause: it knows its agents, so it is waited for.
+
+        None if there is no such process, or it was killed, or it says nothing: then this one has to.
+        """
+        if not self._elsewhere:
+            return None
+        since, cursor = max((pause.at // 1000 for pause in await self.engine.pauses(self.session_id)), default=0), ""
+        with suppress(TimeoutError), self.engine.driver.listening(self.session_id) as news:
+            async with asyncio.timeout(PATIENCE):
+                while (await self.engine._row(self.session_id)).holder is None:
+                    for logged in await self.bus.replay(cursor):
+                        cursor = logged.cursor
+                        if isinstance(logged.event, OrchestratorPaused) and logged.event.timestamp >= since:
+                            return logged.event
+                    await self.engine._news_of(news)
+        return None
+
+    async def _asked_for(self, pauses: Sequence[Pause]) -> float:
+        """How many seconds ago somebody asked for a pause; if it has taken effect since, how many that took."""
+        row = await self.engine._row(self.session_id)
+        asked = max(min((pause.at for pause in pauses), default=row.updated_at), row.created_at)
+        return max(0, (self.engine.clock.now() if row.live else row.updated_at) - asked) / 1e6
+
+    async def _went_on(self) -> None:
+        """The session was resumed by itself, or in another process: the button must not take it for paused."""
+        if self.phase is Phase.PAUSED:
+            self.registry.forget()
+            with suppress(AlreadyRunning):  # in another process, which writes the log then
+                await self.controller.found_running()
+
+    async def outcome(self) -> RunReport:
+        """Wait until the run stands: all is done, or what is left failed, waits for somebody, or is paused."""
+        await asyncio.wait([self._watch()])
+        if self._trouble is not None:
+            raise self._trouble
+        return await self.report()
+
+    async def run(self, tasks: Sequence[Task], **how: Any) -> RunReport:
+        """`start`, then `outcome`."""
+        await self.start(tasks, **how)
+        return await self.outcome()
+
+    def _watch(self) -> asyncio.Task[None]:
+        if self._watching is None or self._watching.done():
+            self._trouble = None
+            self._watching = asyncio.get_running_loop().create_task(self._watched(), name=f"watch {self.session_id}")
+        return self._watching
+
+    async def _watched(self) -> None:
+        """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
+        try:
+            await self._see_who()
+            while (await self.engine._unheld(self.session_id)).status is Status.PAUSED:
+                if await self._follow():
+                    return
+        except Exception as error:
+            self._trouble = error
+
+    # how it stands
+
+    async def report(self) -> RunReport:
+        """How the run and each of its tasks stand, from the log: in any process, whoever works on it."""
+        info = await self.engine.info(self.session_id)
+        pauses = await self.engine.pauses(self.session_id) if info.status in (Status.PAUSED, Status.PAUSING) else []
+        reason = "; ".join(filter(None, (pause.reason for pause in pauses)))
+        if info.failure is not None and not reason:
+            reason = info.failure.message
+        return RunReport(info.status, tuple(await self._tasks()), reason, info.spent_usd)
+
+    async def _tasks(self) -> list[TaskStatus]:
+        plan = await self._plan()
+        found = {task.id: TaskStatus(task, "pending") for task in plan.tasks}
+        for logged in await self.bus.replay():
+            event = logged.event
+            if not isinstance(event, TaskEvent) or event.task not in found:  # the plan may have been changed
+                continue
+            if event.attempt == plan.again.get(event.task, 0) + 1:
+                note = event.error if isinstance(event, TaskFailed) else ""
+                found[event.task] = TaskStatus(found[event.task].task, _STATUS[type(event)], event.agent, note)
+        for id, why in plan.skipped.items():
+            found[id] = TaskStatus(found[id].task, "skipped", note=why)
+        return list(found.values())
+
+    async def _plan(self, *tasks: str) -> Plan:
+        """The stored plan. ``tasks``: those that have to be in it."""
+        plan = await self.engine.state(self.session_id)
+        assert isinstance(plan, Plan)
+        known = {each.id for each in plan.tasks}
+        for task in tasks:
+            if task not in known:
+                raise DefinitionError(f"run {self.session_id!r} has no task {task!r}{did_you_mean(task, known)}")
+        return plan
+
+    # what somebody says about tasks, while nobody works on them
+
+    async def skip(self, task: str, reason: str = "", by: str | None = None) -> None:
+        """Count a task as done without doing it; what needs it may begin. Refused while the run is running."""
+        plan = await self._plan(task)
+        if any(each.task.id == task and each.status == "done" for each in await self._tasks()):
+            raise VerbRefused(
+                f"task {task!r} is done, and what needs it gets its result; redo() has it done anew",
+                session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
+            )  # fmt: skip
+        await self._edit(f"skip {task}", reason, by, skipped=plan.skipped | {task: reason})
+
+    async def redo(self, task: str | Sequence[str], reason: str = "", by: str | None = None) -> list[str]:
+        """Have a task, or several, and all that needs them done anew, once the run goes on. Which ones comes back."""
+        tasks = [task] if isinstance(task, str) else list(task)
+        plan = await self._plan(*tasks)
+        chosen = dependants(plan.tasks, *tasks)
+        skipped = {id: why for id, why in plan.skipped.items() if id not in chosen}
+        await self._edit(f"redo {_named(tasks)}", reason, by, again=_raised(plan, chosen), skipped=skipped)
+        return chosen
+
+    async def retry(self, *tasks: str, reason: str = "", by: str | None = None) -> list[str]:
+        """Have tasks that failed tried again, by default all of them, once the run goes on. Which ones comes back."""
+        report = await self.report()
+        for task in tasks:
+            if task not in report.failed:
+                raise VerbRefused(
+                    f"task {task!r} has not failed{did_you_mean(task, report.failed)}; redo() is for one that is done",
+                    session_id=self.session_id, status=report.status.value,
+                )  # fmt: skip
+        chosen = list(tasks or report.failed)
+        if chosen:
+            await self._edit(f"retry {_named(chosen)}", reason, by, again=_raised(await self._plan(), chosen))
+        return chosen
+
+    async def replan(self, tasks: Sequence[Task], reason: str = "", by: str | None = None) -> list[str]:
+        """Give the run other tasks. What is done stays done, but tasks whose ``data`` changed, and all that needs them.
+
+        Those are done anew once the run goes on; which ones comes back.
+        """
+        check(tasks)
+        plan = await self._plan()
+        data = {task.id: fingerprint(task.data) for task in plan.tasks}
+        changed = [task.id for task in tasks if data.get(task.id, fingerprint(task.data)) != fingerprint(task.data)]
+        chosen = list(dict.fromkeys(each for id in changed for each in dependants(tasks, id)))
+        ids = {task.id for task in tasks}
+        skipped = {id: why for id, why in plan.skipped.items() if id in ids and id not in chosen}
+        again = _raised(plan, [*chosen, *(id for id in data if id not in ids)])  # one that comes back is another task
+        await self._edit("change the tasks", reason, by, tasks=list(tasks), again=again, skipped=skipped)
+        return chosen
+
+    async def _edit(self, what: str, reason: str, by: str | None, **fields: Any) -> None:
+        reason = f"{what}: {reason}" if reason else what
+        if await self._found() is Status.COMPLETED:
+            await self.engine.rewind(self.session_id, "work", keep=True, by=by, reason=reason)
+        await self.engine.edit(self.session_id, fields, by=by, reason=reason)
+
+    # from the step that works on the tasks
+
+    async def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
+        """See `Foreman`."""
+        self._elsewhere = False
+        self.registry.begun(agent)
+        await self._went_on()
+        self.bus.tell(event)
+        self._watch()  # it may have stood, and have gone on by itself: an answer came
+
+    def left(self, agent: TaskAgent) -> None:
+        """See `Foreman`."""
+        self.registry.left(agent)
+
+    async def ended(self, event: TaskCompleted | TaskFailed) -> None:
+        """See `Foreman`."""
+        self.registry.ended(event.task)
+        self.bus.tell(event)
+        if isinstance(event, TaskFailed):
+            await self._stop_for(self._safety.failed(event.error))
+        else:
+            self._safety.done()
+        await self.called()
+
+    async def called(self) -> None:
+        """See `Foreman`. A task may be long, so what is spent is looked at here too."""
+        drive = self.engine.driver.drive(self.session_id)
+        if drive is not None and drive.budgeted is not False:
+            await self._stop_for(await self._overspent())
+
+    async def _count_anew(self) -> None:
+        self._safety.forget()
+        await self._overspent()
+
+    async def _overspent(self) -> str:
+        info = await self.engine.info(self.session_id)
+        return "" if info.budget_usd is None else self._safety.spent(info.spent_usd, info.budget_usd)
+
+    async def _stop_for(self, reason: str) -> None:
+        """Press the button: ask for a pause, before the agent begins anything else. The rest follows once all stand."""
+        if reason and all(pause.by != SAFETY for pause in await self.engine.pauses(self.session_id)):
+            await self.engine.pause(self.session_id, reason=reason, by=SAFETY)
+
+
+TaskEvent = TaskStarted | TaskCompleted | TaskFailed
+
+_STATUS: dict[type[TaskEvent], str] = {TaskStarted: "begun", TaskCompleted: "done", TaskFailed: "failed"}
+
+
+def _raised(plan: Plan, tasks: Sequence[str]) -> dict[str, int]:
+    return plan.again | {id: plan.again.get(id, 0) + 1 for id in tasks}
+
+
+def _named(tasks: Sequence[str]) -> str:
+    """Some tasks in a line of the history, which has no room for thousands."""
+    more = f" and {len(tasks) - 20} more" if len(tasks) > 20 else ""
+    return ", ".join(tasks[:20]) + more

@@ -1,0 +1,7 @@
+"""Sessions in a SQLite file, through apsw."""
+
+from __future__ import annotations
+
+from pausepoint.stores.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

@@ -1,0 +1,56 @@
+"""What there is to know about a database and the place where it is: sizes, versions, the disk, the engines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from contextlib import suppress
+
+import apsw
+
+from pausepoint.model import About, Holder
+from pausepoint.stores.sqlite import cleaning, reads, schema
+from pausepoint.stores.sqlite.ballast import Ballast
+from pausepoint.stores.sqlite.sql import QUERIES
+
+
+def about(connection: apsw.Connection, place: schema.Place, ballast: Ballast, present: reads.Present) -> About:
+    folder = os.path.dirname(os.path.realpath(place.path))
+    space = cleaning.space(connection)
+    return About(
+        "sqlite",
+        place.path,
+        int(connection.pragma("user_version")),
+        space.total if place.in_memory else _size(place.path),
+        space.free,
+        {"sqlite": apsw.sqlite_lib_version(), "apsw": apsw.apsw_version()},
+        tuple(_holders(connection, present)),
+        None if place.in_memory else schema.file_system(folder, schema.mounts()),
+        None if place.in_memory else shutil.disk_usage(folder).free,
+        ballast.kept(),
+        ballast.size,
+    )
+
+
+def _size(path: str) -> int:
+    """The database with its write-ahead log."""
+    total = 0
+    for name in (path, f"{path}-wal"):
+        with suppress(FileNotFoundError):
+            total += os.stat(name).st_size
+    return total
+
+
+def _holders(connection: apsw.Connection, present: reads.Present) -> list[Holder]:
+    held = defaultdict(list)
+    for number, session_id in reads.every(connection, QUERIES["held_sessions"]):
+        held[number].append(str(session_id))
+    engines = reads.every(connection, QUERIES["engines"])
+    known = [
+        Holder(number, pid, host, since, present.alive(number), tuple(held.pop(number, ())))
+        for number, pid, host, since in engines
+    ]
+    # The row of an engine that is gone may be gone too.
+    lost = [Holder(number, 0, "", 0, present.alive(number), tuple(ids)) for number, ids in held.items()]
+    return [each for each in known + lost if each.live or each.sessions]

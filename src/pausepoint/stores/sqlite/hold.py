@@ -1,0 +1,167 @@
+"""Which engines are alive.
+
+All engines of a store share one file, ``<database>-holds``. Each keeps the byte at its own
+number locked (a POSIX record lock), so the system itself gives the byte free when the process
+ends, however it ends. Whether another engine lives can be asked without taking its lock.
+
+Such locks belong to the process: they do not exclude within it, and closing *any* descriptor
+of the file drops them all. So every file has one descriptor per process, kept in a registry
+here, which is asked first and which closes it only with the last engine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import sys
+import threading
+from typing import NamedTuple, Protocol
+
+from pausepoint.errors import StoreClosed
+
+
+class Hold(Protocol):
+    """What a store asks of its holds."""
+
+    def take(self, number: int) -> None:
+        """Be alive as engine ``number``."""
+
+    def untake(self) -> None:
+        """The number was not given after all."""
+
+    def alive(self, number: int) -> bool:
+        """Whether engine ``number`` lives."""
+
+    def drop(self) -> None:
+        """Be no longer alive. Twice is no error."""
+
+
+class _File:
+    """The one descriptor of a lock file in this process, and the engines that use it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.users = 0
+        self.numbers: set[int] = set()
+
+
+_guard = threading.Lock()
+_files: dict[str, _File] = {}
+_inherited: set[str] = set()
+
+
+def _forget_parent() -> None:
+    """In a forked child: the locks stayed with the parent, and so does everything noted here."""
+    global _guard
+    _guard = threading.Lock()
+    _inherited.update(_files)
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
+class FileHold:
+    """An engine's life, shown to all processes of this machine. Open from the start; `drop` ends it."""
+
+    def __init__(self, database: str) -> None:
+        path = _lock_file(database)
+        with _guard:
+            self._file = _files.get(path) or _files.setdefault(path, _File(path))
+            self._file.users += 1
+        self._number: int | None = None
+        self._pid = os.getpid()
+        self._dropped = False
+
+    def take(self, number: int) -> None:
+        with _guard:
+            fcntl.lockf(self._file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+            self._file.numbers.add(number)
+            self._number = number
+
+    def untake(self) -> None:
+        with _guard:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._number is not None:
+            self._file.numbers.discard(self._number)
+            fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, self._number)
+            self._number = None
+
+    def alive(self, number: int) -> bool:
+        with _guard:
+            return number in self._file.numbers or _locked_elsewhere(self._file.descriptor, number)
+
+    def drop(self) -> None:
+        if self._dropped or os.getpid() != self._pid:
+            return
+        self._dropped = True
+        with _guard:
+            self._unlock()
+            self._file.users -= 1
+            if not self._file.users:
+                del _files[self._file.path]
+                os.close(self._file.descriptor)
+
+
+class MemoryHold:
+    """For a store without a file, which no other engine can see."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def take(self, number: int) -> None:
+        self._number = number
+
+    def untake(self) -> None:
+        self._number = None
+
+    def alive(self, number: int) -> bool:
+        return number == self._number
+
+    def drop(self) -> None:
+        self._number = None
+
+
+def _lock_file(database: str) -> str:
+    return os.path.realpath(database) + "-holds"
+
+
+def refuse_inherited(database: str) -> None:
+    """Refuse, in a forked child, a database that its parent had open.
+
+    SQLite notes its file locks per process and, after a fork, believes that it still has those
+    of the parent. A connection opened in the child would run unprotected from other processes.
+    """
+    if _lock_file(database) in _inherited:
+        raise StoreClosed(
+            f"{database} was open in the process that this one was forked from, and SQLite cannot open it"
+            " safely here; start the process with the 'spawn' or 'forkserver' method, or fork before opening"
+        )
+
+
+def _locked_elsewhere(descriptor: int, number: int) -> bool:
+    question = _FLOCK.pack(kind=fcntl.F_WRLCK, whence=os.SEEK_SET, start=number, length=1, pid=0)
+    return _FLOCK.kind(fcntl.fcntl(descriptor, fcntl.F_GETLK, question)) != fcntl.F_UNLCK
+
+
+class _Flock(NamedTuple):
+    """How this system lays out C's ``struct flock``: Linux puts the type first, macOS and the BSDs behind."""
+
+    layout: struct.Struct
+    order: tuple[str, ...]
+
+    def pack(self, **fields: int) -> bytes:
+        return self.layout.pack(*(fields[name] for name in self.order))
+
+    def kind(self, packed: bytes) -> int:
+        kind: int = self.layout.unpack(packed)[self.order.index("kind")]
+        return kind
+
+
+_LINUX = _Flock(struct.Struct("@hhqqi4x"), ("kind", "whence", "start", "length", "pid"))
+_BSD = _Flock(struct.Struct("@qqihh"), ("start", "length", "pid", "kind", "whence"))
+_FLOCK = _LINUX if sys.platform == "linux" else _BSD

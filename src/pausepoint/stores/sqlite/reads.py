@@ -1,0 +1,538 @@
+"""What the store reads, as functions of a connection. Log, signals and blobs are proved before they are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Annotated, Any, Literal, NamedTuple
+
+import apsw
+import msgspec
+
+from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.model import (
+    Ended,
+    Failure,
+    Filter,
+    Flags,
+    Pause,
+    PauseKind,
+    PauseMode,
+    Record,
+    SessionRow,
+    SignalRecord,
+    Sort,
+    Status,
+    first_digest,
+    intact,
+    signal_intact,
+)
+from pausepoint.store import Found
+from pausepoint.stores.sqlite import sums
+from pausepoint.stores.sqlite.sql import QUERIES
+
+
+class Present(NamedTuple):
+    """What is true at this moment and not in the database: which engines live, and what time it is."""
+
+    alive: Callable[[int], bool]
+    now: Callable[[], int]
+
+
+Rows = list[SessionRow]
+Looked = tuple[int, SessionRow | DamagedRecord]
+
+_FACTS = QUERIES["facts"]
+_TAGS = msgspec.json.Decoder(tuple[str, ...])
+_FAILURE = msgspec.json.Decoder(Failure)
+_PROGRESS = msgspec.json.Decoder(tuple[int, int])
+_LAST = 2**63 - 1
+
+FLAG = "flag"
+"""The id of a pause that has no record: somebody set the flag by hand."""
+
+# What a damaged row can no longer be.
+_Flag = Literal[0, 1]
+_Seq = Annotated[int, msgspec.Meta(ge=1)]
+_Time = Annotated[int, msgspec.Meta(ge=-(2**55), le=253_402_300_799_999_999)]  # as far as a datetime goes
+_Stored = tuple[
+    int, str, str, int, str | None, str, bytes, _Time, _Time,
+    _Seq, _Seq, bytes, str | None, int, _Flag, Ended | None, str | None,
+    _Flag, PauseMode, _Flag, int | None, int, str | None, _Time | None,
+    int, int, int, int | None, int, str | None,
+    int | None, int | None, _Flag, int, str | None,
+    _Flag, int, int,
+]  # fmt: skip
+
+
+class _Row(msgspec.Struct, array_like=True, gc=False):
+    """msgspec remembers what it made of a struct's types; of a bare tuple's it learns anew, fifty times as slowly."""
+
+    facts: _Stored
+
+
+_Paused = tuple[
+    str, PauseKind, str, str | None, int, str, PauseMode, _Flag, _Time | None, str | None, _Flag, int, int | None
+]  # fmt: skip
+
+# All there are: a commit hands one out instead of making it.
+_FLAGS: dict[tuple[int, str, int, int], Flags] = {
+    (pause, mode, cancel, mail): Flags(bool(pause), mode, bool(cancel), bool(mail))
+    for pause in (0, 1)
+    for mode in ("finish", "abort")
+    for cancel in (0, 1)
+    for mail in (0, 1)
+}
+
+# The parts of a Filter that say which sessions, each as a condition.
+_CONDITIONS = {
+    "session_id": "session_id = :session_id",
+    "prefix": "session_id BETWEEN :prefix AND :prefix || char(1114111)",  # a range, so that the index is used
+    "workflow": "workflow = :workflow",
+    "owner": "owner = :owner",
+    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag)",
+    "parent": "parent = :parent",
+    "input_digest": "input_digest = :input_digest",
+}
+# What `derive_status` makes of a row, to count and choose among many without reading each one. The suite and the model
+# hold the two against each other.
+_STATUS = """CASE
+    WHEN ended = 'completed' THEN 'completed'
+    WHEN ended = 'cancelled' THEN 'cancelled'
+    WHEN pause_requested OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL)
+        THEN iif(holder IN (SELECT value FROM json_each(:alive)), 'pausing', 'paused')
+    WHEN ended = 'failed' THEN 'failed'
+    WHEN holder IN (SELECT value FROM json_each(:alive)) THEN 'running'
+    WHEN wakes_at = 0 OR wakes_at <= :now THEN 'ready'
+    WHEN waiting IS NOT NULL THEN 'waiting'
+    WHEN wakes_at IS NOT NULL THEN 'sleeping'
+    WHEN seq <= 1 THEN 'created'
+    ELSE 'ready'
+END"""
+_SORTS: dict[Sort, tuple[str, str]] = {
+    "created": ("created_at DESC, key DESC", "created_at, key"),
+    "updated": ("updated_at DESC, key DESC", "updated_at, key"),
+    "workflow": ("workflow, updated_at DESC", "workflow DESC, updated_at"),
+    "spent": ("spent_usd DESC, key DESC", "spent_usd, key"),
+    "id": ("session_id", "session_id DESC"),
+}
+_DUE = """WHERE (wakes_at <= :now OR wakes_at = 0) AND wakes_at IS NOT NULL AND pause_requested = 0 AND removing = 0
+    AND (ended IS NULL OR ended = 'failed') AND workflow IN (SELECT value FROM json_each(:workflows))"""
+_TREE = """key IN (
+    WITH RECURSIVE down (key) AS (
+        SELECT key FROM sessions WHERE session_id = :session_id
+        UNION
+        SELECT sessions.key FROM down JOIN sessions ON sessions.parent = down.key
+    )
+    SELECT key FROM down
+)"""
+
+
+def one(connection: apsw.Connection, query: str, *bindings: object) -> Any:
+    """The first row, or None."""
+    return connection.execute(query, bindings).fetchone()
+
+
+def every(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:
+    """All rows."""
+    return connection.execute(query, bindings).fetchall()
+
+
+def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int, mail: int) -> Flags:
+    """The flags as stored, as a struct."""
+    try:
+        return _FLAGS[pause_requested, pause_mode, cancel_requested, mail]
+    except KeyError as exc:
+        raise _damaged_facts(exc) from exc
+
+
+def get(connection: apsw.Connection, session_id: str, present: Present) -> SessionRow | None:
+    found = one(connection, f"{_FACTS} WHERE session_id = ?", session_id)
+    if found is None:
+        return None
+    row = _row(found, present)
+    if row.session_id != session_id:
+        raise _damaged_facts(f"asked for {session_id!r}, found {row.session_id!r}")
+    return row
+
+
+def get_by_key(connection: apsw.Connection, key: int, present: Present) -> SessionRow:
+    found = one(connection, f"{_FACTS} WHERE key = ?", key)
+    if found is None:
+        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+    return _row(found, present)
+
+
+def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
+    looked = [facts for _, facts in look(connection, query, present)]
+    return Found(
+        (facts for facts in looked if isinstance(facts, SessionRow)),
+        (facts for facts in looked if isinstance(facts, DamagedRecord)),
+    )
+
+
+def look(connection: apsw.Connection, query: Filter, present: Present) -> list[Looked]:
+    """The sessions that match: key, and the facts or what is wrong with them."""
+    present = _asked_once(present)
+    where, bindings = _where(connection, query, present)
+    order = _SORTS[query.sort][query.reverse]
+    bindings["limit"] = -1 if query.limit is None else query.limit
+    rows: list[Any] = connection.execute(f"{_FACTS} {where} ORDER BY {order} LIMIT :limit", bindings).fetchall()
+    return [(row[0], _row_or_damage(row, present)) for row in rows]
+
+
+def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
+    """How many sessions match, by workflow and status."""
+    where, bindings = _where(connection, query, present)
+    bindings |= _moment(connection, present)
+    statement = f"SELECT workflow, {_STATUS}, count(*) FROM sessions {where} GROUP BY 1, 2"
+    return {(str(name), Status(status)): count for name, status, count in connection.execute(statement, bindings)}
+
+
+def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
+    """Which sessions are meant, and what is to be bound."""
+    bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
+    conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part in bindings]
+    conditions.append("removing = 0")
+    if query.unended:
+        conditions.append("(ended IS NULL OR ended = 'failed')")
+    if query.statuses:
+        bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
+        conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
+        if set(query.statuses) <= {Status.RUNNING, Status.PAUSING}:
+            conditions.append("holder IS NOT NULL")  # there is an index of these
+    if query.level == "root":
+        conditions.append("parent IS NULL")
+    elif query.level == "top":
+        alike = " AND ".join(conditions)
+        conditions.append(f"(parent IS NULL OR parent NOT IN (SELECT key FROM sessions WHERE {alike}))")
+    return f"WHERE {' AND '.join(conditions)}", bindings
+
+
+def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
+    """What a status depends on beside the row: which holders live, and what time it is."""
+    holders = [holder for (holder,) in every(connection, QUERIES["holders"]) if present.alive(holder)]
+    return {"alive": msgspec.json.encode(holders).decode(), "now": present.now()}
+
+
+def _asked_once(present: Present) -> Present:
+    """Each holder is asked for once, however many sessions it holds."""
+    known: dict[int, bool] = {}
+
+    def alive(holder: int) -> bool:
+        if holder not in known:
+            known[holder] = present.alive(holder)
+        return known[holder]
+
+    return Present(alive, present.now)
+
+
+def _row_or_damage(stored: Sequence[Any], present: Present) -> SessionRow | DamagedRecord:
+    try:
+        return _row(stored, present)
+    except DamagedRecord as exc:
+        if "session_id" in exc.fields:
+            return exc
+        return DamagedRecord(f"session {stored[1]!r}: {exc}", session_id=str(stored[1]))
+
+
+def due(
+    connection: apsw.Connection, present: Present, now: int, workflows: Sequence[str], limit: int, tree: str | None
+) -> Rows:
+    bindings = _waking(now, workflows, tree) | {"limit": limit}
+    among = f" AND {_TREE}" if tree is not None else ""
+    rows = []
+    for stored in connection.execute(f"{_FACTS} {_DUE}{among} ORDER BY wakes_at LIMIT :limit", bindings).fetchall():
+        with suppress(DamagedRecord):  # it cannot be driven, and whoever asks for it is told; the others go on
+            rows.append(_row(stored, present))
+    return [row for row in rows if not row.live and not row.open_pauses]
+
+
+def next_wake(connection: apsw.Connection, now: int, workflows: Sequence[str], tree: str | None) -> int | None:
+    among = f" AND {_TREE}" if tree is not None else ""
+    found: int | None = connection.execute(QUERIES["next_wake"] + among, _waking(now, workflows, tree)).get
+    return found
+
+
+def _waking(now: int, workflows: Sequence[str], tree: str | None) -> dict[str, Any]:
+    return {"now": now, "workflows": msgspec.json.encode(workflows).decode(), "session_id": tree}
+
+
+def failure_of(stored: str | None) -> str | None:
+    """What a failure says, for people."""
+    try:
+        return None if stored is None else _FAILURE.decode(stored).message
+    except msgspec.MsgspecError as exc:
+        raise _damaged_facts(exc) from exc
+
+
+def purses(connection: apsw.Connection, key: int) -> list[tuple[str, int, int]]:
+    rows = every(connection, QUERIES["purses"], key)
+    found: list[tuple[str, int, int]] = _typed(rows, list[tuple[str, int, int]])
+    return found
+
+
+def _row(stored: Sequence[Any], present: Present) -> SessionRow:
+    facts = _typed((stored,), _Row).facts
+    (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
+     seq, key_frame, digest, step, visit, leaving, ended, failure,
+     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
+     crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
+     parent, keep_for, mail, frozen, parent_id, removing, given_sum, moved_sum) = facts  # fmt: skip
+    if removing:
+        raise UnknownSession(
+            f"session {session_id!r} is being removed; engine.gc(apply=True) completes that", session_id=session_id
+        )
+    if given_sum != sums.given(session_id, workflow, version, owner, tags, input_digest, created_at, parent,
+                               keep_for, budget_usd, cancel_requested):  # fmt: skip
+        raise _damaged_row(session_id, "what it was given")
+    if moved_sum != sums.moved(seq, key_frame, digest, step, visit, leaving, ended, failure, progress, fence):
+        raise _damaged_row(session_id, "where it stands")
+    try:
+        return SessionRow(
+            key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
+            seq, key_frame, digest, step, visit, bool(leaving), ended,
+            None if failure is None else _FAILURE.decode(failure),
+            bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
+            holder is not None and present.alive(holder), waiting, wakes_at,
+            crashes, spent_usd, spent_tokens, budget_usd, open_pauses,
+            None if progress is None else _PROGRESS.decode(progress), parent, keep_for, bool(mail), frozen,
+            parent_id,
+            wakes_at is not None and (wakes_at == 0 or wakes_at <= present.now()),
+        )  # fmt: skip
+    except msgspec.MsgspecError as exc:
+        raise _damaged_facts(exc) from exc
+
+
+def _typed(stored: object, types: Any) -> Any:
+    """A row whose values have the types that were written. SQLite does not look at them again."""
+    try:
+        return msgspec.convert(stored, types, builtin_types=(bytes,))
+    except msgspec.ValidationError as exc:
+        raise _damaged_facts(exc) from exc
+
+
+def _damaged_row(session_id: str, what: str) -> DamagedRecord:
+    return DamagedRecord(
+        f"session {session_id!r}: the facts in its row ({what}) do not match their checksum;"
+        " restore the database from a backup",
+        session_id=session_id,
+    )
+
+
+def _damaged_facts(what: object) -> DamagedRecord:
+    return DamagedRecord(f"the facts about a session cannot be read ({what}); restore the database from a backup")
+
+
+def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+    rows: Iterable[Any] = connection.executemany(QUERIES["flags"], [(key,) for key in keys])
+    return {key: (fence, flags_of(*requests)) for key, fence, *requests in rows}
+
+
+def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause]:
+    found = [_pause(key, row) for row in every(connection, QUERIES["pauses"], key, open_only)]
+    flag = one(connection, QUERIES["pause_flag"], key)
+    if flag and flag[0] and not any(pause.kind == "operator" and pause.closed_at is None for pause in found):
+        reason = "pause_requested was set in the database"
+        found.append(Pause(FLAG, "operator", reason, by=None, at=flag[2], mode=flag[1]))
+    return found
+
+
+def _pause(key: int, stored: Sequence[Any]) -> Pause:
+    (id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, standing,
+     opened_sum, closed_sum) = _typed(stored, _Paused)  # fmt: skip
+    pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by, bool(standing))
+    # Taken back by hand in the database, a pause has an end without an author and without a sum.
+    right = closed_by is None if closed_sum is None else closed_sum == sums.closed(closed_at, closed_by)
+    if opened_sum != sums.opened(key, pause) or not right:
+        raise DamagedRecord(
+            f"pause record {pause.id!r} does not match its checksum; restore the database from a backup"
+        )
+    return pause
+
+
+def standing_pause(connection: apsw.Connection) -> Pause | None:
+    stored = one(connection, QUERIES["standing_pause"])
+    if stored is None:
+        return None
+    id, reason, by, at, mode, freeze, sum = _typed(stored, tuple[str, str, str | None, _Time, PauseMode, _Flag, int])
+    pause = Pause(id, "operator", reason, by, at, mode=mode, freeze=bool(freeze), standing=True)
+    if sum != sums.standing(pause):
+        raise DamagedRecord(
+            "the pause of everything does not match its checksum, so nothing new is started;"
+            " engine.resume(everything=True), or `pausepoint resume --all`, lifts it"
+        )
+    return pause
+
+
+def records(connection: apsw.Connection, key: int, since: int, until: int | None) -> list[Record]:
+    head = one(connection, QUERIES["log_head"], key)
+    if head is None:
+        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+    session_id, last_seq, last_digest, end = _typed(head, tuple[str, _Seq, bytes, int])
+    first, last = max(since, 1), last_seq if until is None else min(until, last_seq)
+    if first > last:
+        return []
+    if last < last_seq:  # the chain is read backwards: begin as near as possible
+        near = one(connection, QUERIES["key_frame_after"], key, last)
+        end = end if near is None else near[0]
+    found = [Record(*row) for row in every(connection, QUERIES["records"], end, key, first - 1, last)]
+    found.reverse()
+    lowest = found[0].seq if found else last + 1
+    if lowest > max(first - 1, 1):  # the chain breaks off before it
+        raise _damaged(session_id, lowest - 1, "is missing")
+    previous = found.pop(0).digest if first > 1 else first_digest(session_id)
+    _prove_records(session_id, first, last, found, previous)
+    if last == last_seq and found[-1].digest != last_digest:
+        raise _damaged(session_id, last, "is not the one that the session ends with")
+    return found
+
+
+def key_frame(connection: apsw.Connection, key: int, seq: int) -> int:
+    found = one(connection, QUERIES["key_frame_before"], key, seq)
+    if found is None:
+        raise DamagedRecord(f"no key frame is found at or before record {seq}; restore the database from a backup")
+    number: int = found[0]
+    return number
+
+
+def _prove_records(session_id: str, first: int, last: int, found: list[Record], previous: bytes) -> None:
+    expected = first
+    for record in found:
+        if record.seq != expected:
+            break
+        if not _intact(record, previous):
+            raise _damaged(session_id, expected, "does not match its digest")
+        previous, expected = record.digest, expected + 1
+    if expected <= last:
+        raise _damaged(session_id, expected, "is missing")
+
+
+def _intact(record: Record, previous: bytes) -> bool:
+    try:
+        return intact(record, previous)
+    except TypeError:  # not even a value of the right type
+        return False
+
+
+def _damaged(session_id: str, seq: int, what: str) -> DamagedRecord:
+    return DamagedRecord(
+        f"session {session_id}: record {seq} {what}; restore the database from a backup",
+        session_id=session_id,
+        seq=seq,
+    )
+
+
+def signals(connection: apsw.Connection, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
+    head = one(connection, QUERIES["signals_head"], key)
+    if head is None:
+        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+    session_id, _, count, last_digest = _typed(head, tuple[str, int, int, bytes])
+    after = max(after, 0)
+    last = count if until is None else min(until, count)
+    rows = every(connection, QUERIES["signals"], key, max(after, 1), _LAST if last == count else last)
+    found = [SignalRecord(*row) for row in rows]
+    previous = first_digest(session_id)
+    if after and found and found[0].n == after:
+        previous = found.pop(0).digest
+    for expected, signal in enumerate(found, after + 1):
+        if signal.n != expected or not _signal_intact(signal, previous):
+            raise _damaged_signal(session_id, expected)
+        previous = signal.digest
+    if after < last and (len(found) != last - after or (last == count and previous != last_digest)):
+        raise _damaged_signal(session_id, after + len(found) + (len(found) < last - after))
+    return found
+
+
+def mail(
+    connection: apsw.Connection, key: int, limit: int | None, kind: str | None, about: str | None
+) -> list[SignalRecord]:
+    """What is yet to be taken in: all, all of a kind, or what is about something."""
+    at_most = -1 if limit is None else limit
+    if kind is None:
+        return _picked(connection, key, every(connection, QUERIES["mail"], key, at_most))
+    if about is None:
+        return _picked(connection, key, every(connection, QUERIES["mail_of_kind"], key, kind, at_most))
+    return _picked(connection, key, every(connection, QUERIES["mail_about"], key, kind, about, at_most))
+
+
+def files(connection: apsw.Connection, key: int, id: str | None, sha256: str | None) -> list[SignalRecord]:
+    """The signals that brought files: all, the one with that id, or those of that content."""
+    if id is not None:
+        return _picked(connection, key, every(connection, QUERIES["file_by_id"], key, id))
+    if sha256 is not None:
+        return _picked(connection, key, every(connection, QUERIES["files_of_content"], key, bytes.fromhex(sha256)))
+    return _picked(connection, key, every(connection, QUERIES["file_signals"], key))
+
+
+def _picked(connection: apsw.Connection, key: int, numbers: list[Any]) -> list[SignalRecord]:
+    """Some out of the chain of signals, each proved against the one before it."""
+    found: list[SignalRecord] = []
+    for first, last in _stretches([n for (n,) in numbers]):
+        found += signals(connection, key, first - 1, last)
+    return found
+
+
+def _stretches(numbers: list[int]) -> list[tuple[int, int]]:
+    """Rising numbers as the first and last of each stretch without a gap.
+
+    >>> _stretches([1, 2, 3, 7, 9, 10])
+    [(1, 3), (7, 7), (9, 10)]
+    """
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
+
+
+def _signal_intact(signal: SignalRecord, previous: bytes) -> bool:
+    try:
+        return signal_intact(signal, previous)
+    except TypeError:  # not even a value of the right type
+        return False
+
+
+def _damaged_signal(session_id: str, n: int) -> DamagedRecord:
+    return DamagedRecord(
+        f"session {session_id}: signal {n} is missing or does not match its digest; restore the database from a backup",
+        session_id=session_id,
+        n=n,
+    )
+
+
+def blobs(connection: apsw.Connection, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for hash_ in hashes:
+        data = _blob(connection, hash_)
+        if data is None or sha256(data).digest() != hash_:
+            what = "is missing" if data is None else "does not match its hash"
+            raise DamagedRecord(
+                f"the stored value {hash_.hex()} {what}; restore the database from a backup", hash=hash_.hex()
+            )
+        found[hash_] = data
+    return found
+
+
+def _blob(connection: apsw.Connection, hash_: bytes) -> bytes | None:
+    """Not as a column of a row, which SQLite puts together in memory of its own first: that takes six times as long."""
+    id: int | None = connection.execute(QUERIES["blob_place"], (hash_,)).get
+    if id is None:
+        return None
+    try:
+        blob = connection.blob_open("main", "blobs", "data", id, False)
+    except apsw.SQLError:  # what lies there is no blob
+        return b""
+    try:
+        return blob.read()
+    finally:
+        blob.close(True)
+
+
+def describe_engine(connection: apsw.Connection, number: int) -> tuple[int, str, int] | None:
+    """Process id, host and start of an engine, while it is known."""
+    found: tuple[int, str, int] | None = one(connection, QUERIES["engine"], number)
+    return found

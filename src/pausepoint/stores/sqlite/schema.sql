@@ -1,0 +1,287 @@
+-- Pausepoint's store, as it is today (version 1). `migrations/` is the road to it.
+--
+-- One row of `sessions` holds the facts about a session; its history is in `log`, chained by
+-- digests. A checkpoint is one UPDATE of the row, under its fence, and one INSERT into the log.
+-- Times are microseconds since 1970 (UTC), money is micro-dollars.
+--
+-- References are declared for the reader and for people's own tools. The store does not have
+-- them enforced: every row it writes follows from a session that it has just looked up.
+
+-- A key is never given twice: who still knows the key of a session that was removed finds nothing.
+-- The two sums prove the facts whenever a row is read: `given_sum` those that seldom change,
+-- `moved_sum` those that a commit or a claim sets. `removal` is the tombstone in the making.
+-- `ended` is not checked with IN: a list of three is a temporary table in every checkpoint.
+CREATE TABLE sessions (
+    key INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL UNIQUE,
+    parent INTEGER REFERENCES sessions (key),
+    workflow TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    owner TEXT,
+    tags TEXT NOT NULL DEFAULT '[]',
+    input_digest BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    keep_for INTEGER,
+    removing INTEGER NOT NULL DEFAULT 0 CHECK (removing IN (0, 1)),
+    removal TEXT,
+    seq INTEGER NOT NULL,
+    head INTEGER NOT NULL,
+    tail INTEGER NOT NULL DEFAULT 0,
+    key_frame INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    step TEXT,
+    visit INTEGER NOT NULL,
+    leaving INTEGER NOT NULL DEFAULT 0,
+    ended TEXT CHECK (ended = 'completed' OR ended = 'failed' OR ended = 'cancelled'),
+    failure TEXT,
+    pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
+    pause_mode TEXT NOT NULL DEFAULT 'finish' CHECK (pause_mode IN ('finish', 'abort')),
+    cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
+    holder INTEGER,
+    fence INTEGER NOT NULL DEFAULT 0,
+    waiting TEXT,
+    wakes_at INTEGER,
+    mail INTEGER NOT NULL DEFAULT 0 CHECK (mail IN (0, 1)),
+    frozen INTEGER NOT NULL DEFAULT 0,
+    crashes INTEGER NOT NULL DEFAULT 0,
+    spent_usd INTEGER NOT NULL DEFAULT 0,
+    spent_tokens INTEGER NOT NULL DEFAULT 0,
+    budget_usd INTEGER,
+    progress TEXT,
+    signals_n INTEGER NOT NULL DEFAULT 0,
+    signals_digest BLOB NOT NULL,
+    given_sum INTEGER NOT NULL,
+    moved_sum INTEGER NOT NULL
+) STRICT;
+
+-- No index on a column that a commit sets: it would be rewritten with every checkpoint.
+CREATE INDEX sessions_created ON sessions (created_at);
+CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
+CREATE INDEX sessions_waking ON sessions (wakes_at) WHERE wakes_at IS NOT NULL AND pause_requested = 0;
+CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
+
+-- Append-only. Inserts go to the end of the table and touch no index: `sessions.head` is a
+-- session's last record, and each record knows the `id` of the one before it. Key frames can be
+-- found by number; between two of them the chain is short. A record without payload and salt was
+-- redacted; `body` still chains it.
+CREATE TABLE log (
+    id INTEGER PRIMARY KEY,
+    prev INTEGER NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    seq INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    step TEXT NOT NULL,
+    visit INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    salt BLOB NOT NULL,
+    body BLOB NOT NULL,
+    digest BLOB NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX log_key_frames ON log (session, seq) WHERE kind = 'key';
+
+-- What came from outside, in a chain of its own.
+CREATE TABLE signals (
+    id INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    n INTEGER NOT NULL,
+    after INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    "by" TEXT,
+    at INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    salt BLOB NOT NULL,
+    body BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    UNIQUE (session, n)
+) STRICT;
+
+-- Which of them brought a file that is still there: by its id, and by the hash of its content.
+CREATE TABLE files (
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    id TEXT NOT NULL,
+    content BLOB NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX files_content ON files (session, content);
+
+-- Signals that a step has yet to take in. `about` is what one of its `kind` is about: a child, a question, its key.
+CREATE TABLE inbox (
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    n INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    about TEXT,
+    PRIMARY KEY (session, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX inbox_kinds ON inbox (session, kind, about);
+
+-- `opened_sum` proves what was written when the pause began, `closed_sum` its end; without one it
+-- was ended by hand.
+CREATE TABLE pauses (
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    "by" TEXT,
+    at INTEGER NOT NULL,
+    step TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
+    closed_at INTEGER,
+    closed_by TEXT,
+    standing INTEGER NOT NULL DEFAULT 0 CHECK (standing IN (0, 1)),
+    opened_sum INTEGER NOT NULL,
+    closed_sum INTEGER
+) STRICT;
+
+CREATE INDEX pauses_session ON pauses (session);
+CREATE INDEX pauses_open ON pauses (session) WHERE closed_at IS NULL;
+CREATE INDEX pauses_standing ON pauses (session) WHERE standing = 1 AND closed_at IS NULL;
+
+-- The pause of everything, while it stands: what is created meanwhile stands still too. `pauses.standing` marks what is
+-- part of it.
+CREATE TABLE standing_pause (
+    n INTEGER PRIMARY KEY CHECK (n = 1),
+    id TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    "by" TEXT,
+    at INTEGER NOT NULL,
+    mode TEXT NOT NULL CHECK (mode IN ('finish', 'abort')),
+    freeze INTEGER NOT NULL CHECK (freeze IN (0, 1)),
+    sum INTEGER NOT NULL
+) STRICT;
+
+-- What has become of a question. What it asks is in the log, at `place`, which is record `seq`; `root` is the session at
+-- the top of the tree, which people talk to. `answer` is the number of the signal that it was answered with, `seen` a
+-- digest of what a person is shown. One that waits has expired at `expires_at`, whether or not somebody has noticed.
+CREATE TABLE questions (
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    root INTEGER NOT NULL REFERENCES sessions (key),
+    id BLOB NOT NULL UNIQUE,
+    key TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (
+        status IN ('WAITING_USER_INPUT', 'RESUMED', 'COMPLETED', 'EXPIRED', 'CANCELLED')
+    ),
+    version INTEGER NOT NULL,
+    seen BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    answer INTEGER,
+    told INTEGER NOT NULL CHECK (told IN (0, 1)),
+    refused INTEGER NOT NULL,
+    sum INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX questions_session ON questions (session);
+CREATE INDEX questions_root ON questions (root);
+CREATE INDEX questions_waiting ON questions (root) WHERE status = 'WAITING_USER_INPUT';
+
+-- Large values, stored once, known by their sha256.
+CREATE TABLE blobs (
+    id INTEGER PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    data BLOB NOT NULL
+) STRICT;
+
+-- Which session names which large value. What nobody names is swept.
+CREATE TABLE names (
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    hash BLOB NOT NULL,
+    PRIMARY KEY (session, hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX names_hash ON names (hash);
+
+-- What is left of a session that was removed.
+CREATE TABLE tombstones (
+    n INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    owner TEXT,
+    status TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    removed_at INTEGER NOT NULL,
+    "by" TEXT,
+    reason TEXT NOT NULL,
+    records INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    sum INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX tombstones_session ON tombstones (session_id);
+
+-- The engines that may hold sessions. A number is never given twice: it is also the byte of
+-- the lock file that the engine keeps locked while it lives. `mark` names the last
+-- transaction, so that one whose COMMIT reported an error can be recognised.
+CREATE TABLE engines (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    mark TEXT
+) STRICT;
+
+-- Taking the flag back by hand withdraws the operator's pauses. The verbs close them first,
+-- with their author and the engine's clock, and leave this trigger nothing to do.
+CREATE TRIGGER pause_taken_back AFTER UPDATE OF pause_requested ON sessions
+WHEN NEW.pause_requested = 0 AND OLD.pause_requested = 1
+BEGIN
+    UPDATE pauses SET closed_at = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
+    WHERE session = NEW.key AND kind = 'operator' AND closed_at IS NULL;
+    UPDATE sessions SET pause_mode = 'finish' WHERE key = NEW.key;
+END;
+
+-- For people. Only `pause_requested` can be set. `status` is what SQL can know: a holder that
+-- died without a word still counts as running here.
+CREATE VIEW workflow_states AS
+SELECT
+    session_id,
+    workflow,
+    version,
+    step AS current_step,
+    CASE
+        WHEN ended IN ('completed', 'cancelled') THEN ended
+        WHEN pause_requested
+            OR EXISTS (SELECT 1 FROM pauses WHERE session = key AND closed_at IS NULL)
+            THEN iif(holder IS NULL, 'paused', 'pausing')
+        WHEN ended = 'failed' THEN ended
+        WHEN holder IS NOT NULL THEN 'running'
+        WHEN wakes_at <= CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) THEN 'ready'
+        WHEN waiting IS NOT NULL THEN 'waiting'
+        WHEN wakes_at IS NOT NULL THEN 'sleeping'
+        WHEN seq <= 1 THEN 'created'
+        ELSE 'ready'
+    END AS status,
+    pause_requested,
+    pause_mode,
+    cancel_requested,
+    owner,
+    tags,
+    failure,
+    progress,
+    spent_usd / 1000000.0 AS spent_usd,
+    strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000, 'unixepoch')
+        || printf('.%06d+00:00', created_at % 1000000) AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000, 'unixepoch')
+        || printf('.%06d+00:00', updated_at % 1000000) AS updated_at
+FROM sessions;
+
+-- As with the verb: what is completed or cancelled cannot be paused any more.
+CREATE TRIGGER pause_by_hand INSTEAD OF UPDATE OF pause_requested ON workflow_states
+BEGIN
+    UPDATE sessions SET pause_requested = NEW.pause_requested
+    WHERE session_id = NEW.session_id
+        AND (NEW.pause_requested = 0 OR ended IS NULL OR ended = 'failed');
+END;

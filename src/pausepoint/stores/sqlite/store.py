@@ -1,0 +1,476 @@
+"""The store on SQLite. Reads run on the loop; everything that writes goes through the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from pausepoint.clock import Clock, SystemClock
+from pausepoint.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from pausepoint.model import (
+    About,
+    Commit,
+    Filter,
+    Flags,
+    NewSession,
+    Pause,
+    Proved,
+    QuestionStatus,
+    Record,
+    Removal,
+    SessionRow,
+    SignalRecord,
+    Space,
+    Status,
+    Sweep,
+    Tombstone,
+    Whole,
+)
+from pausepoint.questions import Answer, Answered, Inquiry
+from pausepoint.store import Found, FoundQuestions
+from pausepoint.stores.sqlite import asking, checking, cleaning, moving, reads, schema
+from pausepoint.stores.sqlite.about import about
+from pausepoint.stores.sqlite.ballast import SIZE, Ballast
+from pausepoint.stores.sqlite.cleaning import session_folder
+from pausepoint.stores.sqlite.failures import edge, is_full
+from pausepoint.stores.sqlite.hold import FileHold, Hold, MemoryHold, refuse_inherited
+from pausepoint.stores.sqlite.moving import Moving
+from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sqlite.trouble import Trouble
+from pausepoint.stores.sqlite.writer import Writer, parks
+from pausepoint.uploads import FileFacts
+
+T = TypeVar("T")
+
+_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+# Another object in every forked process: cheaper to look at than the process's number, which is a system call.
+_forks: list[object] = [object()]
+os.register_at_fork(after_in_child=lambda: _forks.append(object()))
+
+
+class _Reading(edge):
+    """The connection that reads, for a moment."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, path: str, connection: apsw.Connection) -> None:
+        super().__init__(path)
+        self.connection = connection
+
+    def __enter__(self) -> apsw.Connection:
+        return self.connection
+
+
+class SqliteStore:
+    """A `pausepoint.store.Store` in one SQLite file, or in memory with the path ``:memory:``.
+
+    ``create=False`` makes no file: where there is no store, opening raises `StoreMissing`.
+    ``synchronous`` is for tests: only FULL keeps what was acknowledged through a power loss.
+    ``poll`` is how often, in seconds, the file is looked at for changes by others. ``ballast`` is how many bytes are
+    kept for a full disk, in a file beside the database; 0 keeps none.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock: Clock = SystemClock(),
+        vfs: str | None = None,
+        synchronous: str = "FULL",
+        poll: float = 0.05,
+        ballast: int = SIZE,
+        create: bool = True,
+    ) -> None:
+        if synchronous not in _SYNCHRONOUS:
+            raise ValueError(f"synchronous={synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
+        # A link is followed once and for all: the files beside the database have its real name.
+        self.path = str(path) if str(path) == ":memory:" else os.path.realpath(path)
+        if ballast < 0:
+            raise ValueError(f"ballast={ballast} is not a number of bytes; 0 keeps none")
+        self._place = schema.Place(self.path, vfs, synchronous, create)
+        if self._place.in_memory and not create:
+            raise StoreError("a store in memory is always a new one: create=False needs a path")
+        self._ballast = Ballast(self.path, 0 if self._place.in_memory else ballast)
+        self._clock = clock
+        self._poll = poll
+        self._held: set[int] = set()
+        self._state = "new"
+        self._forks = _forks[-1]
+        self._read: apsw.Connection | None = None
+
+    # life
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        if self._state != "new":
+            raise StoreClosed(f"the store {self.path} was opened before; make another Engine (or SqliteStore)")
+        self._forks = _forks[-1]
+        if not self._place.in_memory:
+            refuse_inherited(self.path)
+            await asyncio.to_thread(self._with_ballast, lambda: schema.prepare(self._place))
+        self._hold: Hold = MemoryHold() if self._place.in_memory else self._file_hold()
+        self._writes = Moving(self._hold, self._clock)
+        self._trouble = Trouble(self._place, self._clock.now, lambda: len(self._held | self._writer.lost.keys()))
+        self._writer = Writer(self._place, self._writes, self._held, self._trouble, self._ballast, on_change)
+        self._writer.start()
+        try:
+            if self._place.in_memory:
+                self._connect()
+            else:
+                await asyncio.to_thread(self._with_ballast, self._connect)
+                await asyncio.to_thread(self._look_for_space)
+            await self._register()
+        except BaseException:
+            await self._disconnect()
+            raise
+        self._state = "open"
+        self._watcher = None if self._place.in_memory else asyncio.create_task(self._watch(on_change))
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _connect(self) -> None:
+        with edge(self.path):
+            inline = self._writer.inline.connection
+            if self._place.in_memory:
+                schema.create(inline)
+            else:
+                inline.pragma("journal_mode", "wal")  # changes nothing, except in a copy made with VACUUM INTO
+            self._read = inline if self._place.in_memory else schema.connect(self._place)
+
+    def _file_hold(self) -> FileHold:
+        try:
+            return FileHold(self.path)
+        except OSError as exc:
+            raise StoreUnavailable(
+                f"{self.path}-holds cannot be opened ({exc.strerror}); look at the space and the folder's permissions"
+            ) from exc
+
+    def _with_ballast(self, act: Callable[[], None]) -> None:
+        """Even reading takes a little space, for the index of the WAL."""
+        while True:
+            try:
+                return act()
+            except StoreUnavailable as error:
+                if not is_full(error.__cause__) or not self._ballast.give():
+                    raise
+
+    def _look_for_space(self) -> None:
+        if not self._ballast.make() and self._ballast.short():
+            self._trouble.begin_low()
+
+    async def _register(self) -> None:
+        """The first transaction gives this engine its number. Without one it can look, and that is enough to open."""
+        with suppress(StoreReadOnly):
+            await self._writer.do(lambda connection: None)
+
+    async def close(self) -> None:
+        if self._state == "new":
+            self._state = "closed"
+        if self._state == "closed" or self._forks is not _forks[-1]:
+            return
+        if self._state == "closing":
+            await asyncio.shield(self._closed)
+            return
+        self._state = "closing"
+        if self._watcher is not None:
+            self._watcher.cancel()
+        try:
+            if self._writes.number:
+                await self._writer.do(self._writes.leave, urgent=True)
+        finally:
+            try:
+                await self._disconnect()
+            finally:
+                self._state = "closed"
+                self._closed.set_result(None)
+
+    async def _disconnect(self) -> None:
+        try:
+            await self._writer.stop()
+            if self._read is not None and not self._place.in_memory:
+                schema.disconnect(self._read)
+        finally:
+            self._hold.drop()
+
+    async def _watch(self, on_change: Callable[[], None]) -> None:
+        seen = self._data_version()
+        while True:
+            await asyncio.sleep(self._poll)
+            if self._ballast.short() and not self._trouble.is_there:
+                self._writer.distrust()
+            now = self._data_version()
+            if now != seen:
+                seen = now
+                on_change()
+
+    def _data_version(self) -> int | None:
+        try:
+            version: int | None = None if self._read is None else self._read.execute(QUERIES["data_version"]).get
+        except apsw.Error:
+            return None  # whoever reads next is told; becoming readable again counts as a change
+        return version
+
+    # sessions
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        row = await self._do(lambda connection: self._writes.create(connection, new))
+        if row is not None and row.holder is not None:
+            self._held.add(row.key)
+        return row
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        with self._reading() as connection:
+            return reads.get(connection, session_id, self._writes.present)
+
+    async def find(self, query: Filter) -> Found:
+        with self._reading() as connection:
+            return reads.find(connection, query, self._writes.present)
+
+    async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
+        with self._reading() as connection:
+            return reads.tally(connection, query, self._writes.present)
+
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        with self._snapshot() as connection:
+            return reads.records(connection, key, since, until)
+
+    async def key_frame(self, key: int, seq: int) -> int:
+        with self._reading() as connection:
+            return reads.key_frame(connection, key, seq)
+
+    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+        with self._snapshot() as connection:
+            return reads.blobs(connection, hashes)
+
+    @property
+    def number(self) -> int:
+        return self._writes.number
+
+    @property
+    def trouble(self) -> str | None:
+        return str(self._trouble) if self._trouble.is_there else None
+
+    # driving
+
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        row = await self._do(lambda connection: self._writes.claim(connection, session_id, steal, fence))
+        self._held.add(row.key)
+        return row
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        self._check()
+        try:
+            flags = await self._writer.commit(commit)
+        except (HoldLost, StoreReadOnly):
+            self._held.discard(commit.key)
+            raise
+        if commit.release and flags is not None:
+            self._held.discard(commit.key)
+        return flags
+
+    async def revise(self, commit: Commit) -> None:
+        await self._do(lambda connection: self._writes.revise(connection, commit), urgent=parks(commit))
+
+    async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        with self._reading() as connection:
+            return reads.flags(connection, keys)
+
+    async def mail(
+        self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
+    ) -> list[SignalRecord]:
+        with self._snapshot() as connection:
+            return reads.mail(connection, key, limit, kind, about)
+
+    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+        with self._reading() as connection:
+            return reads.purses(connection, key)
+
+    async def due(
+        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
+    ) -> list[SessionRow]:  # fmt: skip
+        with self._reading() as connection:
+            return reads.due(connection, self._writes.present, now, workflows, limit, tree)
+
+    async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
+        with self._reading() as connection:
+            return reads.next_wake(connection, now, workflows, tree)
+
+    # from outside
+
+    async def pause(self, query: Filter, pause: Pause) -> Found:
+        return await self._do(lambda connection: self._writes.pause(connection, query, pause), urgent=True)
+
+    async def standing_pause(self) -> Pause | None:
+        with self._reading() as connection:
+            return reads.standing_pause(connection)
+
+    async def lift(self, by: str | None, at: int) -> Found:
+        return await self._do(lambda connection: self._writes.lift(connection, by, at))
+
+    async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
+        return await self._do(lambda connection: self._writes.unpause(connection, session_id, by, at, budget_usd))
+
+    async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        def verb(connection: apsw.Connection) -> Found:
+            return self._writes.cancel(connection, session_id, by, reason, at)
+
+        return await self._do(verb, urgent=True)
+
+    async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
+        return await self._do(lambda connection: self._writes.send(connection, session_id, by, at, payload))
+
+    async def answer(self, given: Answer) -> Answered:
+        return await self._do(lambda connection: self._writes.answer(connection, given))
+
+    async def questions(self, query: Inquiry) -> FoundQuestions:
+        with self._snapshot() as connection:
+            return asking.found(connection, query, self._clock.now())
+
+    async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
+        with self._snapshot() as connection:
+            return asking.tally(connection, query, self._clock.now())
+
+    async def forget_questions(self, before: int, limit: int) -> int:
+        return await self._do(lambda connection: self._writes.forget_questions(connection, before, limit), urgent=True)
+
+    async def add_file(
+        self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
+    ) -> tuple[SignalRecord, bool]:
+        return await self._do(lambda connection: self._writes.add_file(connection, session_id, by, at, file, fence))
+
+    async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
+        with self._snapshot() as connection:
+            return reads.files(connection, key, id, sha256)
+
+    async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
+        with self._snapshot() as connection:
+            return reads.pauses(connection, key, open_only)
+
+    async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
+        with self._snapshot() as connection:
+            return reads.signals(connection, key, after, until)
+
+    def describe_holder(self, holder: int | None) -> str:
+        with self._reading() as connection:
+            return self._writes.describe(connection, holder)
+
+    # the end of data
+
+    async def remove(
+        self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
+    ) -> list[Removal]:
+        def verb(connection: apsw.Connection) -> list[Removal]:
+            return self._writes.remove(connection, session_id, by, reason, at, expired, ended_for)
+
+        return await self._do(verb, urgent=True)
+
+    async def removing(self) -> list[Removal]:
+        with self._reading() as connection:
+            return cleaning.removing(connection)
+
+    async def strip(self, key: int, limit: int) -> Tombstone | None:
+        return await self._do(lambda connection: self._writes.strip(connection, key, limit), urgent=True)
+
+    async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
+        with self._reading() as connection:
+            return cleaning.expired(connection, now, after, limit, ended_for)
+
+    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
+        with self._reading() as connection:
+            return cleaning.tombstones(connection, session_id)
+
+    def folder(self, session_id: str) -> Path | None:
+        return None if self._place.in_memory else session_folder(self.path, session_id)
+
+    async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
+        if apply:
+            return await self._do(lambda connection: self._writes.sweep(connection, after, limit), urgent=True)
+        with self._reading() as connection:
+            return cleaning.swept(cleaning.unnamed(connection, after, limit), limit)
+
+    async def weight(self, session_id: str) -> int:
+        with self._snapshot() as connection:
+            tree = reads.find(connection, Filter(session_id=session_id, tree=True), self._writes.present)
+            return cleaning.weight(connection, tree)
+
+    async def space(self) -> Space:
+        with self._snapshot() as connection:
+            return cleaning.space(connection)
+
+    async def compact(self, at_most: int) -> int:
+        pages = max(1, at_most // schema.PAGE_SIZE)
+        given = await self._do(lambda connection: self._writes.compact(connection, pages), urgent=True)
+        return given * schema.PAGE_SIZE
+
+    async def fold(self) -> bool:
+        self._check()
+        return self._place.in_memory or await asyncio.to_thread(schema.fold, self._place)
+
+    # proof
+
+    async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
+        with self._snapshot() as connection:
+            return checking.survey(connection, after, limit, self._writes.present)
+
+    async def names(self, key: int) -> dict[bytes, bool]:
+        with self._reading() as connection:
+            return checking.names(connection, key)
+
+    async def values(self, after: int, limit: int) -> Proved:
+        with self._reading() as connection:
+            return checking.values(connection, after, limit)
+
+    async def check(self) -> list[str]:
+        self._check()
+        if not self._place.in_memory:
+            return await asyncio.to_thread(checking.check_file, self._place)
+        with self._reading() as connection:
+            return checking.check(connection)
+
+    async def about(self) -> About:
+        with self._snapshot() as connection:
+            return about(connection, self._place, self._ballast, self._writes.present)
+
+    # moving
+
+    async def whole(self, session_id: str) -> list[Whole]:
+        with self._snapshot() as connection:
+            return moving.whole(connection, session_id, self._writes.present)
+
+    async def restore(self, sessions: Sequence[Whole]) -> bool:
+        return await self._do(lambda connection: self._writes.restore(connection, sessions))
+
+    # how they all work
+
+    async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+        self._check()
+        return await self._writer.do(verb, urgent=urgent)
+
+    def _check(self) -> None:
+        if self._forks is not _forks[-1]:
+            raise StoreClosed(
+                f"the store {self.path} was opened by another process; open an Engine of its own in this one"
+            )
+        if self._state != "open":
+            what = "is not open yet; open it first" if self._state == "new" else "is closed; open another one"
+            raise StoreClosed(f"the store {self.path} {what}")
+
+    def _reading(self) -> _Reading:
+        self._check()
+        assert self._read is not None  # the store is open
+        return _Reading(self.path, self._read)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[apsw.Connection]:
+        """For verbs that read with several statements: all of them see the same moment."""
+        with self._reading() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")

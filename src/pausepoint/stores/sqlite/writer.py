@@ -1,0 +1,561 @@
+"""Adaptive group commit.
+
+A lone session commits inline, on the loop's thread, while that is cheap. Otherwise everything
+that one tick of the loop brings is handed to a writer thread as one transaction; while that is
+under way the next batch gathers. A foreign writer never blocks the loop: inline there is no
+waiting, and what finds the database locked goes to the thread, which waits.
+
+While the disk is in trouble everything goes to the thread. It looks now and then whether the trouble is over, refuses
+what would only add to it, and lets through, with the help of the ballast, what stops sessions or frees space.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from pausepoint.errors import PausepointError, StoreReadOnly, StoreUnavailable
+from pausepoint.model import Commit, Flags
+from pausepoint.stores.sqlite import schema
+from pausepoint.stores.sqlite.ballast import Ballast
+from pausepoint.stores.sqlite.failures import BROKEN, LOCK_PATIENCE
+from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sqlite.trouble import Trouble
+from pausepoint.stores.sqlite.writes import Writes
+
+logger = logging.getLogger("pausepoint")
+
+CHEAP = 400e-6  # seconds; a commit that takes longer on average is none of the loop's business
+TICK = 2e-3  # seconds; how long a lone session may commit before everybody else on the loop has a turn
+REFUSALS = 3  # how often in a row a full disk is asked before the rest of a batch is not even tried
+NOTE_BYTES = 64 * 2**10  # what a last note about a session may weigh if the ballast is to pay for it
+
+T = TypeVar("T")
+
+
+class Work:
+    """One commit or one other verb, and what became of it. ``urgent`` may be paid for with the ballast."""
+
+    __slots__ = ("answer", "commit", "error", "future", "urgent", "verb")
+
+    def __init__(
+        self, commit: Commit | None = None, verb: Callable[[apsw.Connection], Any] | None = None, urgent: bool = False
+    ) -> None:
+        self.commit = commit
+        self.verb = verb
+        self.urgent = urgent
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.future: asyncio.Future[Any] | None = None
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    def deliver(self) -> None:
+        future = self.future
+        if future is None or future.done():  # done: nobody waits any more
+            return
+        if self.error is not None:
+            future.set_exception(self.error)
+        else:
+            future.set_result(self.answer)
+
+
+class Trace(NamedTuple):
+    """How to recognise a transaction afterwards: what a query returns if it took effect."""
+
+    query: str
+    bindings: tuple[object, ...]
+    expected: object
+
+
+class Transactions:
+    """Runs batches on one connection. Knows what became of a batch even when COMMIT reports an error."""
+
+    def __init__(
+        self, place: schema.Place, writes: Writes, trouble: Trouble, tune: Callable[[apsw.Connection], None]
+    ) -> None:
+        self._place = place
+        self._writes = writes
+        self._trouble = trouble
+        self._tune = tune
+        self._connection: apsw.Connection | None = None
+        self._cursor: apsw.Cursor | None = None  # for single commits: a new one for each statement would cost as much
+
+    @property
+    def connection(self) -> apsw.Connection:
+        if self._connection is None:
+            self._connection = schema.connect(self._place)
+            self._tune(self._connection)
+        return self._connection
+
+    def close(self) -> None:
+        connection, self._connection, self._cursor = self._connection, None, None
+        if connection is not None:
+            schema.disconnect(connection)
+
+    def run(self, batch: Sequence[Work]) -> None:
+        """Do all of it in one transaction; afterwards each work has its answer or its error.
+
+        If that fails for a reason that lies in one of them, each gets a transaction of its own.
+        Raises `apsw.BusyError`, with nothing done, if the write lock cannot be had.
+        """
+        try:
+            self._once(batch)
+        except apsw.BusyError:
+            raise
+        except Exception as exc:
+            # Not again after a broken disk, nor (StoreUnavailable) if nobody knows whether it was done.
+            if len(batch) > 1 and not isinstance(exc, (*BROKEN, StoreUnavailable)):
+                self._one_by_one(batch)
+            else:
+                self.fail(batch, exc)
+
+    def _one_by_one(self, batch: Sequence[Work]) -> None:
+        refusals = 0
+        for work in batch:
+            if refusals == REFUSALS:
+                work.error = self._trouble.refusal()
+                continue
+            try:
+                self.run((work,))
+            except apsw.BusyError as exc:
+                self.fail((work,), exc)
+            refusals = refusals + 1 if isinstance(work.error, StoreReadOnly) else 0
+
+    def fail(self, batch: Sequence[Work], exc: Exception) -> None:
+        for work in batch:
+            work.error = exc
+            if isinstance(exc, apsw.Error | UnicodeDecodeError):
+                work.error = self._trouble.met(exc)
+                work.error.__cause__ = exc
+
+    def move(self, commit: Commit) -> Flags | None:
+        """What `run` does, for a single commit and with less ceremony: this is the path of a lone session."""
+        cursor = self._cursor
+        if cursor is None:
+            cursor = self._cursor = self.connection.cursor()
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            outcome = self._writes.move(cursor, commit)
+            self._commit(cursor, lambda: _trace(commit))
+        except BaseException as exc:
+            self._abandon(exc)
+            if isinstance(exc, apsw.Error) and not isinstance(exc, apsw.BusyError):
+                raise self._trouble.met(exc) from exc
+            raise
+        if isinstance(outcome, PausepointError):
+            raise outcome
+        return outcome
+
+    def _once(self, batch: Sequence[Work]) -> None:
+        connection = self.connection
+        newcomer = not self._writes.number
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            if newcomer:
+                self._writes.register(connection)
+            trace = self._perform(connection, batch)
+            self._commit(connection, lambda: trace)
+        except BaseException as exc:  # a KeyboardInterrupt must not leave a transaction open either
+            if newcomer:
+                self._writes.unregister()
+            self._abandon(exc)
+            raise
+
+    def _perform(self, connection: apsw.Connection, batch: Sequence[Work]) -> Trace | None:
+        trace: Trace | None = None
+        verbs = False
+        for commits, verb in _runs(batch):
+            if commits:
+                trace = self._move_all(connection, commits) or trace
+            if verb is not None:
+                verbs = True
+                _do(verb, connection)
+        return self._mark(connection) if verbs else trace
+
+    def _move_all(self, connection: apsw.Connection, run: Sequence[Work]) -> Trace | None:
+        commits = [work.commit for work in run if work.commit is not None]
+        moved: Commit | None = None
+        for work, outcome in zip(run, self._writes.move_all(connection, commits), strict=True):
+            if isinstance(outcome, PausepointError):
+                work.answer, work.error = None, outcome
+            else:
+                work.answer, work.error = outcome, None
+                moved = work.commit if outcome is not None else moved
+        return None if moved is None else _trace(moved)
+
+    def _mark(self, connection: apsw.Connection) -> Trace:
+        mark, number = str(uuid.uuid4()), self._writes.number
+        connection.execute(QUERIES["leave_mark"], (mark, number))
+        return Trace(QUERIES["mark"], (number,), mark)
+
+    def _commit(self, place: apsw.Connection | apsw.Cursor, trace: Callable[[], Trace | None]) -> None:
+        try:
+            place.execute("COMMIT")
+        except apsw.Error as exc:
+            if self._place.in_memory:
+                raise
+            # A sync that failed is not asked again on this connection: it could lie the second time.
+            self.replace()
+            if not self._took_effect(trace(), exc):
+                raise
+
+    def _took_effect(self, trace: Trace | None, exc: apsw.Error) -> bool:
+        if trace is None:
+            return True  # there was nothing to write
+        try:
+            found = self.connection.execute(trace.query, trace.bindings).fetchone()
+        except apsw.Error as second:
+            raise self._trouble.unknown(exc, second) from exc
+        return found is not None and found[0] == trace.expected
+
+    def _abandon(self, exc: BaseException) -> None:
+        if self._connection is None:
+            return
+        if isinstance(exc, BROKEN) and not self._place.in_memory:
+            self.replace()
+        elif self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except apsw.Error:
+                self.replace()
+
+    def fold(self) -> None:
+        """Copy what can be copied of the WAL into the database, so that the file can be used from its start again."""
+        with suppress(apsw.Error):
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def replace(self) -> None:
+        """Drop the connection; the next use opens another one."""
+        connection, self._connection, self._cursor = self._connection, None, None
+        if connection is not None:
+            connection.close(True)
+
+
+def _do(work: Work, connection: apsw.Connection) -> None:
+    assert work.verb is not None
+    work.answer = work.error = None
+    try:
+        work.answer = work.verb(connection)
+    except PausepointError as exc:  # a refusal; it has written nothing
+        work.error = exc
+
+
+def _trace(commit: Commit) -> Trace:
+    """A record's digest has 16 random bytes in it, so it names the transaction as well."""
+    last = commit.records[-1]
+    return Trace(QUERIES["record_digest"], (commit.key, last.seq), last.digest)
+
+
+def _runs(batch: Sequence[Work]) -> Iterator[tuple[list[Work], Work | None]]:
+    """Stretches of commits that can share their statements, each with the verb that follows it."""
+    run: list[Work] = []
+    for work in batch:
+        if work.commit is None:
+            yield run, work
+            run = []
+        else:
+            run.append(work)
+    yield run, None
+
+
+def parks(commit: Commit) -> bool:
+    """Whether a commit only lets a session go, with a last note: that is let through on a full disk."""
+    if not commit.release or commit.blobs:
+        return False
+    return all(record.kind == "event" for record in commit.records) and _weight(commit) <= NOTE_BYTES
+
+
+def _weight(commit: Commit) -> int:
+    return sum(len(record.payload) for record in commit.records)
+
+
+class _Elsewhere(Exception):
+    """Not possible on the loop's thread, and nothing done; the other one can wait, or take from the ballast."""
+
+
+class Writer:
+    """Decides where a commit runs, and keeps the order in which work was submitted.
+
+    Everything here runs on the loop's thread, except `_serve` and what it calls. ``on_trouble`` is called, on the
+    loop, when the store becomes read-only and when it is writable again.
+    """
+
+    def __init__(
+        self, place: schema.Place, writes: Writes, held: set[int], trouble: Trouble, ballast: Ballast,
+        on_trouble: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._in_memory = place.in_memory
+        self._path = place.path
+        self._writes = writes
+        self._held = held
+        self._trouble = trouble
+        self._ballast = ballast
+        self._on_trouble = on_trouble
+        self._in_trouble = False  # as the loop has last heard
+        self._next_look: asyncio.TimerHandle | None = None
+        self.lost: dict[int, int] = {}  # key and fence of the sessions whose commit was refused: nobody drives them
+        self.inline = Transactions(place, writes, trouble, self._tune_inline)
+        self.threaded = Transactions(place, writes, trouble, self._tune_threaded)
+        self._pending: list[Work] = []
+        self._in_flight = False
+        self._flush_due = False
+        self._tick_task: asyncio.Task[Any] | None = None  # who commits inline in this tick of the loop …
+        self._tick_until = 0.0  # … and until when; …
+        self._tick_over = False  # … then the loop has its turn
+        self._cost = 0.0  # moving average of the seconds that a single commit takes
+        self._waited_since = 0.0
+        self._stopping = False
+        self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        if not self._in_memory:
+            self._thread = threading.Thread(target=self._serve, name="pausepoint-writer", daemon=True)
+            self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread and disconnect. What was submitted before is finished first."""
+        self._stopping = True
+        if self._next_look is not None:
+            self._next_look.cancel()
+        if self._thread is not None:
+            if self._pending or self._in_flight:  # nothing more to do, but after all that
+                await asyncio.wait([self._submit(Work(urgent=True))])
+            self._queue.put(None)
+            await self._ended
+        self.inline.close()
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        if self._in_memory:
+            return self.inline.move(commit)
+        if not self._pending and self._cheap():
+            try:
+                flags = self._move_inline(commit)
+            except _Elsewhere:
+                pass
+            else:
+                if self._tick_over:
+                    await asyncio.sleep(0)
+                return flags
+        answer: Flags | None = await self._submit(Work(commit=commit, urgent=parks(commit)))
+        return answer
+
+    async def do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
+        """Run a verb in a transaction, perhaps with others. ``urgent``: on a full disk, with the help of the ballast.
+
+        Urgent is what stops sessions or frees space, never what lets them go on.
+        """
+        work = Work(verb=verb, urgent=urgent)
+        if not self._in_memory:
+            await self._submit(work)
+        else:
+            self.inline.run((work,))
+        answer: T = work.result()
+        return answer
+
+    def _submit(self, work: Work) -> asyncio.Future[Any]:
+        work.future = self._loop.create_future()
+        self._queue_up(work)
+        return work.future
+
+    def _queue_up(self, work: Work) -> None:
+        self._pending.append(work)
+        if not self._flush_due and not self._in_flight:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _cheap(self) -> bool:
+        if self._in_flight or self._cost >= CHEAP or len(self._held) > 1 or self._trouble.is_there:
+            return False
+        # Two tasks that commit in one tick are better off together, in a batch.
+        return self._tick_task is None or self._tick_task is asyncio.current_task()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        batch = self._pending
+        if self._in_flight or not batch:
+            return
+        self._pending = []
+        if not (len(batch) == 1 and self._cheap() and self._flush_inline(batch[0])):
+            self._in_flight = True
+            self._queue.put(batch)
+
+    def _flush_inline(self, work: Work) -> bool:
+        """False, and nothing done, if that is not possible."""
+        if work.commit is None:
+            return False
+        try:
+            work.answer = self._move_inline(work.commit)
+        except _Elsewhere:
+            return False
+        except Exception as exc:
+            work.error = exc
+        work.deliver()
+        return True
+
+    def _move_inline(self, commit: Commit) -> Flags | None:
+        start = time.perf_counter()
+        if self._tick_task is None:
+            self._tick_task = asyncio.current_task()
+            self._tick_until = start + TICK
+            self._loop.call_soon(self._next_tick)
+        try:
+            flags = self.inline.move(commit)
+        except apsw.BusyError:
+            raise _Elsewhere from None  # somebody else writes: the thread will wait for them
+        except StoreReadOnly:
+            self._heed_trouble()
+            if parks(commit):
+                raise _Elsewhere from None
+            self.lost[commit.key] = commit.fence
+            raise
+        end = time.perf_counter()
+        self._note_cost(end - start)
+        self._tick_over = end > self._tick_until
+        return flags
+
+    def _next_tick(self) -> None:
+        self._tick_task = None
+
+    def _note_cost(self, seconds: float) -> None:
+        # One slow commit (a key frame, a fold of the WAL) says little; many of them do.
+        self._cost += (min(seconds, 2 * CHEAP) - self._cost) * 0.1
+
+    def _tune_inline(self, connection: apsw.Connection) -> None:
+        connection.set_busy_timeout(0)  # who would have to wait goes to the thread
+        connection.wal_autocheckpoint(schema.WAL_PAGES)
+
+    # on the writer thread
+
+    def _serve(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            start = time.perf_counter()
+            self._run_threaded(batch)
+            self._tell(self._done, batch, time.perf_counter() - start)
+        try:
+            self.threaded.close()
+        finally:
+            self._tell(self._finish)
+
+    def _run_threaded(self, batch: list[Work]) -> None:
+        try:
+            self._run_permitted(batch)
+        except BaseException as exc:  # nobody must wait for ever
+            for work in batch:
+                work.error = exc
+        for work in batch:
+            if work.error is not None and work.commit is not None and isinstance(work.error, StoreReadOnly):
+                self.lost[work.commit.key] = work.commit.fence
+
+    def _run_permitted(self, batch: Iterable[Work]) -> None:
+        freeing = Work(verb=self._give_back, urgent=True)
+        if self._trouble.is_there and not self._recovers():
+            batch = [work for work in batch if work.urgent or self._refuse(work)]
+            if batch and self.lost:  # what is to be stopped or removed must not seem to be driven
+                batch = [freeing, *batch]
+        left = [work for work in batch if work.commit is not None or work.verb is not None]
+        while left:
+            self._attempt(left)
+            left = [work for work in left if work.urgent and isinstance(work.error, StoreReadOnly) and work.error.full]
+            if left and not self._ballast.give():
+                break
+        if freeing.answer and freeing.error is None:
+            self.lost.clear()
+
+    def _refuse(self, work: Work) -> bool:
+        work.error = self._trouble.refusal()
+        return False
+
+    def _attempt(self, batch: Sequence[Work]) -> None:
+        try:
+            self.threaded.run(batch)
+        except apsw.BusyError as exc:
+            self.threaded.fail(batch, exc)
+
+    def _recovers(self) -> bool:
+        """Look whether the trouble is over, unless that was done a moment ago."""
+        if not self._trouble.is_due():
+            return False
+        for transactions in (self.inline, self.threaded):  # the loop uses neither while a batch is in flight
+            transactions.replace()
+        self.threaded.fold()
+        if not self._ballast.make():
+            return False
+        first = Work(verb=self._give_back)
+        self._attempt((first,))
+        if first.error is not None:
+            return False
+        self.lost.clear()
+        self._trouble.is_over()
+        return True
+
+    def _give_back(self, connection: apsw.Connection) -> bool:
+        """The first thing to be written again. What was refused a commit is not driven any more, so it is let go."""
+        number = self._writes.number
+        connection.executemany(QUERIES["give_back"], [(key, fence, number) for key, fence in self.lost.items()])
+        return True
+
+    def _tune_threaded(self, connection: apsw.Connection) -> None:
+        connection.set_busy_handler(self._wait_for_lock)
+        connection.wal_autocheckpoint(schema.WAL_PAGES)
+
+    def _wait_for_lock(self, attempt: int) -> bool:
+        if attempt == 0:
+            self._waited_since = time.monotonic()
+        time.sleep(random.uniform(0.0005, 0.001 * min(attempt + 1, 10)))
+        return time.monotonic() - self._waited_since < LOCK_PATIENCE
+
+    def _tell(self, callback: Callable[..., None], *args: Any) -> None:
+        with suppress(RuntimeError):  # the loop is gone, and with it everybody who waited
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    # back on the loop
+
+    def _done(self, batch: list[Work], seconds: float) -> None:
+        self._in_flight = False
+        if self._in_trouble or self._trouble.is_there:
+            self._heed_trouble()
+        elif len(batch) == 1:
+            self._note_cost(seconds)
+        self._flush()  # first, so that the thread works while the loop does
+        for work in batch:
+            work.deliver()
+
+    def _heed_trouble(self) -> None:
+        """Tell of trouble that has begun or is over, and look again after a while at what lasts."""
+        if self._trouble.is_there and self._next_look is None and not self._stopping:
+            self._next_look = self._loop.call_later(self._trouble.wait(), self._look_again)
+        if self._trouble.is_there != self._in_trouble:
+            self._in_trouble = self._trouble.is_there
+            logger.warning("%s: %s", self._path, self._trouble if self._in_trouble else "can be written again")
+            self._on_trouble()
+
+    def _look_again(self) -> None:
+        self._next_look = None
+        if self._trouble.is_there:
+            self._queue_up(Work())  # nothing to do but to look
+
+    def distrust(self) -> None:
+        """Somebody else met a full disk."""
+        self._trouble.begin_low()
+        self._heed_trouble()
+
+    def _finish(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)

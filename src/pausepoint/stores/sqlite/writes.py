@@ -1,0 +1,585 @@
+"""What each writing verb does inside a transaction, as methods over a connection.
+
+They look first and write afterwards: a verb that is refused leaves nothing behind, so others
+can share its transaction. They can be run again after a rollback.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import astuple, replace
+
+from pausepoint.clock import Clock, to_datetime
+from pausepoint.errors import AlreadyRunning, DamagedRecord, FileRefused, HoldLost, SessionEnded, UnknownSession
+from pausepoint.model import (
+    Commit,
+    Filter,
+    Flags,
+    NewSession,
+    Pause,
+    SessionRow,
+    SignalRecord,
+    first_digest,
+    seal_signal,
+    would_go_on,
+)
+from pausepoint.questions import about
+from pausepoint.store import Found
+from pausepoint.stores.sqlite import asking, reads, redacting, sums
+from pausepoint.stores.sqlite.hold import Hold
+from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.uploads import FileFacts, file_facts
+
+_PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
+_PLACE_AND_END = _PLACE.replace(" FROM", f", ({QUERIES['log_end']}) FROM")
+_json = msgspec.json.encode
+
+Outcome = Flags | HoldLost | None
+
+
+class Writes:
+    """The verbs of one engine. ``number`` is the engine's, 0 until it is registered."""
+
+    def __init__(self, hold: Hold, clock: Clock) -> None:
+        self.hold = hold
+        self.present = reads.Present(hold.alive, clock.now)
+        self.now = clock.now
+        self.number = 0
+
+    # driving
+
+    def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
+        """Apply one commit: what `move_all` does, for the path of a lone session."""
+        place: Any = cursor.execute(_PLACE_AND_END, (commit.key,)).fetchone()
+        if not self._fits(commit, place) or _too_late(cursor.connection, commit):
+            return self._refusal(cursor.connection, commit, place)
+        tail, head = place[4], place[9] + len(commit.records)
+        cursor.execute(_MOVE, _moving(commit, tail, head))
+        if len(commit.records) == 1:
+            cursor.execute(_APPEND, (head, tail, commit.key, *astuple(commit.records[0])))
+        else:
+            cursor.executemany(_APPEND, _lines(commit, tail, head))
+        if not commit.plain:
+            self._attach(cursor.connection, commit, head)
+        return reads.flags_of(*place[5:9])
+
+    def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
+        """Apply commits in order, with one statement for each table; one outcome for each."""
+        places: list[Any] = connection.executemany(_PLACE, [(commit.key,) for commit in commits]).fetchall()
+        known = {place[0]: place for place in places}
+        end: int = connection.execute(QUERIES["log_end"]).get
+        outcomes: list[Outcome] = []
+        attaching: list[tuple[Commit, int]] = []
+        moves: list[tuple[object, ...]] = []
+        lines: list[tuple[object, ...]] = []
+        for commit in commits:
+            place = known.get(commit.key)
+            if place is None or not self._fits(commit, place) or _too_late(connection, commit):
+                outcomes.append(self._refusal(connection, commit, place))
+                continue
+            tail, end = place[4], end + len(commit.records)
+            known[commit.key] = (commit.key, commit.records[-1].seq, *place[2:4], end, *place[5:])
+            outcomes.append(reads.flags_of(*place[5:]))
+            moves.append(_moving(commit, tail, end))
+            lines += _lines(commit, tail, end)
+            if not commit.plain:
+                attaching.append((commit, end))
+        connection.executemany(_MOVE, moves)
+        connection.executemany(_APPEND, lines)
+        for commit, head in attaching:
+            self._attach(connection, commit, head)
+        return outcomes
+
+    def _fits(self, commit: Commit, place: Any) -> bool:
+        """Whether the session still stands where the driver thinks, is held by it, and is paused if that is asked."""
+        return (
+            place is not None
+            and place[1] == commit.base_seq
+            and place[2] == commit.fence
+            and place[3] == self.number
+            and (not commit.only_if_paused or place[5] == 1)
+        )
+
+    def _refusal(self, connection: apsw.Connection, commit: Commit, place: Any) -> HoldLost | None:
+        """Why a commit does not fit. None: the pause, or the question, that it was for is open no more."""
+        if place is None:
+            return HoldLost(f"no session has the key {commit.key} in this store; nothing was written", session_id="")
+        _, seq, fence, holder, *_ = place
+        if (seq, fence, holder) == (commit.base_seq, commit.fence, self.number):
+            return None
+        session_id = connection.execute(QUERIES["session_id"], (commit.key,)).get
+        return HoldLost(
+            f"session {session_id} is no longer held here: it stands at record {seq} under fence {fence},"
+            f" this engine is at {commit.base_seq} under {commit.fence}; nothing was written."
+            f" Held by {self.describe(connection, holder)}",
+            session_id=session_id,
+        )
+
+    def _attach(self, connection: apsw.Connection, commit: Commit, head: int) -> None:
+        """What only some commits bring; ``head`` is where the last record of this one lies."""
+        if commit.blobs:
+            self._keep(connection, commit.key, commit.blobs)
+        if commit.open_pauses:
+            connection.executemany(QUERIES["open_pause"], [_opening(commit.key, p) for p in commit.open_pauses])
+        closing = commit.updated_at, commit.closed_by
+        for pause_id in commit.close_pauses:
+            bindings = (*closing, sums.closed(*closing), commit.key, pause_id)
+            connection.execute(QUERIES["close_pause"], bindings)
+        if commit.ended in ("completed", "cancelled"):
+            connection.execute(QUERIES["close_all_pauses"], (*closing, sums.closed(*closing), commit.key))
+            connection.execute(QUERIES["withdraw_request"], (commit.key,))
+        if commit.consume:
+            connection.executemany(QUERIES["consume"], [(commit.key, n) for n in commit.consume])
+            connection.execute(QUERIES["look_for_mail"], (commit.key,))
+        if commit.asks or commit.questions:
+            asking.attach(connection, commit, head)
+        if commit.settles or commit.ended in ("completed", "cancelled"):
+            asking.settle(connection, commit)
+        if commit.thaw:
+            connection.execute(QUERIES["thaw"], (commit.key,))
+        if commit.parent is not None:
+            self._tell_parent(connection, commit, commit.parent)
+        if commit.release:
+            query = QUERIES["release" if commit.waiting is None else "release_waiting"]
+            connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
+
+        if commit.version is not None:
+            self._seal_given(connection, commit.key)
+        if commit.redact or commit.redact_signals or commit.unname:
+            redacting.blank(connection, commit)
+
+    def _tell_parent(self, connection: apsw.Connection, commit: Commit, parent: int) -> None:
+        """Money is counted in everything above a session; its end lies in the inbox of its parent."""
+        if commit.spend_usd or commit.spend_tokens:
+            connection.execute(QUERIES["charge_ancestors"], (commit.key, commit.spend_usd, commit.spend_tokens))
+        report = commit.report
+        if report is None or _over(reads.get_by_key(connection, parent, self.present)):
+            return
+        n = self._signal(connection, parent, "child", None, commit.updated_at, report.payload)
+        if report.ends:
+            self._deliver(connection, parent, n, "child", report.payload)
+
+    def _deliver(self, connection: apsw.Connection, key: int, n: int, kind: str, payload: bytes) -> None:
+        connection.execute(QUERIES["deliver"], (key, n, kind, about(kind, payload)))
+        connection.execute(QUERIES["has_mail"], (kind, key))
+
+    def _keep(
+        self, connection: apsw.Connection, key: int, blobs: Sequence[tuple[bytes, bytes]], names: Sequence[bytes] = ()
+    ) -> None:
+        connection.executemany(QUERIES["keep_blob"], blobs)
+        connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_, _ in blobs])
+        connection.executemany(QUERIES["name_blob"], [(key, hash_) for hash_ in names])
+
+    def claim(self, connection: apsw.Connection, session_id: str, steal: bool, fence: int | None) -> SessionRow:
+        row = self._known(connection, session_id)
+        if row.ended in ("completed", "cancelled"):
+            raise SessionEnded(
+                f"session {session_id} is {row.ended} and cannot go on; start another one",
+                session_id=session_id,
+                status=row.ended,
+            )
+        if row.live and not steal:
+            raise self._driven(connection, row)
+        if fence is not None and row.fence != fence:
+            raise _moved_on(row)
+        crashed = row.holder is not None and not row.live
+        self._take(connection, row, crashed)
+        return self._again(connection, row)
+
+    def _take(self, connection: apsw.Connection, row: SessionRow, crashed: bool) -> None:
+        """Hold a session, under the next fence."""
+        failure = None if row.failure is None else _json(row.failure).decode()
+        progress = None if row.progress is None else _json(row.progress).decode()
+        moved = sums.moved(
+            row.seq, row.key_frame, row.digest, row.step, row.visit, row.leaving, None, failure, progress, row.fence + 1
+        )
+        connection.execute(QUERIES["claim"], (self.number, crashed, moved, row.key))
+
+    def _seal_given(self, connection: apsw.Connection, key: int) -> None:
+        """Something was changed that seldom changes."""
+        given = reads.one(connection, QUERIES["given"], key)
+        connection.execute(QUERIES["seal_given"], (sums.given(*given), key))
+
+    def _driven(self, connection: apsw.Connection, row: SessionRow) -> AlreadyRunning:
+        session_id, holder = row.session_id, self.describe(connection, row.holder)
+        return AlreadyRunning(
+            f"session {session_id} is driven by {holder}; wait for it with"
+            f" await (await engine.session({session_id!r})).outcome(), pause it,"
+            f" or take it over with engine.resume({session_id!r}, steal=True)",
+            session_id=session_id,
+            holder=holder,
+        )
+
+    def revise(self, connection: apsw.Connection, commit: Commit) -> None:
+        row = reads.get_by_key(connection, commit.key, self.present)
+        if row.live:
+            raise self._driven(connection, row)
+        if (row.seq, row.fence) != (commit.base_seq, commit.fence):
+            raise _moved_on(row)
+        if commit.cancel_children:
+            self._cancel_below(connection, row, commit.closed_by, commit.cancel_children, commit.updated_at)
+        if row.ended == "cancelled":
+            connection.execute(QUERIES["withdraw_cancel"], (row.key,))
+            self._seal_given(connection, row.key)
+        self._take(connection, row, crashed=False)
+        self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
+        if _over(row) and commit.ended is None:  # the end of a session took it out of any pause
+            pause = self._pause_above(connection, row.parent, commit.updated_at)
+            if pause is not None:
+                self._request_pause(connection, self._again(connection, row), pause)
+
+    def create(self, connection: apsw.Connection, new: NewSession) -> SessionRow | None:
+        self._check_names(connection, new)
+        pause = new.pause or self._pause_above(connection, new.parent, new.created_at)
+        if new.parent is None and pause is not None and pause.standing:
+            new = replace(new, claim=False)  # it stands still, and nobody need drive it to that
+        last = new.records[-1]
+        key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
+        head = connection.execute(QUERIES["log_end"]).get + len(new.records)
+        tags, fence = _json(new.tags).decode(), int(new.claim)
+        values = (
+            new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest,
+            new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
+            self.number if new.claim else None, fence, new.budget_usd, first_digest(new.session_id),
+            new.parent, new.keep_for, new.leaving,
+            sums.given(new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest, new.created_at,
+                       new.parent, new.keep_for, new.budget_usd, 0),
+            sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.leaving, None, None, None, fence),
+        )  # fmt: skip
+        connection.execute(QUERIES["create"], values)
+        if not connection.changes():
+            return None
+        key = connection.last_insert_rowid()
+        first = head - len(new.records) + 1
+        lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(new.records, first)]
+        connection.executemany(_APPEND, lines)
+        if new.blobs or new.names:
+            self._keep(connection, key, new.blobs, new.names)
+        for file in new.files:
+            n = self._signal(connection, key, file.kind, file.by, file.at, file.payload)
+            self._note_file(connection, key, n, file_facts(file.payload))
+        row = reads.get_by_key(connection, key, self.present)
+        if pause is not None:
+            row = self._request_pause(connection, row, pause)
+        if new.parent is not None and reads.get_by_key(connection, new.parent, self.present).cancel_requested:
+            row = self._request_cancel(connection, row, None, "its parent was cancelled", new.created_at)
+        return row
+
+    def _check_names(self, connection: apsw.Connection, new: NewSession) -> None:
+        """What another session has stored may have been swept since it was looked at."""
+        for name in new.names:
+            if not connection.execute(QUERIES["has_blob"], (name,)).get:
+                raise DamagedRecord(
+                    f"the large value {name.hex()}, which session {new.session_id} was to share, is no longer there;"
+                    " nothing was written; look again at the session that it comes from",
+                    hash=name.hex(),
+                )
+
+    def _pause_above(self, connection: apsw.Connection, parent: int | None, at: int) -> Pause | None:
+        """What a session that comes, or comes back, finds: a child follows its parent, all others the whole store."""
+        if parent is None:
+            standing = reads.standing_pause(connection)
+            return None if standing is None else replace(standing, at=at)
+        pauses = [pause for pause in reads.pauses(connection, parent, open_only=True) if pause.kind == "operator"]
+        return min(pauses, key=lambda pause: pause.standing, default=None)
+
+    # from outside
+
+    def pause(self, connection: apsw.Connection, query: Filter, pause: Pause) -> Found:
+        looked = reads.look(connection, query, self.present)
+        if not looked and query.session_id is not None:
+            self._known(connection, query.session_id)
+        if pause.standing:
+            self._let_stand(connection, pause)
+        rows, damaged = [], []
+        for key, facts in looked:
+            if isinstance(facts, DamagedRecord):
+                damaged.append(facts)
+                self._stop(connection, key, pause)
+            else:
+                rows.append(facts if _over(facts) else self._request_pause(connection, facts, pause))
+        return Found(rows, damaged)
+
+    def _let_stand(self, connection: apsw.Connection, pause: Pause) -> None:
+        """Everything stands still from now on. Who asked first stays who asked."""
+        try:
+            known = reads.standing_pause(connection)
+        except DamagedRecord:  # nothing may keep everything from being stopped
+            known = None
+        stands = replace(pause, id=str(uuid.uuid4())) if known is None else known
+        mode = "abort" if "abort" in (stands.mode, pause.mode) else "finish"
+        stands = replace(stands, mode=mode, freeze=stands.freeze or pause.freeze)
+        if stands != known:
+            told = stands.id, stands.reason, stands.by, stands.at, stands.mode, stands.freeze
+            connection.execute(QUERIES["let_stand"], (*told, sums.standing(stands)))
+
+    def lift(self, connection: apsw.Connection, by: str | None, at: int) -> Found:
+        """The pause of everything is over. What it alone kept from going on is due."""
+        connection.execute(QUERIES["lift"]).fetchall()
+        rows, damaged = [], []
+        for (key,) in reads.every(connection, QUERIES["under_standing"]):
+            try:
+                row = reads.get_by_key(connection, key, self.present)
+            except DamagedRecord as damage:
+                damaged.append(damage)
+            except UnknownSession:
+                pass  # it is being removed
+            else:
+                rows.append(self._withdraw_standing(connection, row, by, at))
+        return Found(rows, damaged)
+
+    def _withdraw_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> SessionRow:
+        if not connection.execute(QUERIES["own_pauses"], (row.key,)).get:
+            self._withdraw_pause(connection, row, by, at)
+            self._signal(connection, row.key, "resume", by, at, _json({}))
+        else:
+            self._close_standing(connection, row, by, at)
+        row = self._again(connection, row)
+        if would_go_on(row):
+            connection.execute(QUERIES["wake"], (row.key,))
+        return self._again(connection, row)
+
+    def _close_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
+        """Somebody has paused this session by itself: it stays so. Its timers are frozen as long as that pause says."""
+        since: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
+        connection.execute(QUERIES["withdraw_standing"], (at, by, sums.closed(at, by), row.key))
+        still: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
+        if since is not None:
+            connection.execute(QUERIES["freeze"], (max((at if still is None else still) - since, 0), row.key))
+
+    def _stop(self, connection: apsw.Connection, key: int, pause: Pause) -> None:
+        """Pause a session whose facts cannot be read. No signal: the end of their chain is one of those facts."""
+        stopped = _try(connection, "stop", pause.mode, key)
+        if stopped and not connection.execute(QUERIES["operator_pauses"], (key,)).get:
+            connection.execute(QUERIES["open_pause"], _opening(key, replace(pause, id=str(uuid.uuid4()))))
+
+    def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
+        own = bool(connection.execute(QUERIES["own_pauses"], (row.key,)).get)
+        asked = row.pause_requested if pause.standing else own  # by itself: a pause of everything may end before it
+        raised = pause.mode == "abort" and row.pause_mode == "finish"
+        freezes = pause.freeze and connection.execute(QUERIES["frozen_since"], (row.key,)).get is None
+        if asked and not raised and not freezes:
+            return row
+        if raised:
+            connection.execute(QUERIES["raise_pauses"], (row.key,))
+        if freezes or not asked:
+            record = replace(pause, id=str(uuid.uuid4()), kind="operator", step=row.step or "", closed_at=None)
+            connection.execute(QUERIES["open_pause"], _opening(row.key, record))
+        mode = "abort" if raised else row.pause_mode
+        connection.execute(QUERIES["request_pause"], (mode, row.key))
+        data: dict[str, object] = {"reason": pause.reason, "mode": pause.mode}
+        if pause.freeze:
+            data["freeze"] = True
+        self._signal(connection, row.key, "pause", pause.by, pause.at, _json(data))
+        return self._again(connection, row)
+
+    def unpause(
+        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, budget_usd: int | None
+    ) -> SessionRow:
+        self._known(connection, session_id)
+        for row in reads.find(connection, Filter(session_id=session_id, tree=True), self.present):
+            budget = budget_usd if row.session_id == session_id else None
+            if row.pause_requested:
+                self._withdraw_pause(connection, row, by, at)
+            elif budget is None:
+                continue
+            if budget is not None:
+                connection.execute(QUERIES["set_budget"], (budget, row.key))
+                self._seal_given(connection, row.key)
+            self._signal(connection, row.key, "resume", by, at, _json({} if budget is None else {"budget_usd": budget}))
+        return self._known(connection, session_id)
+
+    def _withdraw_pause(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
+        since = connection.execute(QUERIES["frozen_since"], (row.key,)).get
+        if since is not None:
+            connection.execute(QUERIES["freeze"], (max(at - since, 0), row.key))
+        connection.execute(QUERIES["withdraw_pauses"], (at, by, sums.closed(at, by), row.key))
+        connection.execute(QUERIES["withdraw_request"], (row.key,))
+
+    def cancel(self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int) -> Found:
+        row = self._known(connection, session_id)
+        below = self._cancel_below(connection, row, by, reason, at)
+        return Found([self._request_cancel(connection, row, by, reason, at), *below], below.damaged)
+
+    def _cancel_below(
+        self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
+    ) -> Found:  # fmt: skip
+        """Request the end of all that descends from a session."""
+        tree = reads.look(connection, Filter(session_id=row.session_id, tree=True, unended=True), self.present)
+        rows, damaged = [], []
+        for key, facts in tree:
+            if isinstance(facts, DamagedRecord):
+                damaged.append(facts)
+                _try(connection, "request_cancel", key)
+            elif key != row.key:
+                rows.append(self._request_cancel(connection, facts, by, reason, at))
+        return Found(rows, damaged)
+
+    def _request_cancel(
+        self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
+    ) -> SessionRow:
+        if _over(row) or row.cancel_requested:
+            return row
+        connection.execute(QUERIES["request_cancel"], (row.key,))
+        self._seal_given(connection, row.key)
+        self._signal(connection, row.key, "cancel", by, at, _json({"reason": reason}))
+        return self._again(connection, row)
+
+    def send(self, connection: apsw.Connection, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
+        row = self._known(connection, session_id)
+        if _over(row):
+            raise SessionEnded(
+                f"session {session_id} is {row.ended} and takes no more messages; start another one",
+                session_id=session_id,
+                status=str(row.ended),
+            )
+        n = self._signal(connection, row.key, "message", by, at, payload)
+        self._deliver(connection, row.key, n, "message", payload)
+        return self._again(connection, row)
+
+    def add_file(
+        self, connection: apsw.Connection, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None
+    ) -> tuple[SignalRecord, bool]:
+        row = self._known(connection, session_id)
+        if fence not in (None, row.fence):
+            raise _moved_on(row)
+        for signal in reads.files(connection, row.key, None, file.sha256):
+            if file_facts(signal.payload).size == file.size:
+                return signal, False
+        if reads.files(connection, row.key, file.id, None):
+            raise FileRefused(
+                f"another file of session {session_id!r} has just got the id {file.id!r}; add this one again",
+                session_id=session_id,
+            )
+        n = self._signal(connection, row.key, "file", by, at, _json(file))
+        self._note_file(connection, row.key, n, file)
+        return reads.signals(connection, row.key, n - 1, n)[0], True
+
+    def _note_file(self, connection: apsw.Connection, key: int, n: int, file: FileFacts) -> None:
+        connection.execute(QUERIES["note_file"], (key, file.id, bytes.fromhex(file.sha256), n))
+
+    def _signal(self, connection: apsw.Connection, key: int, kind: str, by: str | None, at: int, payload: bytes) -> int:
+        _, seq, count, previous = reads.one(connection, QUERIES["signals_head"], key)
+        signal = seal_signal(previous, count + 1, seq, kind, by, at, payload)
+        connection.execute(QUERIES["append_signal"], (key, *astuple(signal)))
+        connection.execute(QUERIES["move_signals"], (signal.n, signal.digest, key))
+        return signal.n
+
+    # the engine itself
+
+    def register(self, connection: apsw.Connection) -> None:
+        """Get a number and be alive under it before anybody can see it; forget engines that died holding nothing."""
+        number: int = connection.execute(QUERIES["register"], (os.getpid(), socket.gethostname(), self.now())).get
+        self.hold.take(number)
+        for (other,) in reads.every(connection, QUERIES["unheld_engines"]):
+            if not self.hold.alive(other):
+                connection.execute(QUERIES["forget_engine"], (other,))
+        self.number = number
+
+    def unregister(self) -> None:
+        """The transaction with the number in it came to nothing; somebody else may get the number."""
+        self.hold.untake()
+        self.number = 0
+
+    def leave(self, connection: apsw.Connection) -> None:
+        """A clean stop: everything held is free, and no crash is counted. The next engine forgets this one."""
+        connection.execute(QUERIES["release_all"], (self.number,))
+
+    def describe(self, connection: apsw.Connection, holder: int | None) -> str:
+        """A holder, for a person."""
+        if holder is None:
+            return "nobody"
+        found = reads.describe_engine(connection, holder)
+        if found is None:
+            return f"an engine that is gone (number {holder})"
+        pid, host, since = found
+        return f"process {pid} on {host}, since {to_datetime(since).isoformat(timespec='seconds')}"
+
+    def _known(self, connection: apsw.Connection, session_id: str) -> SessionRow:
+        row = reads.get(connection, session_id, self.present)
+        if row is None:
+            raise UnknownSession(
+                f"no session has the id {session_id!r} in this store; look at the id and at the store's path,"
+                " or start the session first",
+                session_id=session_id,
+            )
+        return row
+
+    def _again(self, connection: apsw.Connection, row: SessionRow) -> SessionRow:
+        return reads.get_by_key(connection, row.key, self.present)
+
+
+def _too_late(connection: apsw.Connection, commit: Commit) -> bool:
+    """Whether the question that a commit is about was answered in the meantime."""
+    return bool(commit.only_if_waiting) and not asking.still_waits(connection, commit)
+
+
+def _try(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:
+    """Ask something of a session whose facts cannot be read. Its sums stay as they are: it is still damaged."""
+    try:
+        return reads.every(connection, QUERIES[query], *bindings)
+    except apsw.ConstraintError:  # a value in its row is not even of the right type; nothing can drive it then
+        return []
+
+
+def _moved_on(row: SessionRow) -> HoldLost:
+    return HoldLost(
+        f"session {row.session_id} has moved on to record {row.seq} (fence {row.fence}) since it was looked at;"
+        " nothing was written; look again",
+        session_id=row.session_id,
+    )
+
+
+def _over(row: SessionRow) -> bool:
+    return row.ended in ("completed", "cancelled")
+
+
+def _opening(key: int, pause: Pause) -> tuple[object, ...]:
+    return (key, *astuple(pause), sums.opened(key, pause))
+
+
+def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
+    """The bindings of the query `move`."""
+    last = commit.records[-1]
+    failure = None if commit.failure is None else _json(commit.failure).decode()
+    progress = None if commit.progress is None else _json(commit.progress).decode()
+    moved = sums.moved(
+        last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.leaving, commit.ended, failure,
+        progress, commit.fence,
+    )  # fmt: skip
+    return (
+        last.seq,
+        tail,
+        head,
+        commit.key_frame,
+        last.digest,
+        commit.updated_at,
+        commit.step,
+        commit.visit,
+        commit.leaving,
+        commit.ended,
+        failure,
+        commit.keep_crashes,
+        commit.spend_usd,
+        commit.spend_tokens,
+        progress,
+        commit.version,
+        moved,
+        commit.key,
+    )
+
+
+def _lines(commit: Commit, tail: int, head: int) -> list[tuple[object, ...]]:
+    """The bindings of the query `append`: the records up to the place ``head``, behind the one at ``tail``."""
+    records = commit.records
+    if len(records) == 1:
+        return [(head, tail, commit.key, *astuple(records[0]))]
+    first = head - len(records) + 1
+    return [(id, id - 1 if id > first else tail, commit.key, *astuple(r)) for id, r in enumerate(records, first)]

@@ -1,0 +1,292 @@
+"""A process that dies at a named point, without a real kill: the store lives on, the engine is dropped as it is.
+
+At the point of death every verb of the store stops answering, so no code of a step sees an
+error that a killed process would not have seen. Then the tasks are cancelled; what they
+still try to write is refused. Only ``finally`` blocks run that a real kill would not let
+run. The next engine on the machine finds the session held by nobody and takes it over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, NoReturn, Self, TypeVar, cast
+
+from pausepoint.api import store_from
+from pausepoint.errors import StoreClosed
+from pausepoint.model import Commit, Flags, NewSession, Record, SessionRow
+from pausepoint.replay import body_of
+from pausepoint.store import Store
+from pausepoint.testing.clock import ManualClock
+from pausepoint.testing.inline import InlineEngine
+from pausepoint.workflow import Workflow
+
+T = TypeVar("T")
+
+When = Literal["before", "after"]
+
+
+class Write(NamedTuple):
+    """One durable write of a session. ``kind`` is that of its first record; a start is of the kind ``start``.
+
+    ``name`` is the id of an operation (or a wait), or the type of an event; ``session`` tells children apart.
+    """
+
+    number: int
+    kind: str
+    step: str
+    visit: int
+    name: str
+    session: int = 0
+
+    def __str__(self) -> str:
+        where = f" {self.step}#{self.visit}" if self.step else ""
+        return f"write {self.number}: {self.kind}{where}{f' {self.name}' if self.name else ''}"
+
+
+@dataclass(frozen=True)
+class CrashPoint:
+    """Where a process dies: before or after the first write that fits everything given. Made by `before` and `after`.
+
+    Dying before the write of an operation means between the operation and its record: it ran, and nobody knows.
+    """
+
+    when: When
+    write: int | None = None
+    kind: str | None = None
+    step: str | None = None
+    visit: int | None = None
+    name: str | None = None
+
+    def fits(self, write: Write) -> bool:
+        """Whether this is the write that was meant."""
+        return (
+            self.write in (None, write.number)
+            and self.kind in (None, write.kind)
+            and self.step in (None, write.step)
+            and self.visit in (None, write.visit)
+            and (self.name is None or self.name in write.name)
+        )
+
+    def __str__(self) -> str:
+        given = (("write", self.write), ("kind", self.kind), ("step", self.step), ("visit", self.visit))
+        parts = [f"{label} {value}" for label, value in (*given, ("name", self.name)) if value is not None]
+        return f"{self.when} {', '.join(parts) or 'the first write'}"
+
+
+def before(
+    write: int | None = None, *, kind: str | None = None, step: str | None = None, visit: int | None = None,
+    name: str | None = None,
+) -> CrashPoint:  # fmt: skip
+    """Die before a write, which then never happens.
+
+    ``write`` counts from 1, the start of the session; ``kind`` is ``start``, ``operation``, ``checkpoint``, ``event``,
+    ``edit`` or ``rewind``; ``name`` is a part of an operation's id or an event's type.
+
+    >>> print(before(kind="checkpoint", step="research"))
+    before kind checkpoint, step research
+    """
+    return CrashPoint("before", write, kind, step, visit, name)
+
+
+def after(
+    write: int | None = None, *, kind: str | None = None, step: str | None = None, visit: int | None = None,
+    name: str | None = None,
+) -> CrashPoint:  # fmt: skip
+    """Die after a write has taken effect, before anybody is told. Takes what `before` takes.
+
+    >>> print(after(3))
+    after write 3
+    """
+    return CrashPoint("after", write, kind, step, visit, name)
+
+
+class CrashPointMissed(AssertionError):
+    """The process came to its end without passing the point at which it should have died."""
+
+
+class Machine:
+    """A store that outlives the processes on it, and what they wrote. Used as ``async with Machine() as machine:``.
+
+    >>> from pydantic import BaseModel
+    >>> from pausepoint import Workflow, step
+    >>> class Sum(BaseModel):
+    ...     of: list[int]
+    ...     total: int = 0
+    >>> @step(writes="total")
+    ... async def add(of: list[int]) -> int:
+    ...     return sum(of)
+    >>> adding = Workflow("adding", state=Sum, steps=[add])
+    >>> async def main() -> None:
+    ...     async with Machine(adding) as machine:
+    ...         life = lambda engine: engine.run(adding, session_id="s", of=[1, 2])
+    ...         print(await machine.crash(life, before(kind="checkpoint")))
+    ...         print((await machine.run(lambda engine: engine.state("s"))).total)  # nothing was written
+    ...         print((await machine.run(life)).state.total)
+    >>> asyncio.run(main())
+    write 2: checkpoint add#1
+    0
+    3
+    """
+
+    def __init__(
+        self, *workflows: Workflow[Any], store: str | Store = ":memory:", clock: ManualClock | None = None
+    ) -> None:
+        self.workflows = workflows
+        self.clock = clock or ManualClock(auto=True)
+        self.store = store_from(store, self.clock)
+        self.writes: list[Write] = []
+        self.doubled: list[Write] = []
+        self._remembered: set[tuple[Any, ...]] = set()
+        self.begun = 0  # writes, whether or not they came to their end
+        self._process: _Process | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.store.open(self._on_change)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.store.close()
+
+    def _on_change(self) -> None:
+        if self._process is not None:
+            self._process.on_change()
+
+    async def run(self, life: Callable[[InlineEngine], Awaitable[T]]) -> T:
+        """Let a process live to its end: ``life`` gets an open engine."""
+        async with self._engine(_Process(self, None)) as engine:
+            return await life(engine)
+
+    async def crash(self, life: Callable[[InlineEngine], Awaitable[Any]], point: CrashPoint) -> Write:
+        """Let a process live until it dies at ``point``; the write at which it died. Raises `CrashPointMissed`."""
+        process = _Process(self, point)
+        engine = self._engine(process)
+
+        async def live() -> None:
+            async with engine:
+                await life(engine)
+
+        living = asyncio.ensure_future(live())
+        dying = asyncio.ensure_future(process.died.wait())
+        await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if process.fatal is None:
+            await living  # what went wrong before comes first
+            seen = "".join(f"\n  {write}" for write in self.writes)
+            raise CrashPointMissed(f"the process ended without passing the point {point}; it passed:{seen}")
+        await process.bury(engine, living)
+        return process.fatal
+
+    def _engine(self, process: _Process) -> InlineEngine:
+        self._process = process
+        # The other verbs go through `__getattr__`, which the type checker cannot follow.
+        return InlineEngine(*self.workflows, store=cast(Store, process), clock=self.clock)
+
+    def note(self, write: Write) -> None:
+        """A write took effect. Nothing that is remembered may be done and remembered a second time, unless rewound."""
+        if write.kind == "rewind":
+            self._remembered = {known for known in self._remembered if known[-1] != write.session}
+        elif write.kind in ("operation", "checkpoint"):
+            if write[1:] in self._remembered:
+                self.doubled.append(write)
+            self._remembered.add(write[1:])
+        self.writes.append(write)
+
+
+class _Process:
+    """The machine's store as one process sees it."""
+
+    def __init__(self, machine: Machine, point: CrashPoint | None) -> None:
+        self.inner = machine.store
+        self.machine = machine
+        self.point = point
+        self.on_change: Callable[[], None] = lambda: None
+        self.died = asyncio.Event()
+        self.fatal: Write | None = None
+        self.burial = asyncio.Event()
+        self.under_way: set[asyncio.Task[Any]] = set()
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        self.on_change = on_change
+
+    async def close(self) -> None:
+        self.on_change = lambda: None
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        return await self._write(new.records[0], "start", lambda: self.inner.create(new))
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        record = commit.records[0]
+        return await self._write(record, record.kind, lambda: self.inner.commit(commit), commit.key)
+
+    async def revise(self, commit: Commit) -> None:
+        async def act() -> bool:
+            await self.inner.revise(commit)
+            return True
+
+        await self._write(commit.records[0], commit.records[0].kind, act, commit.key)
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self.inner, name)
+        return self._silent if self.is_dead() else verb
+
+    def is_dead(self) -> bool:
+        return self.fatal is not None
+
+    async def _silent(self, *args: Any, **options: Any) -> NoReturn:
+        """A dead process gets no answer; what its last cries still try is refused."""
+        await self.burial.wait()
+        raise StoreClosed("this process is dead")
+
+    async def _write(self, record: Record, kind: str, act: Callable[[], Awaitable[T]], session: int = 0) -> T:
+        if self.is_dead():
+            await self._silent()
+        write = self._name(record, kind, session)
+        if self._dies("before", write):
+            await self._silent()
+        # Shielded: a write that is under way when the process dies may take effect, and is to be known.
+        task = asyncio.ensure_future(self._act(write, act))
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        result = await asyncio.shield(task)
+        if self.is_dead():
+            await self._silent()
+        return result
+
+    async def _act(self, write: Write, act: Callable[[], Awaitable[T]]) -> T:
+        result = await act()
+        if result is not None:  # None: it was not to be written
+            self.machine.note(write)
+            self._dies("after", write)
+        return result
+
+    def _name(self, record: Record, kind: str, session: int) -> Write:
+        self.machine.begun += 1
+        body = body_of(record)
+        name = getattr(body, "id", getattr(body, "type", ""))
+        return Write(self.machine.begun, kind, record.step, record.visit, name, session)
+
+    def _dies(self, when: When, write: Write) -> bool:
+        point = self.point
+        if self.is_dead() or point is None or point.when != when or not point.fits(write):
+            return False
+        self.fatal = write
+        self.died.set()
+        return True
+
+    async def bury(self, engine: InlineEngine, living: asyncio.Task[None]) -> None:
+        """Take down what is left of the process."""
+        await asyncio.gather(*self.under_way, return_exceptions=True)
+        self.burial.set()
+        runs = list(engine.driver.runs.values())
+        for run in runs:
+            if run.drive is not None:
+                run.drive.ledger.parked = True  # it has nothing more to say, and is not to complain about that
+            run.task.cancel()
+        await asyncio.gather(*(run.task for run in runs), return_exceptions=True)
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)

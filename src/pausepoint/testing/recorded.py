@@ -1,0 +1,252 @@
+"""Sessions kept as files, and rehearsed against the code at hand: what would it do differently now?
+
+`replay` runs the body of every step that the recorded session finished, with the state that
+it had then and the operations that it remembered. Nothing outside happens: an operation
+that was not recorded does not run, it is a difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from pydantic import BaseModel
+
+from pausepoint import bundle
+from pausepoint.bundle import Bundle
+from pausepoint.codec import DEFAULT_LIMITS
+from pausepoint.engine import Drive, Left
+from pausepoint.errors import DefinitionError, StepError, StoreClosed, said
+from pausepoint.lending import Lending, Paused
+from pausepoint.model import Record
+from pausepoint.replay import CheckpointBody, Line, OperationBody, body_of
+from pausepoint.session import Session
+from pausepoint.state import Blobs, Change, Inline
+from pausepoint.store import Store
+from pausepoint.testing.clock import ManualClock
+from pausepoint.testing.inline import blocking
+from pausepoint.testing.replaying import ReplayingVisit, inside
+from pausepoint.visit import Family, Frame, Operation
+from pausepoint.workflow import BoundStep, Workflow
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where the code at hand departs from a recorded session. ``seq`` is the record that it departs from."""
+
+    seq: int
+    step: str
+    visit: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"record {self.seq}, {self.step}#{self.visit}: {self.what}"
+
+
+class RecordingDiffers(AssertionError):
+    """The code at hand does something else than the recorded session did. ``differences`` lists what."""
+
+    def __init__(self, path: str | Path, differences: list[Difference]) -> None:
+        self.differences = differences
+        lines = "".join(f"\n  {difference}" for difference in differences)
+        super().__init__(f"{path}: the code no longer does what was recorded:{lines}")
+
+
+async def record(session: Session[Any], path: str | Path) -> Path:
+    """Write a session, as it is now, to a file that `replay` and `load` read."""
+    control = session._control
+    return bundle.write(await bundle.collect(control.store, session.id), path)
+
+
+def load(path: str | Path, workflow: Workflow[Any]) -> BaseModel:
+    """Read a recorded session, prove its digests, and build the state that it ends with."""
+    kept = bundle.read(path)
+    rehearsal = _Rehearsal(kept, workflow)
+    for entry in kept.records:
+        rehearsal.line.fold(entry, body_of(entry))
+    return blocking(rehearsal.state)
+
+
+def replay(path: str | Path, workflow: Workflow[Any]) -> None:
+    """Rehearse a recorded session against the code at hand; raise `RecordingDiffers` if it would go another way.
+
+    The body of every finished step runs with the state and the operations that were recorded. No operation runs,
+    nothing is written. A step that was being visited when the session was recorded is not rehearsed.
+    """
+    if differences := rehearse(path, workflow):
+        raise RecordingDiffers(path, differences)
+
+
+def rehearse(path: str | Path, workflow: Workflow[Any]) -> list[Difference]:
+    """What the code at hand would do differently from a recorded session; empty if nothing."""
+    kept = bundle.read(path)
+    if kept.workflow != workflow.name:
+        raise DefinitionError(f"{path} is a session of workflow {kept.workflow!r}, not of {workflow.name!r}")
+    return blocking(_Rehearsal(kept, workflow).differences)
+
+
+class _Shelf:
+    """All of a store that a rehearsal needs: the large values of its bundle. Whatever writes is refused."""
+
+    def __init__(self, kept: Bundle) -> None:
+        self.kept = kept
+
+    async def blobs(self, hashes: Any) -> dict[bytes, bytes]:
+        return {hash: self.kept.blobs[hash] for hash in hashes}
+
+    def __getattr__(self, name: str) -> Any:
+        raise StoreClosed(f"a rehearsal has no store to {name}")
+
+
+class _Rehearsal:
+    """Walks through a log: folds each record, and before each checkpoint runs the step that it is of."""
+
+    def __init__(self, kept: Bundle, workflow: Workflow[Any]) -> None:
+        self.kept = kept
+        self.workflow = workflow
+        self.store = cast(Store, _Shelf(kept))  # a rehearsal asks for nothing else
+        self.line = Line()
+
+    async def state(self) -> BaseModel:
+        """The state as the records so far add up to."""
+        lending = Lending(self.workflow, self.line.state, self.store, DEFAULT_LIMITS)
+        lending.fill_new_fields()
+        await lending.prefetch()
+        return cast(BaseModel, lending.build())
+
+    async def differences(self) -> list[Difference]:
+        """Rehearse every finished visit."""
+        found: list[Difference] = []
+        for entry in self.kept.records:
+            body = body_of(entry)
+            if isinstance(body, CheckpointBody) and not body.skipped.startswith("started at "):
+                found += [Difference(entry.seq, entry.step, entry.visit, what) for what in await self._of(entry, body)]
+            self.line.fold(entry, body)
+        return found
+
+    async def _of(self, entry: Record, body: CheckpointBody) -> list[str]:
+        if entry.step not in {step.name for step in self.workflow.steps}:
+            return [f"workflow {self.workflow.name!r} no longer has this step"]
+        row, clock = self.kept.row(), ManualClock(auto=True)
+        drive = _RehearsedDrive(self.store, self.workflow, row, clock, DEFAULT_LIMITS, cast(Family, self.store))
+        drive.take_in(self.line)
+        return await drive.rehearse(self.workflow.step(entry.step), body)
+
+
+class _RehearsedVisit(ReplayingVisit):
+    """A visit in which nothing may begin that was not recorded."""
+
+    async def admit(self, operation: Operation, frame: Frame, found: OperationBody | None) -> None:
+        assert isinstance(self.host, _RehearsedDrive)
+        if found is None and self.host.has_failed(operation.id):
+            raise StepError(f"{operation.name} failed when this was recorded")
+        if found is None:
+            self.fresh.append(operation.id)
+            await self.stand_still(frame)
+        elif found.input != operation.input:
+            self.fresh.append(f"{operation.id} with other input")
+
+
+class _RehearsedDrive(Drive):
+    """Runs one visit as it was recorded and says what it would do differently. Commits nothing."""
+
+    visits = _RehearsedVisit
+    last: _RehearsedVisit | None = None
+    recorded: frozenset[str] = frozenset()
+
+    def take_in(self, line: Line) -> None:
+        """Stand where the log stands; what is tried out here does not touch it."""
+        self.line = self.ledger.line = line
+        self.lending = Lending(self.workflow, line.state.copy(), self.store, self.limits)
+        self.lending.fill_new_fields()
+        self.flags = msgspec.structs.replace(self.flags, pause_requested=False, cancel_requested=False)
+        self.task = asyncio.current_task()
+
+    async def over_budget(self) -> str:
+        """What was paid for then is not paid for again."""
+        return ""
+
+    def has_failed(self, id: str) -> bool:
+        """Whether an item failed when this was recorded: failures are events, not operations."""
+        return any(effect.startswith(f"failed:{id}:") for effect in self.recorded)
+
+    async def rehearse(self, step: BoundStep, body: CheckpointBody) -> list[str]:
+        """What this visit would do differently."""
+        self.recorded = frozenset(self.line.effects | {effect.id for effect in body.effects})
+        if step.when is not None and await self._holds(step.when) == bool(body.skipped):
+            return ["it would run" if body.skipped else f"it would be skipped: {step.when.name} says no"]
+        changes: tuple[Change, ...] = ()
+        blobs: Blobs = []
+        if not body.skipped:
+            try:
+                changes = await self._attempt(step, body.attempts, blobs)
+            except Left:
+                return self._strange()
+            except Paused as paused:
+                return [f"it would pause: {paused.reason}"]
+            except Exception as error:
+                return [*self._strange(), f"it raises {type(error).__name__}: {said(error)}"]
+        differs = [*self._strange(), *_changed(body.changes, changes)]
+        return differs or await self._elsewhere(step, body, changes, blobs)
+
+    async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
+        self.last = self.visit if isinstance(self.visit, _RehearsedVisit) else None
+        return await super()._call(step, values)
+
+    def _strange(self) -> list[str]:
+        """Operations and events that were not recorded, or are no longer asked for."""
+        visit = self.last
+        if visit is None:
+            return []
+        found = [f"it asks for operation {id}, which was not recorded" for id in visit.fresh]
+        new = self.ledger.pending.keys() - self.recorded
+        found += [f"it emits {id}, which was not recorded" for id in sorted(new) if not id.startswith(_ENGINES_OWN)]
+        if found or visit.attempt > 1:  # what failed attempts left need not be asked for again
+            return found
+        lost = sorted(id for id in visit.unclaimed if not inside(id, visit.claimed))
+        quiet = sorted(id for id in self.recorded if self._unheard(id, visit))
+        return [f"it no longer asks for operation {id}" for id in lost] + [f"it no longer emits {id}" for id in quiet]
+
+    def _unheard(self, id: str, visit: _RehearsedVisit) -> bool:
+        base, _, count = id.rpartition("#")
+        if id.startswith(_ENGINES_OWN) or inside(id, visit.claimed):
+            return False
+        return visit.seen.get(base, 0) < int(count)
+
+    async def _elsewhere(
+        self, step: BoundStep, body: CheckpointBody, changes: tuple[Change, ...], blobs: Blobs
+    ) -> list[str]:
+        """Whether the session would go another way from here."""
+        self.lending.state.provide(dict(blobs))
+        for change in changes:
+            self.lending.state.apply(change)
+        settled, failure = await self._settle(step.name)
+        if (failure is None) != (body.failure is None):
+            return [f"its route fails: {failure.message}" if failure else "its route no longer fails"]
+        if settled.refused != body.refused:
+            return [f"a guard says {settled.refused!r}, not {body.refused!r}"]
+        if settled.next != body.next:
+            return [f"it leads to {settled.next or 'the end'}, not to {body.next or 'the end'}"]
+        return []
+
+
+_ENGINES_OWN = ("miss:", "failed:", "refused:")
+
+
+def _changed(old: tuple[Change, ...], new: tuple[Change, ...]) -> list[str]:
+    """Writes that differ, by path."""
+    before, after = ({change.path: (change.act, _plain(change)) for change in changes} for changes in (old, new))
+    found = [f"it no longer writes {path!r}" for path in before if path not in after]
+    for path, value in after.items():
+        if path not in before:
+            found.append(f"it writes {path!r}, which it did not")
+        elif value != before[path]:
+            found.append(f"it writes {path!r} as {value[1]!r:.120}, not {before[path][1]!r:.120}")
+    return found
+
+
+def _plain(change: Change) -> Any:
+    return msgspec.json.decode(change.value.data) if isinstance(change.value, Inline) else change.value.hash
