@@ -32,7 +32,7 @@ venv: $(DEV) ## build .venv with all that tests and checks need
 	@echo ".venv is ready."
 
 demo: $(CORE) ## watch a session being killed, resumed and paused (under a minute)
-	@$(PY) -m pausepoint.demo
+	@$(PY) -m pausepoint.apps.demo
 
 test: $(DEV) ## run all tests and hold the acceptance list against them; reports for machines in build/
 	@$(PYTEST) $(REPORTS) $(ARGS)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
 from pausepoint import Context, Engine, Workflow, step
-from pausepoint.model import Status
+from pausepoint.model.sessions import Status
 
 
 class Nap(BaseModel):

@@ -6,71 +6,72 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pausepoint.api import Engine, run
-    from pausepoint.artifacts import Artifact, Codec
-    from pausepoint.blocking import BlockingEngine, BlockingSession
-    from pausepoint.chunks import Chunk, Chunked
+    from pausepoint.artifacts.detection import Detection, detect
+    from pausepoint.artifacts.numbered import VersionFolders
     from pausepoint.cli.host import Start
     from pausepoint.cli.program import program
-    from pausepoint.collecting import Tool, collect
-    from pausepoint.context import BlockingContext, Context
+    from pausepoint.definition.artifacts import Artifact, Codec
+    from pausepoint.definition.fields import Append, At, Merge, Replace
+    from pausepoint.definition.retry import Retry
+    from pausepoint.definition.steps import Scope, guard, migrate, route, step
+    from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.blocking import BlockingEngine, BlockingSession
+    from pausepoint.engine.engine import Engine, run
+    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.session import Session
     from pausepoint.errors import MapFailed, PausepointError
-    from pausepoint.fanout import Batch
-    from pausepoint.fields import Append, At, Merge, Replace
-    from pausepoint.forms import ChunkState, File
-    from pausepoint.ids import SessionId
-    from pausepoint.model import Event, Status
-    from pausepoint.outcome import Outcome, SessionInfo
-    from pausepoint.plan import Plan
-    from pausepoint.questions import Question
-    from pausepoint.rebuilding import Detection, VersionFolders, detect
-    from pausepoint.retry import Retry
-    from pausepoint.session import Session
-    from pausepoint.steps import Scope, guard, migrate, route, step
-    from pausepoint.workflow import Workflow
+    from pausepoint.model.chunks import Chunk, Chunked
+    from pausepoint.model.ids import SessionId
+    from pausepoint.model.questions import Question
+    from pausepoint.model.schemas import ChunkState, File
+    from pausepoint.model.sessions import Event, Status
+    from pausepoint.model.views import Outcome, SessionInfo
+    from pausepoint.runtime.collect import Tool, collect
+    from pausepoint.runtime.context import BlockingContext, Context
+    from pausepoint.runtime.fanout import Batch
 
 _HOMES = {
-    "Append": "fields",
-    "Artifact": "artifacts",
-    "At": "fields",
-    "Batch": "fanout",
-    "BlockingContext": "context",
-    "BlockingEngine": "blocking",
-    "BlockingSession": "blocking",
-    "Chunk": "chunks",
-    "ChunkState": "forms",
-    "Chunked": "chunks",
-    "Codec": "artifacts",
-    "Context": "context",
-    "Detection": "rebuilding",
-    "Engine": "api",
-    "Event": "model",
-    "File": "forms",
-    "PausepointError": "errors",
+    "Append": "definition.fields",
+    "Artifact": "definition.artifacts",
+    "At": "definition.fields",
+    "Batch": "runtime.fanout",
+    "BlockingContext": "runtime.context",
+    "BlockingEngine": "engine.blocking",
+    "BlockingSession": "engine.blocking",
+    "Chunk": "model.chunks",
+    "ChunkState": "model.schemas",
+    "Chunked": "model.chunks",
+    "Codec": "definition.artifacts",
+    "Context": "runtime.context",
+    "Detection": "artifacts.detection",
+    "Engine": "engine.engine",
+    "Event": "model.sessions",
+    "File": "model.schemas",
     "MapFailed": "errors",
-    "Merge": "fields",
-    "Outcome": "outcome",
-    "Plan": "plan",
-    "Question": "questions",
-    "Replace": "fields",
-    "Retry": "retry",
-    "Scope": "steps",
-    "Session": "session",
-    "SessionId": "ids",
-    "SessionInfo": "outcome",
+    "Merge": "definition.fields",
+    "Outcome": "model.views",
+    "PausepointError": "errors",
+    "Plan": "engine.plan",
+    "Question": "model.questions",
+    "Replace": "definition.fields",
+    "Retry": "definition.retry",
+    "Scope": "definition.steps",
+    "Session": "engine.session",
+    "SessionId": "model.ids",
+    "SessionInfo": "model.views",
     "Start": "cli.host",
-    "Status": "model",
-    "Tool": "collecting",
-    "VersionFolders": "rebuilding",
-    "Workflow": "workflow",
-    "collect": "collecting",
-    "detect": "rebuilding",
-    "guard": "steps",
-    "migrate": "steps",
+    "Status": "model.sessions",
+    "Tool": "runtime.collect",
+    "VersionFolders": "artifacts.numbered",
+    "Workflow": "definition.workflow",
+    "collect": "runtime.collect",
+    "detect": "artifacts.detection",
+    "guard": "definition.steps",
+    "migrate": "definition.steps",
     "program": "cli.program",
-    "route": "steps",
-    "run": "api",
-    "step": "steps",
+    "route": "definition.steps",
+    "run": "engine.engine",
+    "step": "definition.steps",
 }
 
 __all__ = [

@@ -9,6 +9,8 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, TypeVar
 
+from pausepoint.name import NAME
+
 T = TypeVar("T")
 
 
@@ -30,7 +32,7 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
             loop.call_soon_threadsafe(deliver, done, outcome)
 
-    Thread(target=work, name=f"pausepoint-{getattr(fn, '__name__', 'call')}", daemon=True).start()
+    Thread(target=work, name=f"{NAME}-{getattr(fn, '__name__', 'call')}", daemon=True).start()
     return await done
 
 

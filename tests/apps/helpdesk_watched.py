@@ -15,9 +15,9 @@ from typing import Any
 
 from pausepoint import Engine, Start
 from pausepoint.apps.helpdesk.__main__ import main
+from pausepoint.apps.helpdesk.chat import Talk, played
 from pausepoint.apps.helpdesk.models import Desk
 from pausepoint.apps.helpdesk.shop import Shop
-from pausepoint.apps.helpdesk.talking import Talk, played
 from tests.support.held import as_program, passed
 
 TOOLS = ("order_status", "change_address", "quote_refund", "pay_refund", "book", "open_ticket")

@@ -17,7 +17,7 @@ import pytest
 
 from pausepoint import Engine, Outcome, VersionFolders
 from pausepoint.apps.memo import MemoState, memo
-from pausepoint.apps.memo.starting import starting
+from pausepoint.apps.memo.settings import starting
 from pausepoint.stores.sqlite import SqliteStore
 from tests.apps.calling import Call
 from tests.apps.memo_watched import OWNERS, name_of

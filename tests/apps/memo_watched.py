@@ -12,7 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pausepoint import Engine
-from pausepoint.apps.memo import AGENTS, checking, citing, deck, enriching, memo, research, starting, workflow
+from pausepoint.apps.memo import AGENTS, deck, memo, research, workflow
+from pausepoint.apps.memo import checks as checking
+from pausepoint.apps.memo import citations as citing
+from pausepoint.apps.memo import enrichment as enriching
+from pausepoint.apps.memo import settings as starting
 from pausepoint.apps.memo.__main__ import main
 from tests.support.held import as_program, watch
 

@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pausepoint import Engine
-from pausepoint.apps.planner import estimation, ingestion, materials, output, planner, planning, reviewing, sessions
+from pausepoint.apps.planner import estimation, ingestion, materials, output, planner, sessions
+from pausepoint.apps.planner import plan as planning
+from pausepoint.apps.planner import review as reviewing
 from pausepoint.apps.planner.__main__ import main
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, sample_uploads
 from tests.support.forkserver import say

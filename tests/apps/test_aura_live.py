@@ -12,8 +12,8 @@ import pytest
 
 from pausepoint import Engine, Event, Outcome, Retry, Workflow, step
 from pausepoint.apps.aura.models import Assignment, AuraState
+from pausepoint.apps.aura.settings import starting
 from pausepoint.apps.aura.sources import Source, open_source
-from pausepoint.apps.aura.starting import starting
 from pausepoint.apps.aura.workflow import PATIENCE, aura, sync
 from pausepoint.apps.input import BadInput
 from tests.apps.classroom import (

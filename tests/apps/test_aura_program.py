@@ -14,8 +14,8 @@ from pausepoint.apps.aura.__main__ import main
 from pausepoint.apps.aura.daily_planner import BREAK, LONGEST, SHORTEST
 from pausepoint.apps.aura.models import CurrentStep
 from pausepoint.apps.aura.parent_insight import HIGH_SHARE, MANY_OVERDUE, MODERATE_SHARE
+from pausepoint.apps.aura.settings import SAMPLE
 from pausepoint.apps.aura.skill_mastery import DOUBT, HALF_LIFE, LATE, MISSING_WEIGHT
-from pausepoint.apps.aura.starting import SAMPLE
 from tests.apps.calling import Call, calling, ran
 from tests.apps.classroom import STUDENT, put, small_class
 from tests.apps.readmes import check_components

@@ -9,7 +9,7 @@ import pytest
 
 from pausepoint import Engine
 from pausepoint.apps.aura import WorkflowState, aura, run_aura_orchestrator
-from pausepoint.apps.aura.starting import starting
+from pausepoint.apps.aura.settings import starting
 from tests.support.modelserver import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,

@@ -37,8 +37,8 @@ from pausepoint.apps.aura.models import (
     SkillProfile,
     WorkflowState,
 )
+from pausepoint.apps.aura.settings import SAMPLE, starting
 from pausepoint.apps.aura.sources import open_source
-from pausepoint.apps.aura.starting import SAMPLE, starting
 from pausepoint.apps.input import BadInput
 from pausepoint.errors import InvalidSessionId, UnknownSession, VerbRefused, WrongOwner
 from pausepoint.testing import ManualClock

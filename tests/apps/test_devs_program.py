@@ -438,7 +438,7 @@ def test_a_run_can_be_paused_and_looked_at_by_a_plan_that_is_broken_by_now(devs:
 
 def test_a_session_of_another_program_is_no_run(devs: Devs, here: Path) -> None:
     from pausepoint.apps.aura import aura
-    from pausepoint.apps.aura.starting import starting
+    from pausepoint.apps.aura.settings import starting
 
     devs.plan(*small())
     with Engine(here / ".pausepoint" / "pausepoint.db") as engine:
@@ -452,7 +452,7 @@ def test_a_session_of_another_program_is_no_run(devs: Devs, here: Path) -> None:
 
 
 def test_a_graph_larger_than_the_screen_shows_what_matters_and_counts_the_rest() -> None:
-    from pausepoint.apps.devs import showing
+    from pausepoint.apps.devs import display as showing
     from pausepoint.apps.devs.view import Row
     from pausepoint.orchestrator import Task
 

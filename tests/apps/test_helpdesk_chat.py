@@ -12,7 +12,7 @@ from pausepoint import Status
 from pausepoint.apps.helpdesk import errand
 from pausepoint.apps.helpdesk.__main__ import script
 from pausepoint.errors import AnswerConflict, QuestionClosed
-from pausepoint.model import QuestionStatus
+from pausepoint.model.sessions import QuestionStatus
 from pausepoint.testing import ManualClock
 from tests.apps.helpdesk_kit import Chatting, chatting, effects, rows
 from tests.support.loop import on_loop

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.memo import citing, deck, documents, research
+from pausepoint.apps.memo import citations as citing
+from pausepoint.apps.memo import deck, documents, research
 from pausepoint.apps.memo import outline as outlines
 from pausepoint.apps.memo.facts import Known, facts
 from pausepoint.apps.memo.models import InvestmentType, Research, Section, SectionResearch, Source
 from pausepoint.apps.memo.prose import bare, sentences
-from pausepoint.apps.memo.starting import SAMPLE
+from pausepoint.apps.memo.settings import SAMPLE
 from tests.apps.pdfs import make_pdf
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from pausepoint import Workflow, migrate
-from pausepoint.apps.memo import AGENTS, MemoState, driving, resuming, workflow
+from pausepoint.apps.memo import AGENTS, MemoState, workflow
+from pausepoint.apps.memo import folders as resuming
+from pausepoint.apps.memo import program as driving
 from pausepoint.apps.memo.__main__ import main
 from tests.apps import memo_kit
 from tests.apps.calling import calling

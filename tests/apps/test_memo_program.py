@@ -14,7 +14,9 @@ import pytest
 
 import pausepoint
 from pausepoint import Engine, Session
-from pausepoint.apps.memo import AGENTS, checking, citing, memo, search
+from pausepoint.apps.memo import AGENTS, memo, search
+from pausepoint.apps.memo import checks as checking
+from pausepoint.apps.memo import citations as citing
 from pausepoint.apps.memo.__main__ import main
 from pausepoint.apps.memo.documents import ENDINGS
 from pausepoint.apps.memo.models import CompanyData, MemoDocument

@@ -13,8 +13,8 @@ import pytest
 
 from pausepoint import Status, detect
 from pausepoint.apps.memo import AGENTS, memo
+from pausepoint.apps.memo.folders import detect_resume_point, looked_at, reconstruct, session_of
 from pausepoint.apps.memo.models import Review, Validation, document
-from pausepoint.apps.memo.resuming import detect_resume_point, looked_at, reconstruct, session_of
 from pausepoint.errors import FolderRefused, UndecidedEdits
 from tests.apps.memo_kit import FILES, SECTIONS, Calls, Desk, Template
 from tests.docs.pages import DOCS, section

@@ -12,7 +12,11 @@ import msgspec
 import pytest
 
 from pausepoint import Retry, Status
-from pausepoint.apps.memo import checking, citing, documents, enriching, research, search, writing
+from pausepoint.apps.memo import checks as checking
+from pausepoint.apps.memo import citations as citing
+from pausepoint.apps.memo import documents, research, search
+from pausepoint.apps.memo import draft as writing
+from pausepoint.apps.memo import enrichment as enriching
 from pausepoint.apps.memo.models import (
     CompanyData,
     Finding,
@@ -24,7 +28,7 @@ from pausepoint.apps.memo.models import (
     Trademark,
     Validation,
 )
-from pausepoint.apps.memo.starting import starting
+from pausepoint.apps.memo.settings import starting
 from pausepoint.apps.memo.workflow import PATIENCE, memo
 from tests.apps.memo_kit import PAGE, Calls, Desk, searched
 from tests.support.loop import on_loop

@@ -24,7 +24,7 @@ from pausepoint.apps.planner.models import (
     ValidationReport,
     Weekday,
 )
-from pausepoint.apps.planner.planning import (
+from pausepoint.apps.planner.plan import (
     BUFFER,
     COMFORT,
     MIDTERM,
@@ -36,7 +36,7 @@ from pausepoint.apps.planner.planning import (
     plan,
     works,
 )
-from pausepoint.apps.planner.reviewing import review, unbalanced
+from pausepoint.apps.planner.review import review, unbalanced
 
 MONDAY = date(2030, 3, 4)
 

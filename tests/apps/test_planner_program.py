@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pausepoint.apps.planner import SessionDocument, estimation, planner, planning
+from pausepoint.apps.planner import SessionDocument, estimation, planner
+from pausepoint.apps.planner import plan as planning
 from pausepoint.apps.planner.__main__ import main
 from pausepoint.apps.planner.models import DEFAULT_MINUTES, PAGES_PER_CHUNK
 from pausepoint.apps.planner.sample import SAMPLE

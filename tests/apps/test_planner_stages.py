@@ -13,7 +13,8 @@ import pytest
 
 from pausepoint import BlockingEngine, Engine
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.planner import SessionDocument, ingestion, planner, planning, sessions, stages
+from pausepoint.apps.planner import SessionDocument, ingestion, planner, sessions, stages
+from pausepoint.apps.planner import plan as planning
 from pausepoint.apps.planner.models import PlannerState, PlanningPayload, Stage, Upload, UserInputs
 from pausepoint.apps.planner.sample import SAMPLE
 from pausepoint.errors import UnknownSession, VerbRefused

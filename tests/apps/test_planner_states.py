@@ -17,16 +17,9 @@ from pydantic import ValidationError
 
 from pausepoint import BlockingEngine, Context, Engine, Workflow
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.planner import (
-    SessionDocument,
-    estimation,
-    ingestion,
-    planner,
-    planning,
-    reviewing,
-    sessions,
-    workflow,
-)
+from pausepoint.apps.planner import SessionDocument, estimation, ingestion, planner, sessions, workflow
+from pausepoint.apps.planner import plan as planning
+from pausepoint.apps.planner import review as reviewing
 from pausepoint.apps.planner.models import (
     EstimationPayload,
     IngestionPayload,
@@ -38,8 +31,8 @@ from pausepoint.apps.planner.models import (
     UserInputs,
 )
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS
+from pausepoint.definition.steps import Scope
 from pausepoint.errors import DefinitionError
-from pausepoint.steps import Scope
 from pausepoint.testing import ManualClock
 from tests.apps.planner_kit import CALC, FILES, HIST, INPUTS, go_on, long_text, run
 

@@ -8,9 +8,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pausepoint.folder
-import pausepoint.shelf
-from pausepoint.shelf import Shelf, mark
+import pausepoint.stores.disk
+import pausepoint.artifacts.folder
+
+from pausepoint.artifacts.folder import Shelf, mark
 from tests.artifacts.pipeline import Desk, calls
 from tests.support.forkserver import say
 
@@ -47,7 +48,7 @@ def warm_up() -> None:
 def live(path: str, dies_at: int, edits: str | None, broken: str) -> None:
     """Start the session, or go on with it; die on the way."""
     mortal = Mortal(dies_at)
-    pausepoint.folder.os = pausepoint.shelf.os = mortal  # type: ignore[attr-defined,assignment]
+    pausepoint.stores.disk.os = pausepoint.artifacts.folder.os = mortal  # type: ignore[attr-defined,assignment]
     if broken:
         BROKEN[broken]()
     desk = Desk(Path(path))
@@ -68,9 +69,9 @@ def _half_files() -> None:
         target.parent.mkdir(exist_ok=True)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
-            pausepoint.shelf.os.write(descriptor, piece)
+            pausepoint.artifacts.folder.os.write(descriptor, piece)
         os.close(descriptor)
-        pausepoint.shelf.os.unlink(self.path / ".pausepoint" / "staged" / mark(path, digest))
+        pausepoint.artifacts.folder.os.unlink(self.path / ".pausepoint" / "staged" / mark(path, digest))
         return ""
 
     Shelf.publish = publish  # type: ignore[method-assign]

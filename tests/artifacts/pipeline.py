@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Outcome, Session, Workflow, step
-from pausepoint.shelf import OWN
+from pausepoint.definition.artifacts import OWN
 from pausepoint.stores.sqlite import SqliteStore
 
 

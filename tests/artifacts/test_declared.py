@@ -11,10 +11,10 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Artifact, BlockingContext, Codec, Context, Engine, Merge, Workflow, step
-from pausepoint.artifacts import BoundArtifact, Unfit, bind, entry_of, position, safe_name
+from pausepoint.artifacts.folder import Shelf
+from pausepoint.definition.artifacts import OWN, BoundArtifact, Unfit, bind, entry_of, position, safe_name
+from pausepoint.definition.fields import shape
 from pausepoint.errors import DefinitionError, FolderRefused, UndecidedEdits
-from pausepoint.fields import shape
-from pausepoint.shelf import OWN, Shelf
 from tests.artifacts.pipeline import Desk, Memo, calls, memo
 from tests.support.loop import on_loop
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Append, Artifact, Engine, Session, Workflow, detect, guard, route, step
+from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import FolderRefused
-from pausepoint.shelf import OWN
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, memo
 from tests.support.loop import on_loop
 

@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Workflow, detect, step
-from pausepoint.artifacts import clash
+from pausepoint.artifacts.folder import Shelf
+from pausepoint.definition.artifacts import LARGEST, OWN, clash
 from pausepoint.errors import FolderRefused, UndecidedEdits
-from pausepoint.shelf import LARGEST, OWN, Shelf
 from tests.artifacts.pipeline import FILES, Desk, calls, in_folder, memo
 from tests.support.loop import on_loop
 
@@ -57,8 +57,8 @@ def test_content_is_on_disk_before_it_has_a_name_and_so_is_its_name_before_anybo
     shelf.make()
     (tmp_path / "out" / "notes").mkdir()
     watched = Watched()
-    monkeypatch.setattr("pausepoint.folder.os", watched)
-    monkeypatch.setattr("pausepoint.shelf.os", watched)
+    monkeypatch.setattr("pausepoint.stores.disk.os", watched)
+    monkeypatch.setattr("pausepoint.artifacts.folder.os", watched)
     staged = tmp_path / "out" / OWN / "staged"
     digest = shelf.stage("notes/a.md", b"text")
     (content,) = [path.stat().st_ino for path in staged.iterdir()]
@@ -180,7 +180,7 @@ async def test_a_file_that_cannot_be_read_is_put_aside_and_said_to_be_that(
         return real(path, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pausepoint.shelf.os.open", guarded)
+        patch.setattr("pausepoint.artifacts.folder.os.open", guarded)
         with pytest.raises(UndecidedEdits, match=r"header.md cannot be used \(Permission denied\); see to that"):
             await desk.resume()
         await desk.resume(edits="discard")

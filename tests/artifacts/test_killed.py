@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pausepoint.shelf import OWN
+from pausepoint.definition.artifacts import OWN
 from pausepoint.testing import every_crash_point
 from tests.artifacts.jobs import BROKEN, OUTLINE
 from tests.artifacts.pipeline import FILES, Desk, calls, counted, in_folder, quiet

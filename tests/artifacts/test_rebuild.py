@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, VersionFolders, Workflow, detect, migrate, step
+from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import FolderRefused, UndecidedEdits
-from pausepoint.shelf import OWN
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, draft, finalize, header, memo, rate, rated, research
 from tests.support.loop import on_loop
 

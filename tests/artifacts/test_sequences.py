@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pausepoint.stores.disk
+import pausepoint.artifacts.folder
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pausepoint.folder
-import pausepoint.shelf
+from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import PausepointError, UndecidedEdits
-from pausepoint.shelf import OWN
 from tests.artifacts.jobs import WRITES
 from tests.artifacts.pipeline import FILES, Desk, calls
 
@@ -56,8 +56,8 @@ class FailingDisk:
 @contextmanager
 def failing_disk(left: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pausepoint.folder, "os", disk := FailingDisk(left))
-        patch.setattr(pausepoint.shelf, "os", disk)
+        patch.setattr(pausepoint.stores.disk, "os", disk := FailingDisk(left))
+        patch.setattr(pausepoint.artifacts.folder, "os", disk)
         yield
 
 

@@ -313,7 +313,7 @@ async def test_a_step_that_leaves_nothing_or_the_same_as_before_is_known_to_be_d
 async def test_a_plan_and_a_resume_say_that_code_has_changed_and_keep_what_it_left(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pausepoint.curation.code_of", lambda fn: f"new {fn.__name__}")
+    monkeypatch.setattr("pausepoint.engine.artifacts.code_of", lambda fn: f"new {fn.__name__}")
     async with desk.engine() as engine:
         plan = await engine.plan("s1")
     assert {each.verdict for each in plan} == {"done"}

@@ -14,9 +14,9 @@ import click
 
 from pausepoint import Engine, Status
 from pausepoint.cli.app import app
-from pausepoint.cli.failing import code_of
+from pausepoint.cli.exits import code_of
 from pausepoint.errors import PausepointError
-from pausepoint.outcome import SessionInfo
+from pausepoint.model.views import SessionInfo
 from tests.cli import brief as sample
 from tests.cli.kit import PATIENCE, plain
 

@@ -22,10 +22,10 @@ from pydantic import BaseModel, ConfigDict
 
 from pausepoint import Engine, Session, Status, Workflow, step
 from pausepoint.cli.app import app
-from pausepoint.cli.changing import _as_json, _redone
-from pausepoint.cli.common import Cli
-from pausepoint.cli.editing import changes
-from pausepoint.cli.values import assigned, from_text, typed
+from pausepoint.cli.commands.edit import _as_json, _redone
+from pausepoint.cli.context import Cli
+from pausepoint.cli.editor import changes
+from pausepoint.cli.fields import assigned, from_text, typed
 from tests.cli import office
 from tests.cli.kit import Process, plain, run
 from tests.cli.test_pause import OFFICE, opened

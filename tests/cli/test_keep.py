@@ -13,11 +13,11 @@ import click
 import pytest
 
 from pausepoint import Engine, File
-from pausepoint.cli import examining
-from pausepoint.cli.keeping import Duration, Ticker
-from pausepoint.cli.output import Output
-from pausepoint.model import About, Holder, Status
-from pausepoint.outcome import Health
+from pausepoint.cli.commands import doctor as examining
+from pausepoint.cli.commands.verify import Duration, Ticker
+from pausepoint.cli.console import Output
+from pausepoint.model.sessions import About, Holder, Status
+from pausepoint.model.views import Health
 from pausepoint.testing import ManualClock
 from tests.cli.kit import plain, run
 from tests.cli.samples import CODE, execute, letter, letters, project, within

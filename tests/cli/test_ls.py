@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Engine
-from pausepoint.cli.listing import CHILDREN
-from pausepoint.cli.words import short_ids
+from pausepoint.cli.commands.ls import CHILDREN
+from pausepoint.cli.text import short_ids
 from tests.cli import documents
 from tests.cli.kit import plain, run
 from tests.cli.samples import STORE, crowd, execute, letter, letters, within
@@ -206,7 +206,7 @@ def test_short_ids_are_unique_and_long_enough() -> None:
 
 
 def test_notes_do_not_depend_on_the_day() -> None:
-    from pausepoint.cli.words import clock
+    from pausepoint.cli.text import clock
 
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
     assert clock(noon, noon) == f"{noon.astimezone():%H:%M:%S}"

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from pydantic import BaseModel, Field
 
 from pausepoint import Engine, Outcome, Start, Workflow, program, step
-from pausepoint.cli.failing import Refused
+from pausepoint.cli.exits import Refused
 from pausepoint.errors import DefinitionError
 from tests.cli import documents
 from tests.cli.desk import Desk, last_line

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from pausepoint import Context, Engine, Start, Workflow, program, step
-from pausepoint.cli.failing import Refused
+from pausepoint.cli.exits import Refused
 from pausepoint.errors import DefinitionError, UnknownSession
 
 

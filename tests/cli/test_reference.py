@@ -10,7 +10,7 @@ import click
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from pausepoint.cli import failing
+from pausepoint.cli import exits as failing
 from pausepoint.cli.app import COMMANDS, SECTIONS, app
 from tests.cli import captures, documents
 from tests.cli.kit import plain, run

@@ -19,7 +19,7 @@ from tests.cli.samples import execute
 
 def parsed(desk: Desk, *args: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The fields that these arguments give, without a process."""
-    from pausepoint.cli import running
+    from pausepoint.cli.commands import run as running
 
     monkeypatch.chdir(desk.root)
     seen: dict[str, Any] = {}

@@ -139,8 +139,8 @@ def modules(args):
 
 print(json.dumps([modules(args) for args in json.loads(sys.argv[1])]))
 """
-HEAVY = {"pydantic", "apsw", "msgspec", "rich", "pausepoint.api", "pausepoint.model"}
-STRANGE = {"rich", "pytest", "hypothesis", "pausepoint.testing", "pausepoint.demo", "opentelemetry", "jsonschema"}
+HEAVY = {"pydantic", "apsw", "msgspec", "rich", "pausepoint.engine.engine", "pausepoint.model"}
+STRANGE = {"rich", "pytest", "hypothesis", "pausepoint.testing", "pausepoint.apps.demo", "opentelemetry", "jsonschema"}
 
 
 def imported(cwd: Path, *calls: list[str]) -> list[tuple[object, set[str]]]:

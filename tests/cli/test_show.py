@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
-from pausepoint.cli.showing import own_frames
-from pausepoint.cli.words import value
+from pausepoint.cli.text import own_frames
+from pausepoint.cli.text import value
 from tests.cli import documents
 from tests.cli.kit import plain, run
 from tests.cli.samples import execute, letters, within

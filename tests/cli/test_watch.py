@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
-from pausepoint.cli import watching
+from pausepoint.cli.commands import watch as watching
 from tests.cli import documents
 from tests.cli.kit import Process, plain, run
 from tests.cli.samples import STORE, execute, letters, within

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from pausepoint import Engine
 from pausepoint.cli.app import app
-from pausepoint.cli.failing import code_of
+from pausepoint.cli.exits import code_of
 from pausepoint.errors import PausepointError
 from tests.cli.kit import Done
 from tests.cli.samples import STORE, within

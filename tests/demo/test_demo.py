@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine, Event, SessionId, Status
-from pausepoint.demo.pipeline import PRICES, Report, primes_below, report
-from pausepoint.demo.screen import Screen
-from pausepoint.demo.view import Row, View
+from pausepoint.apps.demo.pipeline import PRICES, Report, primes_below, report
+from pausepoint.apps.demo.screen import Screen
+from pausepoint.apps.demo.view import Row, View
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Shown:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "pausepoint.demo", *map(str, arguments)]
+    words = [sys.executable, "-m", "pausepoint.apps.demo", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
 
 
@@ -165,7 +165,7 @@ def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside:
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "pausepoint.demo", "--fast", "--store", str(tmp_path)]
+    words = [sys.executable, "-m", "pausepoint.apps.demo", "--fast", "--store", str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         assert demo.stderr is not None

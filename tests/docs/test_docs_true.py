@@ -13,10 +13,10 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Artifact, Chunk, Context, Engine, Retry, Workflow, errors, guard, migrate, route, step
-from pausepoint.codec import DEFAULT_LIMITS
+from pausepoint.codec.values import DEFAULT_LIMITS
 from pausepoint.errors import AnswerConflict, AnswerRefused, QuestionExpired
-from pausepoint.events import ENGINE_EVENTS
-from pausepoint.model import Event, PauseKind, Status
+from pausepoint.model.events import ENGINE_EVENTS
+from pausepoint.model.sessions import Event, PauseKind, Status
 from pausepoint.stores.sqlite import sql
 from tests.docs.pages import DOCS, PAGES, ROOT, anchors, code, links, name_of, rows, section
 from tests.support.children import outside_sql

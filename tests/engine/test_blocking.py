@@ -17,9 +17,9 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import BlockingEngine, BlockingSession, Context, Engine, Outcome, Session, Status, Workflow, run, step
-from pausepoint.blocking import BlockingFiles
+from pausepoint.engine.blocking import BlockingFiles
 from pausepoint.errors import AlreadyRunning, CallRefused, StateRefused, StoreClosed, StoreError, UnknownSession
-from pausepoint.files import Files
+from pausepoint.runtime.files import Files
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.pipeline import FINISHED, Doc, Pipeline
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Event, Session, Status, Workflow, guard, step
-from pausepoint.events import ENGINE_EVENTS
+from pausepoint.model.events import ENGINE_EVENTS
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from pausepoint import Context, Engine, Status, Workflow, step
-from pausepoint.codec import Limits
+from pausepoint.codec.values import Limits
 from pausepoint.errors import ValueRefused
 from tests.support.loop import on_loop
 

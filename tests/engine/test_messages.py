@@ -20,7 +20,7 @@ from pausepoint import (
     route,
     step,
 )
-from pausepoint.codec import Limits
+from pausepoint.codec.values import Limits
 from pausepoint.errors import InputConflict, OversizedValue, SessionEnded, UnknownSession, ValueRefused
 from tests.support.chatting import Mail, history, listening, settled
 from tests.support.loop import on_loop

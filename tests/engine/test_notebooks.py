@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import BlockingContext, BlockingEngine, Engine, Outcome, Session, Status, Workflow, step
-from pausepoint.html import LONGEST, MOST_ROWS, facts, table
-from pausepoint.ids import SessionId
+from pausepoint.model.ids import SessionId
+from pausepoint.model.notebook import LONGEST, MOST_ROWS, facts, table
 from tests.support.loop import on_loop
 
 EVIL = "<script>alert('x')</script><img src=x onerror=\"alert(1)\">&amp;"

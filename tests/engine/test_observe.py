@@ -19,8 +19,8 @@ from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, Retry, Status, Workflow, guard, step
 from pausepoint.errors import StoreUnavailable
-from pausepoint.model import Commit
-from pausepoint.observe import METRICS, SessionIdFilter, Watch, here
+from pausepoint.log.telemetry import METRICS, SessionIdFilter, Watch, here
+from pausepoint.model.sessions import Commit
 from pausepoint.stores.sqlite import SqliteStore
 from tests.docs.pages import DOCS, code, rows, section
 from tests.support.loop import on_loop

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
-from pausepoint.model import Commit
+from pausepoint.model.sessions import Commit
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore

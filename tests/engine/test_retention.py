@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from pausepoint import Append, Context, Engine, Session, Status, Workflow, migrate, step
+from pausepoint.engine.retention import CleanUp
 from pausepoint.errors import (
     AlreadyRunning,
     Redacted,
@@ -20,9 +21,8 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
-from pausepoint.retention import CleanUp
 from pausepoint.stores.sqlite import SqliteStore
-from pausepoint.stores.sqlite.cleaning import session_folder
+from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate

@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field, create_model
 
 from pausepoint import Append, Context, Engine, Merge, Replace, Status, Workflow, step
 from pausepoint.errors import AlreadyRunning, DefinitionError, StateRefused, StoreUnavailable
-from pausepoint.model import Commit
-from pausepoint.store import Store
+from pausepoint.model.sessions import Commit
+from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.support.children import child, outside_sql, run_child

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import BlockingContext, Context, Engine, Status, Workflow, bundle, step
+from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
+from pausepoint.engine import transfer as bundle
 from pausepoint.errors import DamagedRecord, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
 from tests.support.loop import on_loop
 

@@ -28,10 +28,11 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
-from pausepoint.model import Commit, Record
-from pausepoint.outcome import Checkpoint
-from pausepoint.replay import Origin
-from pausepoint.store import Store
+from pausepoint.log.replay import Origin
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Commit
+from pausepoint.model.views import Checkpoint
+from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Doc, Pipeline, until
@@ -1177,7 +1178,7 @@ async def test_a_rewind_to_before_a_migration_is_migrated_again(tmp_path: Path) 
 
 
 def test_stored_values_that_json_lacks_are_shown_as_they_are_stored() -> None:
-    from pausepoint.diff import compare
+    from pausepoint.log.diff import compare
 
     before, after = ({"$datetime": datetime(2024, 2, day).isoformat()} for day in (1, 2))
     (found,) = compare("when", before, after)

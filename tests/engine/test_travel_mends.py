@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from pausepoint import Append, Context, Engine, Status, Workflow, migrate, step
 from pausepoint.errors import StateRefused
-from pausepoint.model import SessionRow
-from pausepoint.outcome import Difference
+from pausepoint.model.sessions import SessionRow
+from pausepoint.model.views import Difference
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 

@@ -13,10 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, route, step
+from pausepoint.engine.verify import Verification
 from pausepoint.errors import DamagedRecord, UnknownSession
-from pausepoint.stores.sqlite import SqliteStore, sums
+from pausepoint.stores.sqlite import SqliteStore
+from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.testing import ManualClock
-from pausepoint.verify import Verification
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 

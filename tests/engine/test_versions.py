@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from pausepoint import Append, Context, Engine, Event, Session, Status, Workflow, migrate, route, step
+from pausepoint.definition.steps import Migration, Step
 from pausepoint.errors import DefinitionError, StateRefused, StoreUnavailable
-from pausepoint.steps import Migration, Step
 from pausepoint.testing import ManualClock
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from pausepoint import Append, At, Engine, Merge, Replace, Scope, Status, Workflow, guard, route, step
 from pausepoint.errors import DefinitionError
-from pausepoint.state import SEGMENT_BYTES
+from pausepoint.log.state import SEGMENT_BYTES
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.chatting import WINDOW, Chatting, CountingStore, settled
 from tests.support.loop import on_loop

@@ -12,11 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pausepoint.engine import Drive
-from pausepoint.model import Commit, Flags, Record, seal
-from pausepoint.replay import Body, EventBody, body_of, to_payload
-from pausepoint.stores.sqlite import hold, writer, writes
-from pausepoint.visit import Visit
+from pausepoint.log.replay import Body, EventBody, body_of, to_payload
+from pausepoint.model.records import Record, seal
+from pausepoint.model.sessions import Commit, Flags
+from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.visit import Visit
+from pausepoint.stores.sqlite import liveness as hold
+from pausepoint.stores.sqlite import writer, writes
 from tests.support.points import points
 
 NOTHING_ASKED = Flags(False, "finish", False)

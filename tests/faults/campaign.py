@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pausepoint.model import PauseMode
+from pausepoint.model.sessions import PauseMode
 from tests.faults import journeys
 from tests.faults.contests import flips, races
 from tests.faults.jobs import SLOW

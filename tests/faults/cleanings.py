@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from pausepoint import Engine, retention
-from pausepoint.model import Removal, Tombstone
+from pausepoint import Engine
+from pausepoint.engine import retention
+from pausepoint.model.sessions import Removal, Tombstone
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.vfs import Act, FaultVFS, Kill, Recorder, Touch, Variant
 from tests.support.forkserver import say

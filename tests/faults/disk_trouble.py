@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pausepoint import Engine, Status
 from pausepoint.errors import PausepointError, StoreReadOnly
-from pausepoint.store import Store
+from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore, trouble
 from pausepoint.stores.sqlite.ballast import SIZE, Ballast
 from tests.faults import oracle, programs

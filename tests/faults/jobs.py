@@ -14,11 +14,11 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Workflow, step
 from pausepoint.errors import AlreadyRunning, PausepointError
-from pausepoint.model import Commit, Flags, NewSession, SessionRow
-from pausepoint.questions import Answer, Answered
+from pausepoint.model.questions import Answer, Answered
+from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.stores.sqlite import store as store_module
-from pausepoint.stores.sqlite.moving import Moving
+from pausepoint.stores.sqlite.transfer import Moving
 from pausepoint.stores.sqlite.writes import Outcome
 from tests.faults import broken
 from tests.support.forkserver import say

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pausepoint.errors import DamagedRecord
-from pausepoint.model import Filter, SessionRow
+from pausepoint.model.sessions import Filter, SessionRow
 from tests.faults.lab import Lab, Runs
 from tests.support.forkserver import Child
 from tests.support.journey import REDONE, WIDTH, label_of

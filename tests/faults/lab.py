@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pausepoint import Engine, Status
-from pausepoint.model import PauseMode, Record, SessionRow, SignalRecord
-from pausepoint.replay import body_of
+from pausepoint.log.replay import body_of
+from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.sessions import PauseMode, SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults.jobs import waiting
 from tests.support.forkserver import Child, ForkServer

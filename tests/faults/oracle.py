@@ -17,10 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from pausepoint import Engine
-from pausepoint.lending import Lending
-from pausepoint.model import Record, SessionRow, SignalRecord
-from pausepoint.replay import CheckpointBody, OperationBody, body_of, fold
-from pausepoint.state import Blob, Inline
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import CheckpointBody, OperationBody, body_of, fold
+from pausepoint.log.state import Blob, Inline
+from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from tests.faults import programs
 from tests.faults.programs import SESSION, Clock, Program

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 
 from pausepoint import Append, BlockingContext, Context, Engine, Session, Status, Workflow, guard, route, step
-from pausepoint.store import Store
+from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore, schema, writer
 from tests.faults.witness import Note, Notes, Witness
 

@@ -14,11 +14,12 @@ import apsw
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Engine, Workflow, retention, step
+from pausepoint import Engine, Workflow, step
+from pausepoint.engine import retention
 from pausepoint.errors import HoldLost
-from pausepoint.model import Commit, Tombstone
+from pausepoint.model.sessions import Commit, Tombstone
 from pausepoint.stores.sqlite import SqliteStore
-from pausepoint.stores.sqlite.cleaning import session_folder
+from pausepoint.stores.sqlite.removal import session_folder
 from tests.stores.kit import Driver, opened, started
 from tests.support.forkserver import ForkServer
 from tests.support.loop import on_loop

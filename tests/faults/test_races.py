@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Status
-from pausepoint.model import Filter, SessionRow
+from pausepoint.model.sessions import Filter, SessionRow
 from tests.faults.contests import parked, races
 from tests.faults.lab import Lab
 

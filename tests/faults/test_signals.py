@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pausepoint import Engine, Status
-from pausepoint.model import PauseMode
+from pausepoint.model.sessions import PauseMode
 from tests.faults.lab import Lab, undisturbed
 from tests.faults.verdicts import ended_politely, open_gate, paused
 from tests.support.forkserver import ROOT

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from pausepoint import Engine
 from pausepoint.errors import StoreError
-from pausepoint.store import Store
+from pausepoint.stores.base import Store
 from tests.faults import bit_flips, crash_states, disk_trouble, oracle, platter, programs, twins
 from tests.faults.bit_flips import Flip
 from tests.faults.disk_trouble import Told

@@ -9,9 +9,9 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from pausepoint.errors import StoreReadOnly
-from pausepoint.model import Commit, Flags, NewSession, SessionRow
-from pausepoint.store import Store
-from pausepoint.stores.sqlite import sums
+from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
+from pausepoint.stores.base import Store
+from pausepoint.stores.sqlite import checksums as sums
 
 
 class _Twin:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pausepoint import Status
 from pausepoint.errors import DamagedRecord
-from pausepoint.model import PauseMode
+from pausepoint.model.sessions import PauseMode
 from tests.faults.jobs import SLOW
 from tests.faults.lab import Lab, Reference, Runs, Seen
 from tests.support.forkserver import Child

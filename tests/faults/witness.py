@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from pausepoint.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow
-from pausepoint.store import Found, Store
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
+from pausepoint.stores.base import Found, Store
 
 Log = tuple[tuple[int, str], ...]  # seq and digest of records
 

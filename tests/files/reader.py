@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from pausepoint import Chunk, ChunkState, Context, Engine, File, Workflow, step
-from pausepoint.folder import Upload
-from pausepoint.model import Commit
+from pausepoint.model.sessions import Commit
+from pausepoint.stores.disk import Upload
 from pausepoint.stores.sqlite import SqliteStore
 
 CHUNKS, SIZE = 6, 700

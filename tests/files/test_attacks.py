@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pausepoint import BlockingEngine
 from pausepoint.errors import FileRefused, StoreUnavailable
-from pausepoint.uploads import LONGEST_NAME, cleaned, ending_of
+from pausepoint.model.files import LONGEST_NAME, cleaned, ending_of
 from tests.files.shelf import TEXT, desk, everything_in, folder_of, open_engine, standing
 from tests.support.loop import on_loop
 

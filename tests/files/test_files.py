@@ -16,7 +16,7 @@ import pytest
 
 from pausepoint import BlockingSession, Context, Engine, File, Workflow, step
 from pausepoint.errors import DamagedFile, FileRefused, UnknownFile, UnknownSession
-from pausepoint.folder import PIECE
+from pausepoint.stores.disk import PIECE
 from pausepoint.stores.sqlite import SqliteStore
 from tests.files.shelf import (
     TEXT,
@@ -281,7 +281,7 @@ async def test_damage_is_named_when_a_file_is_opened_and_mended_when_it_is_added
 
 @on_loop
 async def test_two_contents_whose_ids_begin_alike_are_two_files(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("pausepoint.files.file_id", lambda content, length=0: f"file_{content[:length]}")
+    monkeypatch.setattr("pausepoint.runtime.files.file_id", lambda content, length=0: f"file_{content[:length]}")
     async with standing(tmp_path) as session:
         one = await session.files.add(b"one", "a.txt")
         other = await session.files.add(b"other", "b.txt")

@@ -23,8 +23,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pausepoint import Engine, Status, Workflow
 from pausepoint.errors import AlreadyRunning, InputConflict, StoreError, VerbRefused
-from pausepoint.model import Filter, Pause, Record, SessionRow
-from pausepoint.replay import body_of
+from pausepoint.log.replay import body_of
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Filter, Pause, SessionRow
 from pausepoint.testing import ManualClock
 from tests.support.loop import PATIENCE
 from tests.support.mortal import MortalStore, crash, driven, woke

@@ -16,19 +16,8 @@ from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
 from pausepoint.errors import AlreadyRunning, HoldLost, SessionEnded
-from pausepoint.model import (
-    Commit,
-    Failure,
-    Filter,
-    NewSession,
-    Pause,
-    QuestionStatus,
-    Record,
-    SessionRow,
-    Status,
-    first_digest,
-    seal,
-)
+from pausepoint.model.records import Record, first_digest, seal
+from pausepoint.model.sessions import Commit, Failure, Filter, NewSession, Pause, QuestionStatus, SessionRow, Status
 from tests.model.store_model import IDS, LEGAL, Belief, StoreModel, over
 
 ids = st.sampled_from(IDS)

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from msgspec.structs import replace
 
-from pausepoint.model import (
+from pausepoint.model.questions import Inquiry
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import (
     Commit,
     Filter,
     Flags,
@@ -26,12 +28,10 @@ from pausepoint.model import (
     Pause,
     QuestionFacts,
     QuestionStatus,
-    Record,
     SessionRow,
     Status,
     Tombstone,
 )
-from pausepoint.questions import Inquiry
 from pausepoint.testing import ManualClock
 from tests.faults.vfs import FaultVFS, Perform, Touch, broken, torn_length
 from tests.support.mortal import MortalStore

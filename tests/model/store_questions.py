@@ -13,9 +13,9 @@ from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
 from pausepoint.errors import SessionEnded
-from pausepoint.model import QuestionChange, QuestionFacts
-from pausepoint.questions import Answer, Answered, Asked, digest
-from pausepoint.replay import WaitBody, to_payload
+from pausepoint.log.replay import WaitBody, to_payload
+from pausepoint.model.questions import Answer, Answered, Asked, digest
+from pausepoint.model.sessions import QuestionChange, QuestionFacts
 from tests.model.store_machine import HOUR, StoreMachine, engines, people
 from tests.model.store_model import OPEN, Q, over
 

@@ -14,19 +14,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Status, Workflow, step, timeline
-from pausepoint.control import Control
-from pausepoint.engine import Drive
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.engine.control import Control
+from pausepoint.engine.time_travel import Travel
 from pausepoint.errors import AlreadyRunning, PausepointError, UnknownSession, VerbRefused
-from pausepoint.model import Filter, Record, SessionRow
-from pausepoint.replay import Effect, Line, Settled, body_of
+from pausepoint.log import timeline
+from pausepoint.log.replay import Effect, Line, Settled, body_of
+from pausepoint.log.timeline import Timeline
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Filter, SessionRow
+from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.visit import Visit
 from pausepoint.stores.sqlite import reads
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.writes import Writes
 from pausepoint.testing import ManualClock
-from pausepoint.timeline import Timeline
-from pausepoint.travel import Travel
-from pausepoint.visit import Visit
 from tests.model.engine_machine import IDS, EngineMachine, S, acts, engines, rarely
 from tests.support.examples import examples
 from tests.support.histories import Act, Drawn, play

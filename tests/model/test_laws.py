@@ -15,12 +15,13 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Engine, Status, Workflow, route, step
-from pausepoint.codec import DEFAULT_LIMITS
+from pausepoint.codec.values import DEFAULT_LIMITS
 from pausepoint.errors import AlreadyRunning
-from pausepoint.ledger import KEY_FRAME_EVERY
-from pausepoint.lending import Lending
-from pausepoint.model import Commit, Filter, Flags, Pause, PauseMode, Record, SessionRow
-from pausepoint.replay import Line, fold
+from pausepoint.log.access import Lending
+from pausepoint.log.ledger import KEY_FRAME_EVERY
+from pausepoint.log.replay import Line, fold
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Commit, Filter, Flags, Pause, PauseMode, SessionRow
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.support.corpus import CORPUS, Case, long

@@ -18,7 +18,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
 from pausepoint.errors import AlreadyRunning, HoldLost, PausepointError, SessionEnded, StoreError, VerbRefused
-from pausepoint.model import Commit, Filter, Pause, Report, SessionRow, Tombstone, has_expired
+from pausepoint.model.sessions import Commit, Filter, Pause, Report, SessionRow, Tombstone, has_expired
 from pausepoint.stores.sqlite import writes
 from pausepoint.stores.sqlite.sql import QUERIES
 from tests.model.store_machine import HOUR, engines, people, rarely

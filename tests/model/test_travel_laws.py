@@ -19,10 +19,10 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, migrate, step
-from pausepoint.lending import Lending
-from pausepoint.replay import body_of
-from pausepoint.state import Change
-from pausepoint.timeline import Timeline
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import body_of
+from pausepoint.log.state import Change
+from pausepoint.log.timeline import Timeline
 from tests.model.test_laws import RestlessStore, stored, undisturbed
 from tests.support.corpus import CORPUS, Case
 from tests.support.loop import on_loop

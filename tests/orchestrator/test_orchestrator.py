@@ -38,8 +38,8 @@ from pausepoint.orchestrator import (
     TaskAgent,
     TaskStarted,
 )
-from pausepoint.orchestrator.kept import at_work
-from pausepoint.orchestrator.performing import Plan
+from pausepoint.orchestrator.history import at_work
+from pausepoint.orchestrator.workflow import Plan
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.support.loop import on_loop
 from tests.support.mortal import MortalStore, crash

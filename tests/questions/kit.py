@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
-from pausepoint.questions import Question
+from pausepoint.model.questions import Question
 from pausepoint.testing import ManualClock
 from tests.support.chatting import settled
 

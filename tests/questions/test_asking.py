@@ -22,7 +22,7 @@ from pausepoint.errors import (
     StoreUnavailable,
     UnknownQuestion,
 )
-from pausepoint.model import Commit
+from pausepoint.model.sessions import Commit
 from pausepoint.testing import ManualClock
 from tests.questions.kit import Asking, Talk, ended, held, one_step, settled, statuses, waits
 from tests.support.chatting import history

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from pausepoint import BlockingContext, Context, Engine, Workflow, step
-from pausepoint.collecting import Collected, Tool, collect
+from pausepoint.runtime.collect import Collected, Tool, collect
 from tests.questions.kit import Talk, ended, one_step, statuses, waits
 from tests.support.loop import on_loop
 

@@ -9,19 +9,12 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from pausepoint.interop import (
-    Said,
-    ag_ui_outcome,
-    from_ag_ui,
-    from_ag_ui_resume,
-    from_langchain,
-    from_mcp,
-    to_ag_ui,
-    to_langchain,
-    to_mcp,
-)
-from pausepoint.model import QuestionStatus
-from pausepoint.questions import Question
+from pausepoint.integrations.ag_ui import ag_ui_outcome, from_ag_ui, from_ag_ui_resume, to_ag_ui
+from pausepoint.integrations.answers import Said
+from pausepoint.integrations.langchain import from_langchain, to_langchain
+from pausepoint.integrations.mcp import from_mcp, to_mcp
+from pausepoint.model.questions import Question
+from pausepoint.model.sessions import QuestionStatus
 
 ADDRESS = {
     "type": "object",

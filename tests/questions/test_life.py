@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step, testing
-from pausepoint.collecting import Tool, collect
 from pausepoint.errors import AnswerConflict, AnswerRefused, QuestionClosed, UnknownQuestion, VerbRefused
+from pausepoint.runtime.collect import Tool, collect
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from tests.questions.kit import Talk

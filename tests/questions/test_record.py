@@ -13,10 +13,10 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Append, Context, Engine, Status, Workflow, step
-from pausepoint.asking import Options
 from pausepoint.errors import DamagedRecord, UnknownQuestion
-from pausepoint.model import QuestionStatus
-from pausepoint.questions import _RECORD, _camel
+from pausepoint.model.questions import _RECORD, _camel
+from pausepoint.model.sessions import QuestionStatus
+from pausepoint.runtime.questions import Options
 from tests.docs.pages import DOCS, code, rows, section
 from tests.questions.kit import Asking, Talk, ended, held, one_step, settled, statuses, waits
 from tests.support.children import outside_sql

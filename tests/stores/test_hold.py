@@ -13,8 +13,8 @@ import pytest
 
 from pausepoint.clock import to_datetime
 from pausepoint.errors import AlreadyRunning
-from pausepoint.model import Filter, Status
-from pausepoint.stores.sqlite import hold
+from pausepoint.model.sessions import Filter, Status
+from pausepoint.stores.sqlite import liveness as hold
 from tests.stores.kit import (
     ENGINE,
     Driver,

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from pausepoint.errors import NewerSchema, StoreError, StoreUnavailable
-from pausepoint.model import Filter, Status
+from pausepoint.model.sessions import Filter, Status
 from pausepoint.stores.sqlite import SqliteStore, reads, schema, sql
 from tests.stores.kit import on_loop, opened, outside, started, stored
 

@@ -13,8 +13,9 @@ from pausepoint.errors import (
     DamagedRecord,
     StoreClosed,
 )
-from pausepoint.model import Filter, seal
-from pausepoint.store import Store
+from pausepoint.model.records import seal
+from pausepoint.model.sessions import Filter
+from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
 from tests.stores.kit import on_loop, opened, operator, started
 

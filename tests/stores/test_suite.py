@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pausepoint.store import Store
+from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite, StoreSuite

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pausepoint.model import Commit, Filter, Flags, NewSession, Pause, Record, SessionRow, SignalRecord
-from pausepoint.store import Found, Store
+from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
+from pausepoint.stores.base import Found, Store
 from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite
 from pausepoint.testing.suite import base as suite_base

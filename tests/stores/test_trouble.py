@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from pausepoint.errors import StoreReadOnly, StoreUnavailable
-from pausepoint.model import Commit, Filter, SessionRow, seal
+from pausepoint.model.records import seal
+from pausepoint.model.sessions import Commit, Filter, SessionRow
 from pausepoint.stores.sqlite import SqliteStore, ballast, trouble, writer
 from pausepoint.stores.sqlite.ballast import SIZE, SLICE, Ballast
 from tests.faults.vfs import Fail, FaultVFS

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from pausepoint.errors import DamagedRecord, HoldLost, StoreReadOnly, StoreUnavailable
-from pausepoint.model import Filter, Flags
+from pausepoint.model.sessions import Filter, Flags
 from pausepoint.stores.sqlite import SqliteStore, schema, writer
 from tests.stores.kit import (
     LOCKER,

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 
 from pausepoint import Append, At, Context, Session, Status, Workflow, route, step
-from pausepoint.model import Record, SignalRecord
-from pausepoint.store import Store
+from pausepoint.model.records import Record, SignalRecord
+from pausepoint.stores.base import Store
 from tests.support.otherstores import ProxyStore
 
 WINDOW = 20

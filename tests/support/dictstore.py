@@ -14,7 +14,6 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from pausepoint import questions
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import (
     AlreadyRunning,
@@ -26,7 +25,11 @@ from pausepoint.errors import (
     UnknownSession,
     VerbRefused,
 )
-from pausepoint.model import (
+from pausepoint.model import questions
+from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
+from pausepoint.model.records import Record, SignalRecord, first_digest, intact, seal_signal, signal_intact
+from pausepoint.model.sessions import (
     About,
     Commit,
     Filter,
@@ -38,26 +41,18 @@ from pausepoint.model import (
     QuestionChange,
     QuestionFacts,
     QuestionStatus,
-    Record,
     Removal,
     SessionRow,
-    SignalRecord,
     Sort,
     Space,
     Status,
     Sweep,
     Tombstone,
     Whole,
-    first_digest,
     has_expired,
-    intact,
-    seal_signal,
-    signal_intact,
     would_go_on,
 )
-from pausepoint.questions import Answer, Answered, Inquiry, QuestionRow, choose, judge, reply, settled
-from pausepoint.store import Found, FoundQuestions
-from pausepoint.uploads import FileFacts, file_facts
+from pausepoint.stores.base import Found, FoundQuestions
 
 OPEN = (QuestionStatus.WAITING, QuestionStatus.RESUMED)
 
@@ -91,7 +86,7 @@ class Data:
 
 
 class DictStore:
-    """A `pausepoint.store.Store` in plain dictionaries, for one process."""
+    """A `pausepoint.stores.base.Store` in plain dictionaries, for one process."""
 
     def __init__(self, data: Data | None = None, clock: Clock | None = None) -> None:
         self.data = data or Data()

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from pausepoint import Append, Context, Engine, Session, Status, Workflow, guard, step
 from pausepoint.errors import AlreadyRunning
-from pausepoint.replay import body_of
+from pausepoint.log.replay import body_of
 from tests.support.points import points
 
 WIDTH = 2

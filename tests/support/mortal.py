@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import apsw
 
 from pausepoint import Engine
-from pausepoint.engine import Drive
 from pausepoint.errors import StoreClosed
-from pausepoint.model import Commit, Flags
+from pausepoint.model.sessions import Commit, Flags
+from pausepoint.runtime.drive import Drive
 from pausepoint.stores.sqlite import SqliteStore
 
 T = TypeVar("T")

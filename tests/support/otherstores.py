@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pausepoint.model import Commit, Flags
-from pausepoint.store import Store
+from pausepoint.model.sessions import Commit, Flags
+from pausepoint.stores.base import Store
 
 
 class ProxyStore:

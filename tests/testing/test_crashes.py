@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Session, Status, Workflow, guard, route, step, testing
 from pausepoint.errors import StoreClosed
-from pausepoint.model import Filter
-from pausepoint.replay import Line
+from pausepoint.log.replay import Line
+from pausepoint.model.sessions import Filter
 from pausepoint.testing import CrashPointFailed, CrashPointMissed, Machine, after, before
 from tests.support.corpus import CORPUS
 from tests.support.loop import on_loop

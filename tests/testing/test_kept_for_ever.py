@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pausepoint import Status, bundle, testing
+from pausepoint import Status, testing
+from pausepoint.engine import transfer as bundle
 from pausepoint.errors import InputConflict
 from tests.recorded import make
 from tests.recorded.workflows import WORKFLOWS

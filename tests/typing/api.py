@@ -26,9 +26,9 @@ from pausepoint import (
     run,
     step,
 )
-from pausepoint.collecting import Collected
-from pausepoint.outcome import Checkpoint, Diff, Listing
-from pausepoint.questions import Receipt
+from pausepoint.model.questions import Receipt
+from pausepoint.model.views import Checkpoint, Diff, Listing
+from pausepoint.runtime.collect import Collected
 
 
 class Brief(BaseModel):

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, assert_type
 
 from pydantic import BaseModel
 
-from pausepoint.fields import Append, At, Merge, Replace, Shape
-from pausepoint.retry import Retry
-from pausepoint.steps import Migration, migrate
-from pausepoint.workflow import BoundStep, Guard, Route, Scope, Step, Workflow, guard, route, step
+from pausepoint.definition.fields import Append, At, Merge, Replace, Shape
+from pausepoint.definition.retry import Retry
+from pausepoint.definition.steps import Migration, migrate
+from pausepoint.definition.workflow import BoundStep, Guard, Route, Scope, Step, Workflow, guard, route, step
 
 
 class Plan(BaseModel):

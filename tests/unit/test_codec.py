@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import BaseModel, Field, HttpUrl, JsonValue, SecretStr, field_validator
 
-from pausepoint.codec import DEFAULT_LIMITS, Limits, decode, encode, typed
+from pausepoint.codec.values import DEFAULT_LIMITS, Limits, decode, encode, typed
 from pausepoint.errors import DamagedRecord, DefinitionError, OversizedValue, StateRefused, ValueRefused
 from tests.unit.codec_cases import (
     BERLIN,

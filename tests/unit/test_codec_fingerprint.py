@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from pydantic import HttpUrl
 
-from pausepoint.codec import Limits, fingerprint
+from pausepoint.codec.values import Limits, fingerprint
 from pausepoint.errors import OversizedValue, ValueRefused
 from tests.unit.codec_cases import Cited, Colour, Fact, Level, Part, Point, bomb, changed, deep, node_loop
 

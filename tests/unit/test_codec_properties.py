@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pausepoint.codec import decode, encode, fingerprint, typed
+from pausepoint.codec.values import decode, encode, fingerprint, typed
 from pausepoint.errors import DamagedRecord, ValueRefused
 from tests.unit.codec_cases import Colour, Fact, Level, Mood, Part, Point, Rich, outcome, same
 

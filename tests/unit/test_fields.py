@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from pausepoint.definition.fields import Append, At, Merge, Replace, Shape, shape, windowed
 from pausepoint.errors import DefinitionError, StateRefused
-from pausepoint.fields import Append, At, Merge, Replace, Shape, shape, windowed
 
 
 class Author(BaseModel):

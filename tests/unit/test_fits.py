@@ -18,7 +18,7 @@ from pydantic import (
     SecretStr,
 )
 
-from pausepoint.fits import admits_none, fits, promises_more, show, without_none
+from pausepoint.definition.types import admits_none, fits, promises_more, show, without_none
 
 
 class Animal:

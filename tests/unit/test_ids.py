@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pausepoint.errors import InvalidSessionId
-from pausepoint.ids import check_session_id, new_session_id
+from pausepoint.model.ids import check_session_id, new_session_id
 
 
 def test_a_new_id_is_legal_short_and_hard_to_misread() -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from pausepoint import Workflow, guard, route, step
-from pausepoint.codec import decode, encode
+from pausepoint.codec.values import decode, encode
+from pausepoint.definition.workflow import Check
 from pausepoint.errors import DamagedRecord, IllegalTransition
-from pausepoint.model import Failure, Record, RecordKind, first_digest, seal
-from pausepoint.replay import (
+from pausepoint.log.replay import (
     Body,
     CheckpointBody,
     DefinitionBody,
@@ -30,8 +30,9 @@ from pausepoint.replay import (
     settle,
     to_payload,
 )
-from pausepoint.state import Change, Inline, Slot
-from pausepoint.workflow import Check
+from pausepoint.log.state import Change, Inline, Slot
+from pausepoint.model.records import Record, RecordKind, first_digest, seal
+from pausepoint.model.sessions import Failure
 
 
 def inline(value: object) -> Inline:

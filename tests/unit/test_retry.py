@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pausepoint.definition.retry import Retry, retry_after
 from pausepoint.errors import MapFailed
-from pausepoint.retry import Retry, retry_after
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

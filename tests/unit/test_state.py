@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pausepoint.codec import decode, encode
-from pausepoint.replay import KeyBody, to_payload
-from pausepoint.state import (
+from pausepoint.codec.values import decode, encode
+from pausepoint.log.replay import KeyBody, to_payload
+from pausepoint.log.state import (
     INLINE_BYTES,
     SEGMENT_BYTES,
     Act,

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from pausepoint.codec import DEFAULT_LIMITS
-from pausepoint.replay import Line
-from pausepoint.steps import step
+from pausepoint.codec.values import DEFAULT_LIMITS
+from pausepoint.definition.steps import step
+from pausepoint.definition.workflow import Workflow
+from pausepoint.log.replay import Line
+from pausepoint.log.versions import DoesNotFit, Passed, adoption, compare
 from pausepoint.stores.sqlite import SqliteStore
-from pausepoint.versions import DoesNotFit, Passed, adoption, compare
-from pausepoint.workflow import Workflow
 from tests.support.examples import examples
 
 

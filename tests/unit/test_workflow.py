@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypedDict
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from pausepoint.binding import near_miss
+from pausepoint.definition.binding import near_miss
+from pausepoint.definition.fields import Append, At, Merge, Replace
+from pausepoint.definition.retry import Retry
+from pausepoint.definition.steps import migrate
+from pausepoint.definition.workflow import Scope, Step, Workflow, guard, route, step
 from pausepoint.errors import DefinitionError
-from pausepoint.events import ENGINE_EVENTS
-from pausepoint.fields import Append, At, Merge, Replace
-from pausepoint.ids import SessionId
-from pausepoint.retry import Retry
-from pausepoint.steps import migrate
-from pausepoint.workflow import Scope, Step, Workflow, guard, route, step
+from pausepoint.model.events import ENGINE_EVENTS
+from pausepoint.model.ids import SessionId
 
 if TYPE_CHECKING:
     from decimal import Decimal

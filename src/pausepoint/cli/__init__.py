@@ -1,4 +1,4 @@
-"""The command line: thin commands over the public verbs of `pausepoint.api`.
+"""The command line: thin commands over the public verbs of `pausepoint.engine.engine`.
 
 Nothing is imported that a command does not use: the table of commands is text until one of
 them is called.
@@ -6,10 +6,12 @@ them is called.
 
 from __future__ import annotations
 
+from pausepoint.name import NAME
+
 
 def main() -> None:
     """The entry point ``pausepoint``."""
     from pausepoint.cli.app import app
-    from pausepoint.cli.failing import guarded
+    from pausepoint.cli.exits import guarded
 
-    guarded(lambda **how: app(prog_name="pausepoint", **how))
+    guarded(lambda **how: app(prog_name=NAME, **how))

@@ -6,50 +6,51 @@ from importlib import import_module
 
 import click
 
-from pausepoint.cli.failing import Unknown
+from pausepoint.cli.exits import Unknown
 from pausepoint.errors import did_you_mean
+from pausepoint.name import NAME
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "init": ("setup", "Make this folder a Pausepoint project."),
         "demo": ("setup", "Watch a session being killed, resumed and paused."),
-        "run": ("running", "Start a session and show it until it ends or needs somebody."),
-        "resume": ("running", "Go on with an interrupted, paused or failed session."),
-        "worker": ("working", "Drive whatever is ready or due in this store."),
+        "run": ("run", "Start a session and show it until it ends or needs somebody."),
+        "resume": ("run", "Go on with an interrupted, paused or failed session."),
+        "worker": ("worker", "Drive whatever is ready or due in this store."),
     },
     "Look": {
-        "ls": ("listing", "List sessions."),
+        "ls": ("ls", "List sessions."),
         "inbox": ("inbox", "List the questions that wait for somebody."),
-        "show": ("showing", "Show a session and its state, now or at a checkpoint."),
-        "status": ("listing", "Who is running, and who is still finishing which step."),
-        "watch": ("watching", "Follow a session live until it ends or needs somebody."),
-        "events": ("watching", "Show the history of a session."),
-        "plan": ("showing", "What a resume would do with every step, and why."),
-        "why": ("showing", "Why a step would run, or would not."),
-        "checkpoints": ("showing", "List the checkpoints of a session."),
-        "diff": ("showing", "What differs between two checkpoints."),
+        "show": ("show", "Show a session and its state, now or at a checkpoint."),
+        "status": ("ls", "Who is running, and who is still finishing which step."),
+        "watch": ("watch", "Follow a session live until it ends or needs somebody."),
+        "events": ("watch", "Show the history of a session."),
+        "plan": ("show", "What a resume would do with every step, and why."),
+        "why": ("show", "Why a step would run, or would not."),
+        "checkpoints": ("checkpoints", "List the checkpoints of a session."),
+        "diff": ("checkpoints", "What differs between two checkpoints."),
         "artifacts": ("artifacts", "The files that steps left, and how they stand."),
     },
     "Act": {
-        "answer": ("answering", "Answer a question."),
-        "pause": ("acting", "Stop one session, some, or everything, at the next safe point."),
-        "cancel": ("acting", "End a session for good."),
-        "send": ("acting", "Send a message to a session."),
-        "edit": ("changing", "Change the state of a parked session."),
-        "rewind": ("changing", "Redo a step and what follows."),
-        "fork": ("changing", "Begin a new session from a checkpoint of another."),
+        "answer": ("answer", "Answer a question."),
+        "pause": ("pause", "Stop one session, some, or everything, at the next safe point."),
+        "cancel": ("pause", "End a session for good."),
+        "send": ("pause", "Send a message to a session."),
+        "edit": ("edit", "Change the state of a parked session."),
+        "rewind": ("edit", "Redo a step and what follows."),
+        "fork": ("edit", "Begin a new session from a checkpoint of another."),
     },
     "Keep": {
-        "verify": ("keeping", "Prove that everything stored is intact."),
-        "doctor": ("keeping", "Look at the store, the disk, the holds and the code."),
-        "gc": ("keeping", "Show what could be cleaned up; --apply does it."),
-        "redact": ("redacting", "Take content out of a session for good."),
-        "export": ("moving", "Write a session to one file."),
-        "import": ("moving", "Read a session from such a file."),
+        "verify": ("verify", "Prove that everything stored is intact."),
+        "doctor": ("doctor", "Look at the store, the disk, the holds and the code."),
+        "gc": ("verify", "Show what could be cleaned up; --apply does it."),
+        "redact": ("redact", "Take content out of a session for good."),
+        "export": ("transfer", "Write a session to one file."),
+        "import": ("transfer", "Read a session from such a file."),
         "completion": ("setup", "Print the completion script of a shell."),
     },
 }
-"""Section → command → module of `pausepoint.cli` and what the list of commands says about it."""
+"""Section → command → module of `pausepoint.cli.commands` and what the list of commands says about it."""
 
 COMMANDS = {name: where for section in SECTIONS.values() for name, where in section.items()}
 
@@ -66,7 +67,7 @@ class App(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS or name in self.left_out:
             return super().get_command(ctx, name)
-        module = import_module(f"pausepoint.cli.{COMMANDS[name][0]}")
+        module = import_module(f"{__package__}.commands.{COMMANDS[name][0]}")
         found: click.Command = getattr(module, f"{name}_command" if name == "import" else name)
         return found
 
@@ -87,7 +88,7 @@ class App(click.Group):
 
 
 @click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="pausepoint", message="pausepoint %(version)s")
+@click.version_option(package_name=NAME, message=f"{NAME} %(version)s")
 def app() -> None:
     """The pause button for long-running agent work.
 

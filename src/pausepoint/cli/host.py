@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pausepoint.name import NAME
+
 if TYPE_CHECKING:
-    from pausepoint.outcome import Outcome
-    from pausepoint.workflow import Workflow
+    from pausepoint.definition.workflow import Workflow
+    from pausepoint.model.views import Outcome
+
+
+TARGET = f"{NAME}.cli.target"
+"""Where a click context keeps the workflow that the TARGET of `run` led to."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +36,9 @@ class Host:
     its own functions drive all its sessions (``drives``).
     """
 
-    name: str = "pausepoint"
-    words: tuple[str, ...] = ("pausepoint",)
-    launch: tuple[str, ...] = (sys.executable, "-m", "pausepoint")
+    name: str = NAME
+    words: tuple[str, ...] = (NAME,)
+    launch: tuple[str, ...] = (sys.executable, "-m", NAME)
     store: str | None = None
     workflows: tuple[Workflow[Any], ...] = ()
     result: Callable[[Outcome[Any]], str] | None = None

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pausepoint.cli import shapes
-from pausepoint.cli.output import COLOURS, Output, money, span
-from pausepoint.cli.words import clock, counted, one_line, waits
+from pausepoint.cli.console import COLOURS, Output, money, span
+from pausepoint.cli.text import clock, counted, one_line, waits
+from pausepoint.engine import documents
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from pausepoint.api import Engine
-    from pausepoint.model import Event
-    from pausepoint.outcome import Outcome, SessionInfo
+    from pausepoint.engine.engine import Engine
+    from pausepoint.model.sessions import Event
+    from pausepoint.model.views import Outcome, SessionInfo
 
 EVERY = 0.1
 """Seconds between two looks."""
@@ -164,7 +164,7 @@ class Records(Show):
         self.out = out
 
     def event(self, view: View, event: Event) -> None:
-        self.out.record(shapes.event(event))
+        self.out.record(documents.event(event))
 
 
 class Lines(Show):

@@ -18,17 +18,19 @@ from typing import Any, TypeVar
 import click
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from pausepoint.binding import resolve
 from pausepoint.cli.app import COMMANDS, App, app
-from pausepoint.cli.common import Cli, common
-from pausepoint.cli.failing import DONE, USAGE, Refused, Unknown, guarded
+from pausepoint.cli.commands.run import Loaded, RunCommand, run
+from pausepoint.cli.context import Cli
+from pausepoint.cli.drive import Ride
+from pausepoint.cli.exits import DONE, USAGE, Refused, Unknown, guarded
+from pausepoint.cli.fields import fields_of, gathered, options_for
 from pausepoint.cli.host import Host, Start, started_by
-from pausepoint.cli.inputs import fields_of, gathered, options_for
-from pausepoint.cli.project import check_exists
-from pausepoint.cli.running import Loaded, Ride, RunCommand, run
+from pausepoint.cli.options import common
+from pausepoint.cli.project import VARIABLE, check_exists
+from pausepoint.definition.binding import resolve
+from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import DefinitionError, PausepointError, did_you_mean
-from pausepoint.outcome import Outcome, SessionInfo
-from pausepoint.workflow import Workflow
+from pausepoint.model.views import Outcome, SessionInfo
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -194,7 +196,7 @@ class Program(App):
         kept = [copy.copy(param) for param in params if param.name not in ("target", "where")]
         for param in kept:
             if param.name == "store" and self.store is not None and isinstance(param, click.Option):
-                param.help = f"The store; else PAUSEPOINT_STORE, {self.store}."
+                param.help = f"The store; else {VARIABLE}, {self.store}."
         return kept
 
     def verb(self, name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
@@ -249,7 +251,7 @@ class Program(App):
 
 def _told(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
     """Do what a verb does, say what came of it, and go on with the session that it returns."""
-    from pausepoint.blocking import BlockingSession
+    from pausepoint.engine.blocking import BlockingSession
 
     found, goes_on = _done(cli, fn, given)
     if goes_on is not None:
@@ -266,8 +268,8 @@ def _told(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
 
 def _done(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[Any, SessionInfo | None]:
     """What a verb returns; if that is a session, what is known of it."""
-    from pausepoint.api import Engine
-    from pausepoint.blocking import BlockingSession
+    from pausepoint.engine.blocking import BlockingSession
+    from pausepoint.engine.engine import Engine
 
     first = next(iter(signature(fn).parameters.values()), None)
     if first is not None and first.annotation in (Start, "Start"):

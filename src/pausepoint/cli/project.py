@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pausepoint.cli.failing import NOT_FOUND, USAGE, Refused
+from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused
 from pausepoint.cli.host import spoken
+from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
-FOLDER = ".pausepoint"
-DEFAULT_STORE = f"{FOLDER}/pausepoint.db"
-VARIABLE = "PAUSEPOINT_STORE"
+VARIABLE = variable("STORE")
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,10 @@ def _settings(path: Path) -> dict[str, Any] | None:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
-    if "pausepoint" not in text:
+    if NAME not in text:
         return None
     try:
-        found: dict[str, Any] | None = tomllib.loads(text).get("tool", {}).get("pausepoint")
+        found: dict[str, Any] | None = tomllib.loads(text).get("tool", {}).get(NAME)
     except tomllib.TOMLDecodeError as error:
         raise Refused(f"{path} cannot be read: {error}", USAGE) from error
     return found
@@ -115,7 +114,7 @@ def _place(text: str, base: Path, explicit: bool) -> Place:
 def check_exists(place: Place, what: str) -> None:
     """For a command that needs something in the store."""
     if place.path is not None and place.path.is_dir():
-        raise Refused(f"{place.path} is a folder; name a file in it, such as {place.path / 'pausepoint.db'}", USAGE)
+        raise Refused(f"{place.path} is a folder; name a file in it, such as {place.path / f'{NAME}.db'}", USAGE)
     if not place.exists:
-        hint = "look at --store and PAUSEPOINT_STORE" if place.explicit else f"`{spoken('run')}` makes one"
+        hint = f"look at --store and {VARIABLE}" if place.explicit else f"`{spoken('run')}` makes one"
         raise Refused(f"{what}: there is no store at {place.path}; {hint}", NOT_FOUND)

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pausepoint.cli.failing import USAGE, Refused
+from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.host import host
 from pausepoint.cli.project import Project
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from pausepoint.workflow import Workflow
+    from pausepoint.definition.workflow import Workflow
 
 
 def load(target: str, project: Project) -> Workflow[Any]:
@@ -118,6 +118,6 @@ def _search(folder: Path) -> None:
 
 
 def _workflows(module: ModuleType) -> dict[str, Workflow[Any]]:
-    from pausepoint.workflow import Workflow
+    from pausepoint.definition.workflow import Workflow
 
     return {name: value for name, value in vars(module).items() if isinstance(value, Workflow)}

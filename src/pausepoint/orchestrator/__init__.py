@@ -16,9 +16,8 @@ from pausepoint.orchestrator.bus import (
 )
 from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from pausepoint.orchestrator.graph import Task
-from pausepoint.orchestrator.kept import SessionLog, SessionStateStore
+from pausepoint.orchestrator.history import SessionLog, SessionStateStore
 from pausepoint.orchestrator.orchestrator import Orchestrator, RunReport
-from pausepoint.orchestrator.performing import TaskAgent, TaskStatus
 from pausepoint.orchestrator.registry import Agent, AgentRegistry, Agents
 from pausepoint.orchestrator.safety import Safety
 from pausepoint.orchestrator.sessions import SessionAgents
@@ -30,6 +29,7 @@ from pausepoint.orchestrator.snapshot import (
     TaskState,
     ToolCall,
 )
+from pausepoint.orchestrator.workflow import TaskAgent, TaskStatus
 
 __all__ = [
     "Agent",

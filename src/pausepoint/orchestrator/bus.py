@@ -17,8 +17,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import msgspec
 
 from pausepoint.errors import said
+from pausepoint.name import NAME
 
-logger = logging.getLogger("pausepoint.orchestrator")
+logger = logging.getLogger(f"{NAME}.orchestrator")
 
 
 class BusEvent(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from pausepoint.codec import fingerprint
-from pausepoint.context import Context
-from pausepoint.control import Control
+from pausepoint.codec.values import fingerprint
+from pausepoint.definition.steps import step
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.control import Control
 from pausepoint.errors import (
     AlreadyRunning,
     DefinitionError,
@@ -23,18 +24,17 @@ from pausepoint.errors import (
     VerbRefused,
     did_you_mean,
 )
-from pausepoint.model import Pause, Status
+from pausepoint.model.sessions import Pause, Status
 from pausepoint.orchestrator.bus import EventBus, OrchestratorPaused, TaskCompleted, TaskFailed, TaskStarted
 from pausepoint.orchestrator.controller import OrchestratorState, PauseResumeController, Phase
 from pausepoint.orchestrator.graph import Task, check, dependants
-from pausepoint.orchestrator.kept import SessionLog, SessionStateStore
-from pausepoint.orchestrator.performing import Performance, Plan, TaskAgent, TaskStatus, Work
+from pausepoint.orchestrator.history import SessionLog, SessionStateStore
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT
 from pausepoint.orchestrator.safety import Safety, SafetyWatch
 from pausepoint.orchestrator.sessions import RunAgents
 from pausepoint.orchestrator.snapshot import SnapshotStore
-from pausepoint.steps import step
-from pausepoint.workflow import Workflow
+from pausepoint.orchestrator.workflow import Performance, Plan, TaskAgent, TaskStatus, Work
+from pausepoint.runtime.context import Context
 
 SAFETY = "safety stop"
 """Who has asked for a pause that the run asked for itself."""

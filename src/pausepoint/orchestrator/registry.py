@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from pausepoint.errors import AgentsStuck, DefinitionError, RestoreRefused
+from pausepoint.name import NAME
 from pausepoint.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall, unchanged
 
 IDLE_TIMEOUT = 30.0
@@ -94,7 +95,7 @@ class Agent:
 
     def _go(self, paused: Callable[[], bool]) -> None:
         if self._loop is None and not self.ended:
-            self._loop = asyncio.get_running_loop().create_task(self._run(paused), name=f"pausepoint agent {self.id}")
+            self._loop = asyncio.get_running_loop().create_task(self._run(paused), name=f"{NAME} agent {self.id}")
 
     async def _run(self, paused: Callable[[], bool]) -> None:
         try:

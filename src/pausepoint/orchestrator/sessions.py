@@ -9,12 +9,12 @@ from decimal import Decimal
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pausepoint.control import Control
+from pausepoint.engine.control import Control
 from pausepoint.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession
-from pausepoint.model import Filter, SessionRow, Status
-from pausepoint.orchestrator.performing import TaskAgent, TaskStatus
+from pausepoint.model.sessions import Filter, SessionRow, Status
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT, stuck_for
 from pausepoint.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall, readable
+from pausepoint.orchestrator.workflow import TaskAgent, TaskStatus
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.SLEEPING)
 _LEFT_ALONE = (Status.PAUSING, Status.PAUSED)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pausepoint.errors import DamagedSnapshot, SnapshotNotSaved
-from pausepoint.folder import Folder, Upload
+from pausepoint.stores.disk import Folder, Upload
 from pausepoint.threads import in_thread
 
 DEFAULT_PATH = Path(".devs") / "state_snapshot.json"

@@ -11,7 +11,7 @@ from pausepoint.testing.crashes import CrashPointFailed, crash_at, crash_points,
 from pausepoint.testing.inline import InlineEngine, engine, run
 from pausepoint.testing.machine import CrashPoint, CrashPointMissed, Machine, after, before
 from pausepoint.testing.recorded import Difference, RecordingDiffers, load, record, rehearse, replay
-from pausepoint.testing.replaying import always_replay
+from pausepoint.testing.replay import always_replay
 
 __all__ = [
     "CrashPoint",

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from pausepoint.outcome import Outcome
-from pausepoint.session import Session
-from pausepoint.shelf import OWN
+from pausepoint.definition.artifacts import OWN
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.session import Session
+from pausepoint.model.views import Outcome
 from pausepoint.testing.inline import InlineEngine, blocking
 from pausepoint.testing.machine import CrashPoint, Machine, Write, after, before
-from pausepoint.workflow import Workflow
 
 S = TypeVar("S", bound=BaseModel)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pytest
 
-from pausepoint.control import Control
-from pausepoint.engine import Drive
+from pausepoint.engine.control import Control
+from pausepoint.runtime.drive import Drive
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import InlineEngine, engine
-from pausepoint.testing.replaying import ReplayingDrive
+from pausepoint.testing.replay import ReplayingDrive
 
 OPTION = "--pausepoint-always-replay"
 MARK = "no_always_replay"

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from pausepoint.api import Engine
-from pausepoint.codec import DEFAULT_LIMITS, Limits
-from pausepoint.outcome import Outcome
-from pausepoint.store import Store
+from pausepoint.codec.values import DEFAULT_LIMITS, Limits
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.engine import Engine
+from pausepoint.model.views import Outcome
+from pausepoint.name import NAME
+from pausepoint.stores.base import Store
 from pausepoint.testing.clock import ManualClock
-from pausepoint.testing.replaying import always_replay
-from pausepoint.workflow import Workflow
+from pausepoint.testing.replay import always_replay
 
 S = TypeVar("S", bound=BaseModel)
 T = TypeVar("T")
@@ -112,7 +113,7 @@ def blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=work, name="pausepoint-testing", daemon=True)
+    thread = threading.Thread(target=work, name=f"{NAME}-testing", daemon=True)
     thread.start()
     thread.join()
     if errors:

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, NoReturn, Self, TypeVar, cast
 
-from pausepoint.api import store_from
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.engine import store_from
 from pausepoint.errors import StoreClosed
-from pausepoint.model import Commit, Flags, NewSession, Record, SessionRow
-from pausepoint.replay import body_of
-from pausepoint.store import Store
+from pausepoint.log.replay import body_of
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Commit, Flags, NewSession, SessionRow
+from pausepoint.stores.base import Store
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import InlineEngine
-from pausepoint.workflow import Workflow
 
 T = TypeVar("T")
 

@@ -15,22 +15,23 @@ from typing import Any, cast
 import msgspec
 from pydantic import BaseModel
 
-from pausepoint import bundle
-from pausepoint.bundle import Bundle
-from pausepoint.codec import DEFAULT_LIMITS
-from pausepoint.engine import Drive, Left
+from pausepoint.codec.values import DEFAULT_LIMITS
+from pausepoint.definition.workflow import BoundStep, Workflow
+from pausepoint.engine import transfer as bundle
+from pausepoint.engine.session import Session
+from pausepoint.engine.transfer import Bundle
 from pausepoint.errors import DefinitionError, StepError, StoreClosed, said
-from pausepoint.lending import Lending, Paused
-from pausepoint.model import Record
-from pausepoint.replay import CheckpointBody, Line, OperationBody, body_of
-from pausepoint.session import Session
-from pausepoint.state import Blobs, Change, Inline
-from pausepoint.store import Store
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import CheckpointBody, Line, OperationBody, body_of
+from pausepoint.log.state import Blobs, Change, Inline
+from pausepoint.model.pauses import Paused
+from pausepoint.model.records import Record
+from pausepoint.runtime.drive import Drive, Left
+from pausepoint.runtime.visit import Family, Frame, Operation
+from pausepoint.stores.base import Store
 from pausepoint.testing.clock import ManualClock
 from pausepoint.testing.inline import blocking
-from pausepoint.testing.replaying import ReplayingVisit, inside
-from pausepoint.visit import Family, Frame, Operation
-from pausepoint.workflow import BoundStep, Workflow
+from pausepoint.testing.replay import ReplayingVisit, inside
 
 
 @dataclass(frozen=True)

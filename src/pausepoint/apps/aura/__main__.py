@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pausepoint import Outcome, Start, program
 from pausepoint.apps.aura.models import AuraState
-from pausepoint.apps.aura.starting import SAMPLE_STUDENT, WITHOUT_CALENDAR, lacks_calendar, starting
+from pausepoint.apps.aura.settings import SAMPLE_STUDENT, WITHOUT_CALENDAR, lacks_calendar, starting
 from pausepoint.apps.aura.workflow import aura
 
 HELP = """Look after a student's week: gather assignments, tell what is mastered, plan the days, write a report.

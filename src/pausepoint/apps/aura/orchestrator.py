@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pausepoint import BlockingEngine, Engine
 from pausepoint.apps.aura.models import AuraState, CurrentStep, WorkflowState
-from pausepoint.apps.aura.starting import WITHOUT_CALENDAR, lacks_calendar, starting
+from pausepoint.apps.aura.settings import WITHOUT_CALENDAR, lacks_calendar, starting
 from pausepoint.apps.aura.workflow import POSITIONS, aura, current_step
 from pausepoint.apps.input import BadInput, refusal
 from pausepoint.errors import StoreMissing, UnknownSession

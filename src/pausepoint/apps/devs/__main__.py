@@ -14,11 +14,12 @@ import click
 from pydantic import Field
 
 from pausepoint import Engine, Start, program
-from pausepoint.apps.devs import showing, workspace
-from pausepoint.apps.devs.driving import Ending, Ride, nobody
-from pausepoint.apps.devs.finding import looking, path_of, plan_of
+from pausepoint.apps.devs import display as showing
+from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.plan import read
+from pausepoint.apps.devs.program import Ending, Ride, nobody
+from pausepoint.apps.devs.runs import looking, path_of, plan_of
 from pausepoint.apps.devs.sample import sample_plan
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput

@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, ValidationError
 
 from pausepoint import Engine, Start, program
+from pausepoint.apps.helpdesk.chat import Talk, at_terminal, chatted, ending, interrupted, left, played
 from pausepoint.apps.helpdesk.errands import errand
 from pausepoint.apps.helpdesk.models import Desk, Language
 from pausepoint.apps.helpdesk.shop import SAMPLE
-from pausepoint.apps.helpdesk.talking import Talk, at_terminal, chatted, ending, interrupted, left, played
 from pausepoint.apps.helpdesk.workflow import helpdesk
 from pausepoint.apps.input import BadInput, known_zone, local_zone, refusal
 from pausepoint.errors import StoreMissing, UnknownSession

@@ -18,9 +18,9 @@ from pausepoint import Context, Retry, Tool, Workflow, collect, route, step
 from pausepoint.apps.helpdesk import words
 from pausepoint.apps.helpdesk.extraction import normal, orders
 from pausepoint.apps.helpdesk.intents import is_cancel, tool_of, wants_person, yes_or_no
+from pausepoint.apps.helpdesk.model_reading import read_answer, read_values
 from pausepoint.apps.helpdesk.models import Call, Desk, Errand, Language, Message, Quote, Result, ToolName
 from pausepoint.apps.helpdesk.parameters import MODELS, answered, found_in
-from pausepoint.apps.helpdesk.reading import read_answer, read_values
 from pausepoint.apps.helpdesk.shop import Served, Shop
 from pausepoint.errors import Declined, QuestionExpired, RoundsExhausted, Unanswered
 

@@ -11,9 +11,9 @@ from pausepoint import At, Context, Workflow, route, step
 from pausepoint.apps.helpdesk import words
 from pausepoint.apps.helpdesk.errands import PATIENCE, errand
 from pausepoint.apps.helpdesk.intents import Meaning, is_cancel, language_of, meaning
+from pausepoint.apps.helpdesk.model_reading import read_message
 from pausepoint.apps.helpdesk.models import Call, Chat, Desk, Errand, Language, Message, Result
 from pausepoint.apps.helpdesk.parameters import found_in, is_correction
-from pausepoint.apps.helpdesk.reading import read_message
 from pausepoint.apps.helpdesk.shop import Shop
 
 WINDOW = 20

@@ -11,12 +11,12 @@ from pydantic import Field
 
 from pausepoint import Start, VersionFolders, program
 from pausepoint.apps.input import BadInput
-from pausepoint.apps.memo.deciding import decision
-from pausepoint.apps.memo.driving import Drive
+from pausepoint.apps.memo.decisions import decision
+from pausepoint.apps.memo.folders import Changes, check_agent
 from pausepoint.apps.memo.models import InvestmentType, MemoMode
-from pausepoint.apps.memo.reporting import CONFLICT, INTERRUPTED, TERMINATED, Ending, at_terminal, reported, shown
-from pausepoint.apps.memo.resuming import Changes, check_agent
-from pausepoint.apps.memo.starting import SAMPLES, starting
+from pausepoint.apps.memo.program import Drive
+from pausepoint.apps.memo.report import CONFLICT, INTERRUPTED, TERMINATED, Ending, at_terminal, reported, shown
+from pausepoint.apps.memo.settings import SAMPLES, starting
 from pausepoint.apps.memo.workflow import AGENTS, memo
 from pausepoint.errors import AlreadyRunning
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 from pausepoint import Artifact, Context, Retry, Workflow, step
 from pausepoint.apps import model
-from pausepoint.apps.memo import checking, citing, enriching
+from pausepoint.apps.memo import checks as checking
+from pausepoint.apps.memo import citations as citing
 from pausepoint.apps.memo import deck as decks
+from pausepoint.apps.memo import enrichment as enriching
 from pausepoint.apps.memo import research as reading
+from pausepoint.apps.memo.draft import Job, write_section
 from pausepoint.apps.memo.models import (
     CompanyData,
     DeckAnalysis,
@@ -28,7 +31,6 @@ from pausepoint.apps.memo.models import (
     Validation,
     document,
 )
-from pausepoint.apps.memo.writing import Job, write_section
 
 PATIENCE = Retry(attempts=5, on=(ConnectionError, TimeoutError))
 DECK = "0-deck-analysis.json"

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pausepoint import At, Context, Retry, Scope, SessionId, Workflow, guard, route
-from pausepoint.apps.planner import estimation, ingestion, materials, output, planning, reviewing
+from pausepoint.apps.planner import estimation, ingestion, materials, output
+from pausepoint.apps.planner import plan as planning
+from pausepoint.apps.planner import review as reviewing
 from pausepoint.apps.planner.models import (
     Artifacts,
     EstimationPayload,

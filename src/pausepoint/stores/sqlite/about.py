@@ -9,8 +9,9 @@ from contextlib import suppress
 
 import apsw
 
-from pausepoint.model import About, Holder
-from pausepoint.stores.sqlite import cleaning, reads, schema
+from pausepoint.model.sessions import About, Holder
+from pausepoint.stores.sqlite import reads, schema
+from pausepoint.stores.sqlite import removal as cleaning
 from pausepoint.stores.sqlite.ballast import Ballast
 from pausepoint.stores.sqlite.sql import QUERIES
 

@@ -11,7 +11,8 @@ import apsw
 import msgspec
 
 from pausepoint.errors import DamagedRecord, UnknownSession
-from pausepoint.model import (
+from pausepoint.model.records import Record, SignalRecord, first_digest, intact, signal_intact
+from pausepoint.model.sessions import (
     Ended,
     Failure,
     Filter,
@@ -19,17 +20,12 @@ from pausepoint.model import (
     Pause,
     PauseKind,
     PauseMode,
-    Record,
     SessionRow,
-    SignalRecord,
     Sort,
     Status,
-    first_digest,
-    intact,
-    signal_intact,
 )
-from pausepoint.store import Found
-from pausepoint.stores.sqlite import sums
+from pausepoint.stores.base import Found
+from pausepoint.stores.sqlite import checksums as sums
 from pausepoint.stores.sqlite.sql import QUERIES
 
 

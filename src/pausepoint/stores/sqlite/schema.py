@@ -18,8 +18,9 @@ from typing import NamedTuple, TypeVar
 import apsw
 
 from pausepoint.errors import NewerSchema, StoreMissing, StoreUnavailable
+from pausepoint.name import NAME
 from pausepoint.stores.sqlite import sql
-from pausepoint.stores.sqlite.failures import edge
+from pausepoint.stores.sqlite.errors import edge
 from pausepoint.stores.sqlite.sql import Migration
 
 APPLICATION_ID = 0x486F6C64  # "Hold"
@@ -70,7 +71,7 @@ def prepare(place: Place) -> None:
 def _prepare_file(place: Place) -> None:
     path = Path(place.path)
     if path.is_dir():
-        raise StoreUnavailable(f"{path} is a folder; name a file in it, such as {path / 'pausepoint.db'}")
+        raise StoreUnavailable(f"{path} is a folder; name a file in it, such as {path / f'{NAME}.db'}")
     if not place.create and not path.exists():
         raise _missing(path)
     _make_folder(path.parent)

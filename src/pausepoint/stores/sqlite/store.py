@@ -13,7 +13,10 @@ import apsw
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import DamagedRecord, HoldLost, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
-from pausepoint.model import (
+from pausepoint.model.files import FileFacts
+from pausepoint.model.questions import Answer, Answered, Inquiry
+from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.sessions import (
     About,
     Commit,
     Filter,
@@ -22,29 +25,29 @@ from pausepoint.model import (
     Pause,
     Proved,
     QuestionStatus,
-    Record,
     Removal,
     SessionRow,
-    SignalRecord,
     Space,
     Status,
     Sweep,
     Tombstone,
     Whole,
 )
-from pausepoint.questions import Answer, Answered, Inquiry
-from pausepoint.store import Found, FoundQuestions
-from pausepoint.stores.sqlite import asking, checking, cleaning, moving, reads, schema
+from pausepoint.stores.base import Found, FoundQuestions
+from pausepoint.stores.sqlite import questions as asking
+from pausepoint.stores.sqlite import reads, schema
+from pausepoint.stores.sqlite import removal as cleaning
+from pausepoint.stores.sqlite import transfer as moving
+from pausepoint.stores.sqlite import verify as checking
 from pausepoint.stores.sqlite.about import about
 from pausepoint.stores.sqlite.ballast import SIZE, Ballast
-from pausepoint.stores.sqlite.cleaning import session_folder
-from pausepoint.stores.sqlite.failures import edge, is_full
-from pausepoint.stores.sqlite.hold import FileHold, Hold, MemoryHold, refuse_inherited
-from pausepoint.stores.sqlite.moving import Moving
+from pausepoint.stores.sqlite.errors import edge, is_full
+from pausepoint.stores.sqlite.liveness import FileHold, Hold, MemoryHold, refuse_inherited
+from pausepoint.stores.sqlite.removal import session_folder
 from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sqlite.transfer import Moving
 from pausepoint.stores.sqlite.trouble import Trouble
 from pausepoint.stores.sqlite.writer import Writer, parks
-from pausepoint.uploads import FileFacts
 
 T = TypeVar("T")
 
@@ -69,7 +72,7 @@ class _Reading(edge):
 
 
 class SqliteStore:
-    """A `pausepoint.store.Store` in one SQLite file, or in memory with the path ``:memory:``.
+    """A `pausepoint.stores.base.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
     ``create=False`` makes no file: where there is no store, opening raises `StoreMissing`.
     ``synchronous`` is for tests: only FULL keeps what was acknowledged through a power loss.

@@ -9,7 +9,7 @@ import apsw
 
 from pausepoint.clock import to_datetime
 from pausepoint.errors import StoreError, StoreReadOnly
-from pausepoint.stores.sqlite.failures import DISK, Hint, hint, is_full, translated
+from pausepoint.stores.sqlite.errors import DISK, Hint, hint, is_full, translated
 from pausepoint.stores.sqlite.schema import Place
 
 FIRST_WAIT = 0.1  # seconds between looks at a disk that refused; each wait is twice the one before, …

@@ -25,15 +25,16 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from pausepoint.errors import PausepointError, StoreReadOnly, StoreUnavailable
-from pausepoint.model import Commit, Flags
+from pausepoint.model.sessions import Commit, Flags
+from pausepoint.name import NAME
 from pausepoint.stores.sqlite import schema
 from pausepoint.stores.sqlite.ballast import Ballast
-from pausepoint.stores.sqlite.failures import BROKEN, LOCK_PATIENCE
+from pausepoint.stores.sqlite.errors import BROKEN, LOCK_PATIENCE
 from pausepoint.stores.sqlite.sql import QUERIES
 from pausepoint.stores.sqlite.trouble import Trouble
 from pausepoint.stores.sqlite.writes import Writes
 
-logger = logging.getLogger("pausepoint")
+logger = logging.getLogger(NAME)
 
 CHEAP = 400e-6  # seconds; a commit that takes longer on average is none of the loop's business
 TICK = 2e-3  # seconds; how long a lone session may commit before everybody else on the loop has a turn
@@ -326,7 +327,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         if not self._in_memory:
-            self._thread = threading.Thread(target=self._serve, name="pausepoint-writer", daemon=True)
+            self._thread = threading.Thread(target=self._serve, name=f"{NAME}-writer", daemon=True)
             self._thread.start()
 
     async def stop(self) -> None:

@@ -18,24 +18,17 @@ from msgspec.structs import astuple, replace
 
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.errors import AlreadyRunning, DamagedRecord, FileRefused, HoldLost, SessionEnded, UnknownSession
-from pausepoint.model import (
-    Commit,
-    Filter,
-    Flags,
-    NewSession,
-    Pause,
-    SessionRow,
-    SignalRecord,
-    first_digest,
-    seal_signal,
-    would_go_on,
-)
-from pausepoint.questions import about
-from pausepoint.store import Found
-from pausepoint.stores.sqlite import asking, reads, redacting, sums
-from pausepoint.stores.sqlite.hold import Hold
+from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.questions import about
+from pausepoint.model.records import SignalRecord, first_digest, seal_signal
+from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow, would_go_on
+from pausepoint.stores.base import Found
+from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite import questions as asking
+from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite import redaction as redacting
+from pausepoint.stores.sqlite.liveness import Hold
 from pausepoint.stores.sqlite.sql import QUERIES
-from pausepoint.uploads import FileFacts, file_facts
 
 _PLACE, _MOVE, _APPEND = QUERIES["place"], QUERIES["move"], QUERIES["append"]
 _PLACE_AND_END = _PLACE.replace(" FROM", f", ({QUERIES['log_end']}) FROM")

@@ -6,25 +6,25 @@
         def make_store(self, folder, clock):
             return MyStore(folder / "store", clock=clock)
 
-pytest collects it like any other class of tests. It covers every verb of `pausepoint.store.Store`,
+pytest collects it like any other class of tests. It covers every verb of `pausepoint.stores.base.Store`,
 also what they refuse. `StoreSuite` is for a store that lives as long as it is open, such as one
 in memory; `SharedStoreSuite` adds what several engines on the same data must be able to rely on.
 """
 
 from __future__ import annotations
 
-from pausepoint.testing.suite.asking import AskingTests
 from pausepoint.testing.suite.base import Suite
 from pausepoint.testing.suite.commits import CommitTests
-from pausepoint.testing.suite.ends import EndTests
-from pausepoint.testing.suite.filing import FileTests
-from pausepoint.testing.suite.life import LifeTests, SharingTests
-from pausepoint.testing.suite.moving import MovingTests
-from pausepoint.testing.suite.outside import OutsideTests
-from pausepoint.testing.suite.proof import ProofTests
+from pausepoint.testing.suite.files import FileTests
+from pausepoint.testing.suite.integrity import ProofTests
+from pausepoint.testing.suite.opening import LifeTests, SharingTests
+from pausepoint.testing.suite.questions import AskingTests
+from pausepoint.testing.suite.removal import EndTests
+from pausepoint.testing.suite.requests import OutsideTests
 from pausepoint.testing.suite.sessions import SessionTests
-from pausepoint.testing.suite.standing import SharedStandingTests, StandingTests
-from pausepoint.testing.suite.waiting import WaitingTests
+from pausepoint.testing.suite.standing_pause import SharedStandingTests, StandingTests
+from pausepoint.testing.suite.transfer import MovingTests
+from pausepoint.testing.suite.waits import WaitingTests
 
 __all__ = ["SharedStoreSuite", "StoreSuite", "Suite"]
 

@@ -11,8 +11,9 @@ from typing import Any, ParamSpec
 
 import pytest
 
-from pausepoint.model import Commit, Flags, NewSession, Pause, Record, SessionRow, first_digest, seal
-from pausepoint.store import Store
+from pausepoint.model.records import Record, first_digest, seal
+from pausepoint.model.sessions import Commit, Flags, NewSession, Pause, SessionRow
+from pausepoint.stores.base import Store
 from pausepoint.testing.clock import ManualClock
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pausepoint.errors import AlreadyRunning, DamagedRecord, HoldLost, SessionEnded
-from pausepoint.model import Failure, Filter, Pause, Status
+from pausepoint.model.sessions import Failure, Filter, Pause, Status
 from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, payloads, started, stored
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pausepoint.errors import HoldLost, UnknownSession
-from pausepoint.model import Filter, Sort, Status, seal
+from pausepoint.model.records import seal
+from pausepoint.model.sessions import Filter, Sort, Status
 from pausepoint.testing.suite.base import (
     Driver,
     Place,

@@ -1,0 +1,1 @@
+"""``python -m pausepoint.apps.demo``: a session is killed, resumed, paused and resumed, before your eyes."""

@@ -1,0 +1,85 @@
+"""Tells the story: run, kill -9, resume, pause from outside, resume, and what that saved."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pausepoint import Engine, PausepointError
+from pausepoint.apps.demo.pipeline import report
+from pausepoint.apps.demo.screen import Screen
+from pausepoint.apps.demo.story import OutOfStep, Story
+
+PACE, FAST = 0.9, 0.15
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo. 0 if it could be shown to its end."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    with ExitStack() as stack:
+        try:
+            folder = _folder(stack, options.store, options.keep)
+        except OSError as error:
+            parser.error(
+                f"no store can be made in {options.store or 'a temporary folder'}: {error.strerror}"
+                "; name another folder with --store"
+            )
+        try:
+            return _show(folder, options)
+        except BrokenPipeError:  # the reader, perhaps head, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed goes there
+            return 128 + signal.SIGPIPE
+
+
+def _show(folder: Path, options: argparse.Namespace) -> int:
+    screen = Screen()
+    screen.say(f"A workflow of {len(report.steps)} steps writes a report. Its pace and its prices are made up.")
+    try:
+        asyncio.run(_tell(folder, FAST if options.fast else PACE, screen))
+    except (OutOfStep, PausepointError) as error:
+        screen.say(f"\nThe demo could not be shown: {error}", "red")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    kept = options.keep or options.store is not None
+    what = "It is kept." if kept else "It is removed; --keep keeps it."
+    screen.say(f"\nThe store was {folder / 'pausepoint.db'}.\n{what}")
+    return 0
+
+
+async def _tell(folder: Path, pace: float, screen: Screen) -> None:
+    async with Engine(folder / "pausepoint.db", workflows=[report]) as engine:
+        await Story(engine, folder, f"demo-{secrets.token_hex(3)}", pace, screen).tell()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m pausepoint.apps.demo", description="See a session killed, resumed and paused."
+    )
+    parser.add_argument("--store", type=Path, metavar="FOLDER", help="make the store in this folder, and keep it")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary folder with the store")
+    parser.add_argument("--fast", action="store_true", help="hurry: a few seconds in all")
+    return parser
+
+
+def _folder(stack: ExitStack, chosen: Path | None, keep: bool) -> Path:
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=chosen):  # a folder that is there may still take no file
+            return chosen
+    if keep:
+        return Path(tempfile.mkdtemp(prefix="pausepoint-demo-"))
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pausepoint-demo-")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

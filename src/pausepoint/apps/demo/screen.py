@@ -1,0 +1,116 @@
+"""Prints the demo: in place on a terminal, line by line elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from typing import NamedTuple, TextIO
+
+from pausepoint.apps.demo.view import Row, View
+
+
+class Signs(NamedTuple):
+    """What stands before a row, and what its bar is made of."""
+
+    kept: str
+    done: str
+    active: str
+    ahead: str
+    full: str
+    empty: str
+    spinner: str
+
+
+_DRAWN = Signs("↷", "✓", "▸", "·", "■", "□", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+_PLAIN = Signs("~", "+", ">", "-", "#", ".", "|/-\\")
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+class Screen:
+    """Where the demo is shown."""
+
+    def __init__(self, stream: TextIO = sys.stdout) -> None:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a folder's name may have letters that the encoding lacks
+        self._stream = stream
+        self._signs = _signs(stream)
+        self._terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._coloured = self._terminal and "NO_COLOR" not in os.environ
+        self._drawn = 0
+        self._said: set[str] = set()
+        self._tick = 0
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """A line that stays, below what was drawn so far."""
+        self._drawn = 0
+        print(self.styled(text, style), file=self._stream, flush=True)
+
+    def styled(self, text: str, style: str) -> str:
+        return f"\033[{_STYLES[style]}m{text}\033[0m" if style and self._coloured else text
+
+    def _cut(self, text: str, beside: int) -> str:
+        """As much as fits into one line: rows that wrap could not be replaced. The last column may wrap, too."""
+        if not self._terminal:
+            return text
+        return text[: max(0, shutil.get_terminal_size().columns - 1 - beside)]
+
+    def chapter(self, text: str) -> None:
+        """A heading. The steps are shown anew below it."""
+        self._said.clear()
+        self.say(f"\n{text}", "bold")
+
+    def draw(self, view: View, running: bool, brief: bool = False) -> None:
+        """The steps as they stand, or only the one at work. On a terminal this replaces what was drawn just before."""
+        self._tick += 1
+        rows = [row for row in view.rows.values() if not brief or row is view.active]
+        if self._terminal:
+            up = f"\033[{self._drawn}A" if self._drawn else ""
+            lines = [f"\033[2K{self._line(row, running and row is view.active)}\n" for row in rows]
+            print(up + "".join(lines), end="", file=self._stream, flush=True)
+            self._drawn = len(lines)
+            return
+        for row in rows:
+            if (row.items or row.done) and (text := self._text(row)) not in self._said:
+                self._said.add(text)
+                print(self._line(row, running), file=self._stream, flush=True)
+
+    def _line(self, row: Row, active: bool) -> str:
+        signs, text = self._signs, self._cut(self._text(row), beside=len("   ✓ "))
+        if row.kept:
+            return self.styled(f"   {signs.kept} {text}", "dim")
+        if row.done:
+            return f"   {self.styled(signs.done, 'green')} {text}"
+        if active:
+            sign = signs.spinner[self._tick % len(signs.spinner)] if self._terminal else signs.active
+            return f"   {self.styled(sign, 'cyan')} {text}"
+        return self.styled(f"   {signs.ahead} {text}", "dim")
+
+    def _text(self, row: Row) -> str:
+        bar = self._signs.full * row.items + self._signs.empty * (row.total - row.items)
+        return f"{row.name:<8} {bar:<10}{_detail(row)}".rstrip()
+
+
+def _signs(stream: TextIO) -> Signs:
+    """Those that the stream can encode."""
+    try:
+        "".join(_DRAWN).encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return _PLAIN
+    return _DRAWN
+
+
+def _detail(row: Row) -> str:
+    if row.kept:
+        return f"skipped, done before (${row.usd:.2f})"
+    parts = []
+    if row.total:
+        parts.append(f"{row.items} of {row.total}")
+    if row.kept_items:
+        parts.append(f"{row.kept_items} kept from before")
+    if row.done:
+        parts.append(f"{row.took:.1f} s")
+    if row.usd:
+        parts.append(f"${row.usd:.2f}")
+    return ", ".join(parts)

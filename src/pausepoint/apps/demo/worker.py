@@ -1,0 +1,31 @@
+"""The process that does the work; the demo starts it, kills it and starts it again.
+
+``python -m pausepoint.apps.demo.worker start|resume STORE SESSION PACE CALLS``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from pausepoint import Engine
+from pausepoint.apps.demo.pipeline import Desk, report
+
+
+async def main(verb: str, store: str, session_id: str, pace: str, calls: str) -> None:
+    """Drive the session until it ends or somebody pauses it."""
+    Desk.pace, Desk.calls = float(pace), Path(calls)
+    async with Engine(Path(store), workflows=[report]) as engine:
+        if verb == "start":
+            session = await engine.start(report, session_id=session_id)
+        else:
+            session = await engine.resume(session_id, by="the demo")
+        await session.outcome()
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except KeyboardInterrupt:  # Ctrl+C reaches the demo and its worker alike; the demo does the talking
+        sys.exit(130)

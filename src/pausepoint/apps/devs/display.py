@@ -1,0 +1,272 @@
+"""How a run is shown: live on a terminal, as lines elsewhere, as one document for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pausepoint import Engine, Event
+from pausepoint.apps.devs.models import Plan
+from pausepoint.apps.devs.tasks import log_of
+from pausepoint.apps.devs.view import Row, View
+from pausepoint.apps.words import many, one_line
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+EVERY = 0.1
+"""Seconds between two looks."""
+
+STILL = 10.0
+"""Seconds after which lines tell who is at work, if nothing else happened."""
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+MARKS = {
+    "pending": ("·", "dim"), "blocked": ("·", "dim"), "begun": ("", "cyan"), "asks": ("?", "yellow"),
+    "done": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("–", "dim"), "stopped": ("↺", "yellow"),
+}  # fmt: skip
+WORDS = {"begun": "at work", "asks": "waiting for an answer"}
+ORDER = ("done", "skipped", "begun", "asks", "stopped", "failed", "blocked", "pending")
+
+DEEPEST = 10
+"""Levels of the graph that are set to the right; deeper ones stand below each other, so that names stay in sight."""
+
+Line = list[tuple[str, str]]
+"""Pieces of text, each with its style."""
+
+
+def counted(view: View) -> str:
+    """The tasks in a few words."""
+    counts = view.counts
+    return ", ".join(f"{counts[each]} {WORDS.get(each, each)}" for each in ORDER if each in counts)
+
+
+def took(seconds: float) -> str:
+    """A time span as it is read.
+
+    >>> took(0.04), took(3.21), took(75), took(7500)
+    ('0.0 s', '3.2 s', '1 min 15 s', '2 h 5 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
+    """The graph: each task below and to the right of what it needs. ``height``: so many lines at most."""
+    status = view.status
+    whole = [_cut([(view.name, "bold"), (f"  {status}  ", "yellow"), (counted(view), "")], width)]
+    rows = sorted(view.rows.values(), key=lambda row: row.level)
+    room = len(rows) if height is None else max(height - 3, 3)
+    chosen = rows if len(rows) <= room else _window(rows, room - 1)
+    names = min(max((len(_name(row)) for row in chosen), default=0), max(width // 2, 20))
+    whole += [_cut(_row(row, names), width) for row in chosen]
+    if len(chosen) < len(rows):
+        whole.append([(f"  … and {many(len(rows) - len(chosen), 'task')} more", "dim")])
+    if view.reason:
+        whole.append(_cut([(f"{status}: {one_line(view.reason)}", "yellow")], width))
+    return whole
+
+
+def _name(row: Row) -> str:
+    return f"{'  ' * min(row.level, DEEPEST)}{row.task.id}"
+
+
+def _row(row: Row, names: int) -> Line:
+    mark, style = MARKS[row.status]
+    mark = mark or FRAMES[int(time.monotonic() * 10) % len(FRAMES)]
+    name = _name(row)
+    spent = took(row.seconds) if row.status in ("begun", "asks", "done", "failed") else ""
+    who = f"{row.agent}  " if row.status == "begun" else ""
+    needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
+    what = {
+        "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for one that failed",
+        "stopped": "was under way; a resume takes it up again",
+    }  # fmt: skip
+    said = f"skipped: {one_line(row.note) or 'nobody said why'}" if row.status == "skipped" else what.get(row.status)
+    dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
+    rest = (said, style) if said else (needs, "dim")
+    return [(f"{mark} ", style), (f"{name:<{names}}  ", dim), (f"{spent:>10}  {who}", ""), rest]
+
+
+def _window(rows: Sequence[Row], room: int) -> list[Row]:
+    """Those that matter most now, in their order: at work and in trouble first, then what comes, then what was."""
+    urgency = {"begun": 0, "asks": 0, "stopped": 0, "failed": 1, "pending": 2, "blocked": 3, "skipped": 4, "done": 5}
+    last = max((row.began for row in rows), default=0)
+    ranked = sorted(rows, key=lambda row: (urgency[row.status], row.level, last - row.began))
+    chosen = {row.task.id for row in ranked[:room]}
+    return [row for row in rows if row.task.id in chosen]
+
+
+def _cut(line: Line, width: int) -> Line:
+    """A line that fits."""
+    found: Line = []
+    room = width - 1
+    for text, style in line:
+        found.append((text if len(text) <= room else f"{text[: max(room - 1, 0)]}…", style))
+        room -= len(found[-1][0])
+        if room <= 0:
+            break
+    return found
+
+
+def plain(line: Line) -> str:
+    """Without colours."""
+    return "".join(text for text, _ in line).rstrip()
+
+
+def graph(view: View) -> str:
+    """The graph as it stands, as it fits where the output goes."""
+    if not sys.stdout.isatty():
+        return "\n".join(map(plain, drawn(view, 10_000)))
+    return "\n".join(map(_painted, drawn(view, shutil.get_terminal_size((100, 24)).columns)))
+
+
+def folded(text: str) -> str:
+    """A sentence in lines that fit, at a terminal: no word is broken where it ends."""
+    return click.wrap_text(text, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else text
+
+
+def _painted(line: Line) -> str:
+    if os.environ.get("NO_COLOR"):
+        return plain(line)
+    looks: dict[str, dict[str, Any]] = {"bold": {"bold": True}, "dim": {"dim": True}, "": {}}
+    return "".join(click.style(text, **looks.get(style, {"fg": style})) for text, style in line)
+
+
+class Lines:
+    """Plain lines, as things happen."""
+
+    def __init__(self) -> None:
+        self.told = time.monotonic()
+        self.ending = ""
+
+    def event(self, view: View, event: Event) -> None:
+        """Something happened."""
+        line = self._line(view, event)
+        if line:
+            self.told = time.monotonic()
+            click.echo(line)
+
+    def _line(self, view: View, event: Event) -> str:
+        data = event.data
+        row = view.rows.get(str(data.get("task", "")))
+        match event.event_type:
+            case "task.started":
+                return f"{data['agent']} begins {data['task']}"
+            case "task.completed" if row is not None:
+                return f"{data['task']} is done after {took(row.took)} ({row.place} of {len(view.rows)})"
+            case "task.failed":
+                return f"{data['task']} failed: {one_line(data['error'])}"
+            case "question.asked":
+                return f"Asked: {one_line(event.summary)}"
+            case "pause.requested":
+                return f"Pausing: {one_line(event.summary)}"
+        return ""
+
+    def tick(self, view: View, ending: str) -> None:
+        """Time has passed."""
+        if ending and not self.ending:
+            click.echo(f"{ending}: what runs is finished first; once more ends it", err=True)
+        self.ending = ending
+        if time.monotonic() - self.told >= STILL:
+            self.told = time.monotonic()
+            working = [f"{row.task.id} ({took(row.seconds)})" for row in view.rows.values() if row.status == "begun"]
+            click.echo(f"At work: {', '.join(working) or 'nobody'}; {counted(view)}")
+
+    def end(self) -> None:
+        """After the last look."""
+
+
+class Screen:
+    """A live display of the graph."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.live: Live = Live(console=Console(highlight=False), auto_refresh=False, transient=True)
+        self.live.start()
+
+    def event(self, view: View, event: Event) -> None:
+        """The next tick shows it."""
+
+    def tick(self, view: View, ending: str) -> None:
+        """Draw it anew."""
+        from rich.text import Text
+
+        size = self.live.console.size
+        lines = drawn(view, size.width, size.height - 1)
+        if ending:
+            lines.append([("What runs is finished first; Ctrl+C again ends it", "yellow")])
+        elif view.status == "pausing":
+            lines.append([("Pausing: what runs is finished first", "yellow")])
+        whole = Text("\n").join(Text.assemble(*line) for line in lines)
+        whole.no_wrap = True
+        self.live.update(whole, refresh=True)
+
+    def end(self) -> None:
+        """Leave the screen as it was."""
+        self.live.stop()
+
+
+def show() -> Lines | Screen:
+    """The way of telling that fits where the output goes."""
+    return Screen() if sys.stdout.isatty() else Lines()
+
+
+async def follow(
+    engine: Engine, view: View, over: Callable[[], bool], wait: asyncio.Future[Any] | None, shown: Lines | Screen
+) -> None:
+    """Show a run until it is over."""
+    try:
+        while True:
+            ended = over()
+            for event in await view.look(engine):
+                shown.event(view, event)
+            shown.tick(view, engine.driver.ending)
+            if ended:
+                return
+            if wait is None:
+                await asyncio.sleep(EVERY)
+            else:
+                await asyncio.wait([wait], timeout=EVERY)
+    finally:
+        shown.end()
+
+
+def document(view: View, plan: Plan | None, command: Callable[..., str], named: str) -> dict[str, Any]:
+    """The run, for ``--json``. ``command`` makes what a person types; ``named`` is how the plan is called there."""
+    return {
+        "run": view.name,
+        "plan": None if plan is None else str(plan.path.resolve()),
+        "workspace": None if plan is None else str(plan.workspace),
+        "status": view.status,
+        "reason": view.reason or None,
+        "counts": view.counts,
+        "spent_usd": view.info.spent_usd,
+        "tasks": [_task(row, plan) for row in view.rows.values()],
+        "questions": [
+            {"id": each.id, "task": view.task_of(each), "question": each.next_question,
+             "command": command("answer", each.id, "--approve")}
+            for each in view.questions
+        ],
+        "command": None if view.status == "completed" else command("resume", named),
+    }  # fmt: skip
+
+
+def _task(row: Row, plan: Plan | None) -> dict[str, Any]:
+    log = None if plan is None else log_of(plan, row.task.id)
+    return {
+        "id": row.task.id, "status": row.status, "needs": row.task.needs, "priority": row.task.priority,
+        "agent": row.agent or None, "seconds": round(row.seconds, 3), "note": row.note or None,
+        "output": str(log) if log is not None and log.exists() else None,
+    }  # fmt: skip

@@ -1,0 +1,50 @@
+"""What is to become of files that somebody has edited or damaged: asked at a terminal, else said and left as it is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from pausepoint import Plan, Session
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.memo.models import MemoState
+from pausepoint.apps.memo.report import at_terminal
+from pausepoint.apps.memo.workflow import AGENTS
+from pausepoint.errors import FolderRefused
+
+Edits = Literal["accept", "discard"]
+
+
+def decision(plan: Plan, onward: str) -> Edits | None:
+    """What somebody at the terminal says. None: nothing yet; ``onward`` is the command that then needs an option."""
+    for each in plan.artifacts:
+        if each.path in plan.undecided:
+            click.echo(f"{each.path} is {each.state}: {each.why}", err=True)
+    for cost in plan.stale:
+        click.echo(f"  {cost} would run again", err=True)
+    broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
+    if at_terminal():
+        ways: dict[str, Edits | None] = {"accept": "accept", "discard": "discard", "stop": None}
+        offered = [way for way in ways if not (broken and way == "accept")]
+        return ways[click.prompt("What is to become of it?", type=click.Choice(offered), default="stop")]
+    options = "--discard-edits, or mend it" if broken else "--accept-edits or --discard-edits"
+    click.echo(f"Nothing was done. Decide with {options}: {onward}", err=True)
+    return None
+
+
+async def put_back(session: Session[MemoState], plan: Plan) -> None:
+    """Discard edits. What this store has never seen can only be made again."""
+    try:
+        await session.restore(plan.undecided)
+    except FolderRefused as error:
+        agents = [each.step for each in plan.artifacts if each.path in plan.undecided]
+        first = earliest(min(agents, key=AGENTS.index))
+        raise BadInput(f"{error}; on the command line that is --accept-edits, or --from {first}") from None
+
+
+def earliest(agent: str) -> str:
+    """The agent to begin with where only files are left: one that does not write over what it has read."""
+    if agent.startswith("enrich"):
+        return "draft"
+    return "validate_citations" if agent in ("fact_check", "validate") else agent

@@ -1,0 +1,144 @@
+"""Where a memo goes on: the folder that is meant, what it tells, and its session, made anew if the store lost it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pausepoint import Detection, Engine, Session, VersionFolders, detect
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.memo import outline as outlines
+from pausepoint.apps.memo.models import InvestmentType, MemoDocument, MemoMode, MemoState, document
+from pausepoint.apps.memo.settings import deck_file, documents_folder, starting
+from pausepoint.apps.memo.workflow import AGENTS, DECK, DRAFT, FINAL, memo
+from pausepoint.errors import FolderRefused
+
+INPUT = (
+    "company_name", "company_data", "outline", "investment_type", "memo_mode", "deck", "documents"
+)  # fmt: skip
+"""What a session is given; agents write the rest."""
+
+
+class NothingThere(Exception):
+    """There is no folder to go on with."""
+
+
+def chosen(folders: VersionFolders, version: str | None) -> Path:
+    """The folder of a version, else the latest. `NothingThere` if there is none."""
+    try:
+        found = folders.latest() if version is None else folders.find(version)
+    except FolderRefused as error:
+        raise NothingThere(str(error)) from error
+    if found is None:
+        raise NothingThere(f"No artifacts found for {folders.name} in {folders.root}")
+    return found
+
+
+def given(state: MemoState) -> dict[str, Any]:
+    """The input of a session, field by field."""
+    return {name: getattr(state, name) for name in INPUT}
+
+
+def looked_at(folder: Path, inputs: Callable[[], MemoState]) -> Detection:
+    """What a folder tells. Without completion records the input is needed to judge it: how many sections there are,
+    and whether a deck had to be read."""
+    found = detect(folder, memo)
+    if found.recorded:
+        return found
+    state = inputs()
+    found = detect(folder, memo, **given(state))
+    unread = state.deck is not None and not (folder / DECK).exists()
+    return msgspec.structs.replace(found, resume_at=AGENTS[0]) if unread and found.resume_at != "start" else found
+
+
+def detect_resume_point(folder: Path, state: MemoState) -> str:
+    """The agent to run next, ``"start"`` or ``"complete"``."""
+    return looked_at(folder, lambda: state).resume_at
+
+
+async def session_of(
+    engine: Engine, found: Detection, inputs: Callable[[], MemoState], accept: bool
+) -> Session[MemoState]:
+    """The session of a folder. `FolderRefused` if it cannot be gone on with; the folder is as it was."""
+    if found.recorded:
+        return await engine.rebuild(found.folder, memo, accept=accept)
+    return await engine.rebuild(found.folder, memo, accept=accept, **given(inputs()))
+
+
+async def reconstruct(engine: Engine, folder: Path, state: MemoState) -> MemoDocument:
+    """The document that the files of a folder make up, with defaults for what is not there yet."""
+    session = await session_of(engine, looked_at(folder, lambda: state), lambda: state, accept=False)
+    return document(await session.state())
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to be otherwise than the session has it; None: as it is."""
+
+    kind: InvestmentType | None = None
+    mode: MemoMode | None = None
+    outline: Path | None = None
+    data: Path | None = None
+    deck: Path | None = None
+    documents: Path | None = None
+
+    @property
+    def options(self) -> dict[str, str | Path | None]:
+        """As they are given on the command line."""
+        return {
+            "--type": self.kind, "--mode": self.mode, "--outline": self.outline, "--data": self.data,
+            "--deck": self.deck, "--documents": self.documents,
+        }  # fmt: skip
+
+    def fields(self, state: MemoState) -> dict[str, Any]:
+        """The fields of the state that change. `BadInput` if something that was given cannot be used."""
+        wanted = self._of_options(state) if self.data is None else self._of_data(state)
+        return {name: value for name, value in wanted.items() if value not in (None, getattr(state, name))}
+
+    def _of_data(self, state: MemoState) -> dict[str, Any]:
+        """Another JSON of the company names its files anew, as at a start."""
+        return given(
+            starting(
+                state.company_name, data=self.data, deck=self.deck, documents=self.documents, outline=self.outline,
+                kind=self.kind or state.investment_type, mode=self.mode or state.memo_mode,
+            )
+        )  # fmt: skip
+
+    def _of_options(self, state: MemoState) -> dict[str, Any]:
+        wanted: dict[str, Any] = {
+            "investment_type": self.kind, "memo_mode": self.mode, "deck": self.deck and deck_file(self.deck),
+            "documents": self.documents and documents_folder(self.documents),
+        }  # fmt: skip
+        if self.outline is not None:
+            wanted["outline"] = outlines.read(self.outline)
+        elif self.kind is not None and state.outline == outlines.read(outlines.default(state.investment_type)):
+            wanted["outline"] = outlines.read(outlines.default(self.kind))
+        return wanted
+
+
+def check_company(wanted: str, found: str, where: str) -> None:
+    """Refuse to go on with the memo of another company, whose name makes the same folder."""
+    if found.casefold() != wanted.strip().casefold():
+        raise BadInput(
+            f"COMPANY: {where} is the memo of {found!r}, not of {wanted!r}; give one of them another --output"
+        )
+
+
+def check_agent(option: str, name: str | None) -> None:
+    """Refuse an agent that there is not."""
+    if name is not None and name not in AGENTS:
+        raise BadInput(f"{option}: there is no agent {name!r}; there are {', '.join(AGENTS)}")
+
+
+def memo_file(folder: Path) -> Path:
+    """Where the memo lies."""
+    return folder / DRAFT
+
+
+def company_of(folder: Path) -> str:
+    """The company of a memo that is complete."""
+    return MemoDocument.model_validate_json((folder / FINAL).read_bytes()).company_name

@@ -1,0 +1,238 @@
+"""One call of the memo's program: the folder that is meant, what is looked at first, and the session that is driven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pausepoint import Detection, Engine, Plan, Question, Session, Start, Status, VersionFolders
+from pausepoint.apps.input import BadInput
+from pausepoint.apps.memo.decisions import Edits, earliest, put_back
+from pausepoint.apps.memo.folders import (
+    Changes,
+    NothingThere,
+    check_company,
+    chosen,
+    company_of,
+    looked_at,
+    memo_file,
+    session_of,
+)
+from pausepoint.apps.memo.models import MemoState
+from pausepoint.apps.memo.progress import Following, now
+from pausepoint.apps.memo.report import DECISION, NOT_FOUND, Stand, at_terminal, shown
+from pausepoint.apps.memo.workflow import AGENTS, memo
+from pausepoint.errors import AlreadyRunning, FolderMisfit, FolderRefused, UnknownSession
+
+GIVEN_ANEW = "given anew with --resume"
+
+
+@dataclass
+class Drive:
+    """One call of the program."""
+
+    start: Start
+    company: str
+    folders: VersionFolders
+    inputs: Callable[[], MemoState]
+    changes: Changes
+    edits: Edits | None = None
+    accept: bool = False
+    redo: str | None = None
+    until: str | None = None
+    by: str | None = None
+    folder: Path | None = None
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        return self._command(self.folder)
+
+    @property
+    def same_command(self) -> str:
+        """The same, with all that this call was asked to do."""
+        asked = {"--from": self.redo, "--until": self.until, **self.changes.options}
+        return self._command(self.folder, *(str(word) for pair in asked.items() if pair[1] for word in pair))
+
+    def _command(self, folder: Path | None, *more: str) -> str:
+        version = [] if folder is None else ["--version", folder.name.removeprefix(f"{self.folders.name}-")]
+        output = [] if str(self.folders.root) == "output" else ["--output", str(self.folders.root)]
+        options = ["--resume", *version, *output, *more]
+        is_like_an_option = self.company.startswith("-")
+        return self.start.command(*([*options, "--", self.company] if is_like_an_option else [self.company, *options]))
+
+    def offered(self) -> bool:
+        """Whether somebody wants to go on with what was interrupted, instead of beginning anew."""
+        last = self.folders.latest()
+        if last is None or last not in self.folders.incomplete(memo):
+            return False
+        if at_terminal():
+            return click.confirm(f"{last} was not finished. Resume it?", default=True)
+        click.echo(f"hint: {last} was not finished; to go on with it: {self._command(last)}", err=True)
+        return False
+
+    # beginning
+
+    async def begin(self) -> Stand:
+        """A new session, in a folder of its own."""
+        state = self.inputs()
+        self.folder = self.folders.make()
+        async with self._engine() as engine:
+            session = await engine.start(
+                memo, state, folder=self.folder.absolute(), by=self.by, paused=self.until is not None
+            )
+            click.echo(f"Session {session.id}: {self.folder}")
+            if self.until is not None:
+                await session.resume(until=self.until, by=self.by)
+            return Stand(self.folder, await Following(engine, self.until).to_its_end(session))
+
+    def _engine(self) -> Engine:
+        self.start.folder.mkdir(parents=True, exist_ok=True)
+        engine = Engine(self.start.store, workflows=[memo])
+        engine.waker.only = ""  # nothing goes on by itself before it was looked at, and no other memo at all
+        return engine
+
+    # going on
+
+    async def go_on(self, version: str | None) -> Stand:
+        """The latest version, or the one that was named."""
+        try:
+            self.folder = chosen(self.folders, version)
+        except NothingThere as error:
+            click.echo(str(error), err=True)
+            return Stand(code=NOT_FOUND)
+        self._warn()
+        return await self.taken_up(self.folder)
+
+    async def taken_up(self, folder: Path) -> Stand:
+        """What lies in a folder, gone on with; or what somebody has to decide before."""
+        try:
+            found = looked_at(folder, self.inputs)
+            if found.resume_at == "start":
+                for odd in found.inconsistent:
+                    click.echo(f"⚠️  {folder}: {odd}", err=True)
+                click.echo("⚠️  No checkpoints found, starting from scratch...")
+                if not found.recorded:
+                    return await self.begin()
+            async with self._engine() as engine:
+                if await self._is_complete(engine, found):
+                    return self._complete()
+                session = await self._session(engine, found)
+                lost_deck = not found.recorded and found.resume_at == AGENTS[0]
+                return await self._resumed(engine, session, [AGENTS[0]] if lost_deck else [])
+        except FolderMisfit as error:
+            click.echo(f"⚠️  {error}")
+            click.echo(f"⚠️  Starting from scratch in a new folder; {folder} stays as it is...")
+        return await self.begin()
+
+    async def _is_complete(self, engine: Engine, found: Detection) -> bool:
+        """Whether nothing is left to do. The store knows best: a memo may have been killed right behind a rewind."""
+        if not (found.complete and _as_recorded(found)) or self.redo is not None or self.changes != Changes():
+            return False
+        try:
+            return found.session_id is None or (await engine.info(found.session_id)).status is Status.COMPLETED
+        except UnknownSession:
+            return True
+
+    async def _session(self, engine: Engine, found: Detection) -> Session[MemoState]:
+        try:
+            return await session_of(engine, found, self.inputs, self.accept)
+        except FolderRefused as error:
+            if not found.inconsistent or self.accept:
+                raise
+            raise BadInput(f"{error}; on the command line that is --accept-gaps") from None
+
+    def _complete(self) -> Stand:
+        assert self.folder is not None
+        check_company(self.company, company_of(self.folder), str(self.folder))
+        click.echo(f"✓ Memo already complete: {memo_file(self.folder)}")
+        return Stand(self.folder)
+
+    def _warn(self) -> None:
+        unfinished = self.folders.incomplete(memo)
+        if len(unfinished) > 1 and self.folder is not None:
+            names = ", ".join(path.name for path in unfinished)
+            click.echo(f"⚠️  Several versions are incomplete: {names}; this is {self.folder.name}", err=True)
+
+    async def _resumed(self, engine: Engine, session: Session[MemoState], again: list[str]) -> Stand:
+        """Look at everything first, so that what is refused or left undecided has changed nothing."""
+        holder = (await session.info()).holder
+        if holder is not None:
+            raise AlreadyRunning(f"{self.folder} is being written", session_id=session.id, holder=holder)
+        state = await session.state()
+        check_company(self.company, state.company_name, str(self.folder))
+        fields = self.changes.fields(state)
+        redo = await self._redone(session, fields)
+        plan = await self._planned(session, redo, fields, again)
+        if self.until is not None and self.until not in (*again, *_ahead(plan)):
+            raise BadInput(f"--until: {self.until} has ended already; --from {self.until} redoes it")
+        if plan.undecided and self.edits is None:
+            return Stand(self.folder, code=DECISION, undecided=plan)
+        if plan.undecided and self.edits == "discard":
+            await put_back(session, plan)
+            plan = await self._planned(session, redo, fields, again)
+        ahead = [*again, *_ahead(plan)]
+        if not ahead and plan.status is Status.COMPLETED and _as_recorded(plan):
+            return self._complete()
+        cursor = await now(session)
+        _tell_where(ahead, bool(again or redo) or len(_ahead(plan)) < len(AGENTS))
+        if redo is not None:
+            await session.rewind(redo, fields, by=self.by, reason="--from" if redo == self.redo else GIVEN_ANEW)
+        elif fields:
+            await session.edit(fields, by=self.by, reason=GIVEN_ANEW)
+        await session.resume(edits=self.edits, rerun=again, until=self.until, by=self.by)
+        kept = {each.step for each in await session.plan() if each.verdict in ("done", "left out")}
+        click.echo(shown("Agents: " + " ".join(f"{'✓' if name in kept else '·'}\xa0{name}" for name in AGENTS)))
+        return Stand(self.folder, await Following(engine, self.until, kept).to_its_end(session, cursor))
+
+    async def _redone(self, session: Session[MemoState], fields: dict[str, Any]) -> str | None:
+        """The agent to redo, with all behind it: that of --from, or the first that has read what is otherwise now."""
+        done = {each.step for each in await session.checkpoints(limit=None) if not each.left_behind}
+        if self.redo is not None and self.redo not in done:
+            raise BadInput(f"--from: {self.redo} has not ended yet, so there is nothing to redo; go on: {self.command}")
+        read = [name for name in memo.readers(*fields) if name in done]
+        return min([*read, *([self.redo] if self.redo else [])], key=AGENTS.index, default=None)
+
+    async def _planned(
+        self, session: Session[MemoState], redo: str | None, fields: dict[str, Any], again: list[str]
+    ) -> Plan:  # fmt: skip
+        """What going on would do. Nothing is changed by asking."""
+        if redo is None:
+            return await session.plan(rerun=again)
+        try:
+            return await session.plan_rewind(redo, fields)
+        except FolderRefused as error:
+            if (first := earliest(redo)) == redo:
+                raise
+            raise BadInput(
+                f"{redo} cannot be redone alone: {error.path} as it was before lay in the store, which is gone;"
+                f" --from {first} writes it anew"
+            ) from None
+
+    async def answer(self, question: Question, value: str) -> Stand:
+        """A person has answered; the session goes on."""
+        async with self._engine() as engine:
+            session: Session[MemoState] = await engine.session(question.session_id)
+            cursor = await now(session)
+            await engine.answer(question.id, value, by=self.by, channel="cli")
+            return Stand(self.folder, await Following(engine).to_its_end(session, cursor))
+
+
+def _tell_where(ahead: list[str], anew: bool) -> None:
+    first = min(ahead, key=AGENTS.index, default=None)
+    if first is not None and (first != AGENTS[0] or anew):
+        click.echo(f"✓ Resuming from checkpoint: {first}")
+
+
+def _ahead(plan: Plan) -> list[str]:
+    """The agents that are to run."""
+    return [each.step for each in plan if each.verdict in ("next", "will run")]
+
+
+def _as_recorded(found: Plan | Detection) -> bool:
+    """Whether no file is otherwise than its agent has left it."""
+    return all(each.state == "valid" for each in found.artifacts)

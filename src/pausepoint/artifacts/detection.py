@@ -1,0 +1,280 @@
+"""What a folder of artifacts tells by itself: how far its session had come, and how the session can be made anew of it.
+
+With the completion records that lie in its ``.pausepoint`` nothing is guessed. Without them each step is judged by the
+files that it leaves, and what does not add up is reported. Also the numbered folders that runs of one name go to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from pausepoint.artifacts.folder import Shelf
+from pausepoint.artifacts.publisher import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note
+from pausepoint.artifacts.status import ArtifactState, Examination, examine, look
+from pausepoint.definition.artifacts import BoundArtifact, Unfit, entry_of, named
+from pausepoint.definition.workflow import BoundStep, Check, Workflow
+from pausepoint.errors import FolderMisfit, FolderRefused
+from pausepoint.log.trail import Trail
+
+_Note = TypeVar("_Note", DoneNote, EditNote)
+
+START, COMPLETE = "start", "complete"
+
+
+class DetectedStep(msgspec.Struct, frozen=True):
+    """What a folder says of one step."""
+
+    step: str
+    state: Literal["done", "to run"]
+    why: str
+
+
+class Detection(msgspec.Struct, frozen=True):
+    """How far the session of a folder has come.
+
+    ``resume_at`` is the step to run next, ``"start"`` or ``"complete"``. ``inconsistent``: what does not add up, as a
+    late artifact without its predecessors. ``recorded``: the completion records were there to go by.
+    """
+
+    folder: Path
+    resume_at: str
+    steps: tuple[DetectedStep, ...]
+    inconsistent: tuple[str, ...] = ()
+    artifacts: tuple[ArtifactState, ...] = ()
+    recorded: bool = False
+    session_id: str | None = None
+    version: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to run."""
+        return self.resume_at == COMPLETE
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The completion records of a folder, in the order in which the steps ended.
+
+    ``late`` are those behind a gap: a step went on to one that is not recorded, and still others are. ``edited``: what
+    was edited in the state behind the last of them.
+    """
+
+    note: SessionNote
+    done: tuple[DoneNote, ...]
+    late: tuple[DoneNote, ...] = ()
+    edited: tuple[Edited, ...] = ()
+
+    @property
+    def gap(self) -> str | None:
+        """The step that is not recorded, though later ones are."""
+        return (self.done[-1].next if self.done else self.note.begins_at) if self.late else None
+
+    def trail(self, folder: Path) -> Trail:
+        """The same as a log would have it."""
+        trail = Trail(str(folder))
+        for each in self.done:
+            trail.works[each.work.step] = each.work
+            trail.versions.update(each.work.writes)
+            for file in each.work.files:
+                trail.knows(file)
+        return trail
+
+    def inconsistent(self) -> tuple[str, ...]:
+        """What does not add up."""
+        return tuple(f"{each.work.step} is recorded, but {self.gap} before it is not" for each in self.late)
+
+
+def detect(folder: str | Path, workflow: Workflow[Any], **given: Any) -> Detection:
+    """Which step a session of this folder goes on with, and why. Nothing is changed; blocks while it reads.
+
+    ``given``: fields of the state that the files do not carry, for paths and counts that name them.
+    """
+    path = Path(folder).absolute()
+    found = recorded(path, workflow)
+    return by_files(path, workflow, given)[0] if found is None else _by_records(path, workflow, found)
+
+
+def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
+    """The completion records; None if there are none. `FolderRefused` if they are another workflow's, or newer."""
+    shelf = Shelf(folder)
+    notes = shelf.notes()
+    if "session.json" not in notes:
+        return None
+    note = session_note(notes["session.json"], str(folder))
+    if note.workflow != workflow.name:
+        raise FolderRefused(
+            f"{folder} was left by workflow {note.workflow!r}, not {workflow.name!r}; give another", path=str(folder)
+        )
+    if note.version > workflow.version:
+        raise FolderMisfit(
+            f"{folder} was left by version {note.version} of {workflow.name!r}, and this code is version"
+            f" {workflow.version}: run the newer code",
+            path=str(folder),
+        )
+    done = [
+        _read(folder, name, data, DoneNote, "its step runs again")
+        for name, data in notes.items()
+        if name.startswith("done/")
+    ]
+    found = _without_gap(note, sorted(done, key=lambda each: each.work.seq))
+    return _with_edits(folder, notes[EDITED], found) if EDITED in notes else found
+
+
+def _with_edits(folder: Path, data: bytes, found: Recorded) -> Recorded:
+    """The records with the edits of the state behind them; those before them are in the records."""
+    edits = _read(folder, EDITED, data, EditNote, "the state is as it was before the last edits of it")
+    last = max([found.note.through, *(each.work.seq for each in found.done)])
+    return found if found.late or edits.seq < last else msgspec.structs.replace(found, edited=edits.edited)
+
+
+def _without_gap(note: SessionNote, done: list[DoneNote]) -> Recorded:
+    known = {each.work.step for each in done}
+    if done and note.begins_at not in known and not note.leaving:
+        return Recorded(note, (), tuple(done))
+    for number, each in enumerate(done[:-1], start=1):
+        if each.next is not None and each.next not in known:
+            return Recorded(note, tuple(done[:number]), tuple(done[number:]))
+    return Recorded(note, tuple(done))
+
+
+def _read(folder: Path, name: str, data: bytes, kind: type[_Note], without: str) -> _Note:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as exc:
+        raise FolderRefused(
+            f"{folder}/.pausepoint/{name} is damaged ({exc}); delete it, and {without}", path=str(folder)
+        ) from exc
+
+
+def _by_records(folder: Path, workflow: Workflow[Any], found: Recorded) -> Detection:
+    trail = found.trail(folder)
+    looked = [each.doubted() if each.cut else each for each in look(workflow, trail, Shelf(folder))]
+    seen = examine(trail, looked, {}, 2**62)
+    steps = tuple(_judged(step, trail, seen) for step in workflow.outline)
+    return Detection(
+        folder, _resume_at(found, seen), steps, found.inconsistent(), tuple(seen.states()), True,
+        found.note.session_id, found.note.version,
+    )  # fmt: skip
+
+
+def _resume_at(found: Recorded, seen: Examination) -> str:
+    if not found.done:
+        return found.note.begins_at if found.note.leaving else START
+    again = [each.work.step for each in found.done if each.work.step in seen.redo]
+    broken = [each.work.step for each in seen.undecided]
+    for step in (each.work.step for each in found.done):
+        if step in again or step in broken:
+            return step
+    return found.done[-1].next or COMPLETE
+
+
+def _judged(step: str, trail: Trail, seen: Examination) -> DetectedStep:
+    if step not in trail.works:
+        return DetectedStep(step, "to run", "never ran")
+    if step in seen.redo:
+        return DetectedStep(step, "to run", seen.redo[step].why)
+    trouble = next((each for each in seen.undecided if each.work.step == step), None)
+    if trouble is not None and (trouble.state == "invalid" or trouble.unsure):
+        return DetectedStep(step, "to run", f"{trouble.file.path} is {trouble.state}: {trouble.why}")
+    return DetectedStep(step, "done", trail.works[step].skipped or "recorded")
+
+
+# without records
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A step by its files alone: what they carry, or why it does not count as done. ``absent``: there are none."""
+
+    step: BoundStep
+    values: dict[str, Any]
+    why: str = ""
+    absent: bool = False
+
+
+def by_files(folder: Path, workflow: Workflow[Any], given: Mapping[str, Any]) -> tuple[Detection, list[Judged]]:
+    shelf, known = Shelf(folder), dict(given)
+    judged: list[Judged] = []
+    for step in workflow.steps:
+        judged.append(found := judge(shelf, step, known))
+        known.update(found.values)
+    first = next((number for number, each in enumerate(judged) if each.why), len(judged))
+    while 0 < first < len(judged) and judged[first - 1].absent:
+        first -= 1  # it may leave nothing, but without anything behind it nobody knows that it ran
+    late = [each.step.name for each in judged[first:] if not each.why and not each.absent]
+    gap = judged[first] if first < len(judged) else None
+    odd = tuple(f"{name} has left its artifacts, but {gap.step.name} before it has not: {gap.why}"
+                for name in late) if gap else ()  # fmt: skip
+    any_done = any(not each.absent for each in judged[:first])
+    at = COMPLETE if gap is None else gap.step.name if any_done else START
+    steps = tuple(_detected(each, number < first) for number, each in enumerate(judged))
+    return Detection(folder, at, steps, odd), judged[:first]
+
+
+def _detected(found: Judged, before: bool) -> DetectedStep:
+    if found.absent and not found.why:
+        return DetectedStep(found.step.name, "done" if before else "to run", "it may leave nothing, and did not")
+    why = found.why or "its artifacts are there and can be read"
+    return DetectedStep(found.step.name, "to run" if found.why else "done", why)
+
+
+def judge(shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> Judged:
+    """A step by its files alone."""
+    if not step.leaves:
+        return Judged(step, {}, "it leaves no artifact, and there is no record of it")
+    values: dict[str, Any] = {}
+    absent, said = True, _says(step.when, known)
+    for artifact in step.leaves:
+        try:
+            value = carried(shelf, artifact, known)
+            if value is None and (not artifact.place.admits_none if said is None else said):
+                raise Unfit(f"{artifact.path} is not there")
+            if value is not None and (problem := _lacks(artifact, value, known)):
+                raise Unfit(f"{artifact.path}: {problem}")
+        except Unfit as wrong:
+            return Judged(step, {}, str(wrong))
+        if value is not None:
+            values[artifact.place.path], absent = value, False
+    return Judged(step, values, absent=absent)
+
+
+def _says(when: Check | None, known: Mapping[str, Any]) -> bool | None:
+    """Whether a step has to run, as its ``when`` says of what is known; None if that does not tell."""
+    if when is None or when.whole is not None:
+        return None
+    if any(read.recent or read.place.path not in known for read in when.reads):
+        return None
+    return bool(when(**{read.param: known[read.place.path] for read in when.reads}))
+
+
+def _lacks(artifact: BoundArtifact, value: Any, known: Mapping[str, Any]) -> str:
+    counts = artifact.counted is None or artifact.counted in known
+    return artifact.lacks(value, known) if counts else artifact.misses(value)
+
+
+def carried(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any], sizes: bool = True) -> Any:
+    """The value that the files of an artifact hold; None if there is none. `Unfit`, with the name of the file."""
+    missing = [name for name in artifact.named if name not in known]
+    if missing:
+        raise Unfit(f"{artifact.path}: its name needs {', '.join(missing)}; give it to detect()")
+    pattern = named(artifact.path, known)
+    paths = shelf.names(pattern) if artifact.many else [pattern]
+    found: dict[str, Any] = {}
+    for path in paths:
+        data = shelf.read(path)
+        if data is None:
+            continue
+        if sizes and len(data) < artifact.spec.min_bytes:
+            raise Unfit(f"{path} has {len(data)} bytes; less than {artifact.spec.min_bytes} are taken for a remnant")
+        try:
+            found[entry_of(pattern, path)] = artifact.decoded(data)
+        except Unfit as wrong:
+            raise Unfit(f"{path}, {wrong}") from wrong
+    if not found:
+        return None
+    return found if artifact.many else found[""]
+
+
+# versions

@@ -1,0 +1,83 @@
+"""Numbered folders: ``<name>-v0.0.1``, ``-v0.0.2`` … for the runs of one name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pausepoint.artifacts.detection import START, detect
+from pausepoint.definition.artifacts import safe_name
+from pausepoint.definition.workflow import Workflow
+from pausepoint.errors import FolderRefused, PausepointError
+
+_VERSION = re.compile(r"v0\.0\.(\d{1,9})")
+
+
+class VersionFolders:
+    """The folders ``<root>/<name>-v0.0.<n>`` that runs of one name go to, in the order of their numbers.
+
+    >>> VersionFolders("output", "Fern & Stone").pattern
+    'Fern-Stone-v0.0.*'
+    """
+
+    def __init__(self, root: str | Path, name: str) -> None:
+        self.root = Path(root)
+        self.name = safe_name(name)
+
+    @property
+    def pattern(self) -> str:
+        """What the folders are called."""
+        return f"{self.name}-v0.0.*"
+
+    def all(self) -> list[Path]:
+        """Those that are there, the latest last."""
+        found = [(number(path.name, self.name), path) for path in self.root.glob(self.pattern) if path.is_dir()]
+        return [path for at, path in sorted(pair for pair in found if pair[0] is not None)]
+
+    def latest(self) -> Path | None:
+        """The one with the highest number; None if there is none."""
+        return next(reversed(self.all()), None)
+
+    def find(self, version: str) -> Path:
+        """The folder of a version such as ``v0.0.3``. `FolderRefused` if there is none."""
+        path = self.root / f"{self.name}-{version}"
+        if path not in self.all():
+            there = ", ".join(each.name.removeprefix(f"{self.name}-") for each in self.all()) or "none"
+            raise FolderRefused(
+                f"No artifacts found for {self.name} {version} in {self.root}; there are: {there}", path=str(path)
+            )
+        return path
+
+    def make(self) -> Path:
+        """A new folder, behind the latest. Two programs never get the same one."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        last = self.latest()
+        at = (number(last.name, self.name) or 0) + 1 if last is not None else 1
+        while True:
+            path = self.root / f"{self.name}-v0.0.{at}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                at += 1
+                continue
+            return path
+
+    def incomplete(self, workflow: Workflow[Any], **given: Any) -> list[Path]:
+        """Those whose sessions have begun and are not complete, as far as their folders tell."""
+        return [path for path in self.all() if _begun(path, workflow, given)]
+
+
+def number(folder: str, name: str) -> int | None:
+    """Which version a folder of a name is; None if it is none of its."""
+    found = _VERSION.fullmatch(folder.removeprefix(f"{name}-"))
+    return int(found[1]) if found and folder.startswith(f"{name}-") else None
+
+
+def _begun(path: Path, workflow: Workflow[Any], given: Mapping[str, Any]) -> bool:
+    try:
+        found = detect(path, workflow, **given)
+    except PausepointError:
+        return True  # it cannot be told, which is no reason to keep silent about it
+    return not found.complete and (found.resume_at != START or found.recorded)

@@ -1,0 +1,243 @@
+"""A log made anew of a folder of artifacts, for a store that does not have the session.
+
+Every step that the folder knows to be done becomes a checkpoint with what it wrote. Where the session goes on is then
+found out as for any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pausepoint.artifacts.detection import Detection, Judged, Recorded
+from pausepoint.artifacts.folder import Shelf, digest_of
+from pausepoint.artifacts.publisher import DoneNote, Edited, code_of
+from pausepoint.artifacts.status import artifact_named
+from pausepoint.codec.values import Limits, encode
+from pausepoint.definition.artifacts import BoundArtifact, Unfit, entry_of, named
+from pausepoint.definition.fields import overlap
+from pausepoint.definition.workflow import BoundStep, Workflow
+from pausepoint.errors import FolderRefused
+from pausepoint.log.replay import CheckpointBody, EditBody, Effect, KeyBody, to_payload
+from pausepoint.log.state import Act, Blobs, Change, Slot, stored
+from pausepoint.log.trail import FileLeft, Left, Redo, Trail, Work
+from pausepoint.model.ids import SessionId, check_session_id, new_session_id
+from pausepoint.model.records import Record, RecordKind, first_digest, seal
+from pausepoint.model.sessions import NewSession
+
+
+class Relog:
+    """The records of a session that is made anew. Versions of fields are numbered as they are written here."""
+
+    def __init__(
+        self, session_id: str, folder: Path, version: int, outline: Sequence[str], first: str, leaving: bool = False
+    ) -> None:
+        self.session_id = SessionId(session_id)
+        self.trail = Trail(str(folder))
+        self.version = version
+        self.outline = tuple(outline)
+        self.first, self.leaving = first, leaving
+        self.fields: dict[str, Slot] = {}
+        self.bodies: list[tuple[str, CheckpointBody | EditBody]] = []
+        self.blobs: Blobs = []
+        self.versions: dict[tuple[str, int], int] = {}
+        self.edits: set[tuple[str, int]] = set()
+
+    @property
+    def seq(self) -> int:
+        """The number that the next record will have."""
+        return len(self.bodies) + 2
+
+    def begin(self, values: Mapping[str, bytes]) -> None:
+        """What the session began with."""
+        self.fields = {name: stored(data, self.blobs) for name, data in values.items()}
+
+    def change(self, path: str, act: Act, data: bytes) -> Change:
+        """Something that a step wrote, encoded already."""
+        return Change(path, act, stored(data, self.blobs))
+
+    def edited(self, edits: Iterable[Edited]) -> None:
+        """What was edited in the state by here. Before the first step it is in what the session began with."""
+        new = [(path, at, bytes(raw)) for path, at, raw in edits if (path, at) not in self.edits] if self.bodies else []
+        if new:
+            pairs = {(path, at) for path, at, _ in new}
+            self.edits |= pairs
+            self.versions |= dict.fromkeys(pairs, self.seq)
+            changes = tuple(self.change(path, "set", data) for path, _, data in new)
+            self.bodies.append((self.bodies[-1][0], EditBody(changes, reason="from its folder")))
+
+    def done(self, work: Work, changes: Sequence[Change], next_step: str | None) -> None:
+        """A step that is done. What it read of other steps is named by the numbers of this log."""
+        reads = {pair[0]: self.versions[pair] for pair in work.reads.items() if pair in self.versions}
+        self.versions.update(((key, version), self.seq) for key, version in work.writes.items())
+        files = tuple(msgspec.structs.replace(file, at=0) for file in work.files)
+        writes = dict.fromkeys(work.writes, self.seq)
+        left = Left(reads, files, work.code, work.usd, writes=writes, places=work.places)
+        effect = Effect("left", work.at, "artifact.left", work.step, "from its folder", left=left)
+        stays = next_step in (None, work.step)  # where it has come to its end it is left once more
+        body = CheckpointBody(
+            None if stays else next_step, tuple(changes), stays, work.skipped, took=work.took, effects=(effect,),
+            version=self.version,
+        )  # fmt: skip
+        self.bodies.append((work.step, body))
+
+    def session(self, workflow: Workflow[Any], now: int, by: str | None) -> NewSession:
+        """All of it. One that had come to its end stands at its last step, to be left once more."""
+        at, leaving = self.first, self.leaving
+        visits = {at: 1} if leaving else {}
+        key = KeyBody(
+            self.fields, at, leaving, {**visits}, created=True, by=by, version=self.version, outline=self.outline,
+            trail=self.trail,
+        )  # fmt: skip
+        records = [seal(first_digest(self.session_id), 1, 0, "key", at, 1, now, to_payload(key))]
+        for step, body in self.bodies:
+            if isinstance(body, CheckpointBody):
+                visits[step] = visits.get(step, 0) + 1
+                at, leaving = body.next or step, body.leaving
+            records.append(_after(records[-1], step, visits[step], now, body))
+        digest = sha256(f"rebuilt|{self.trail.folder}|{self.session_id}".encode()).digest()
+        return NewSession(
+            self.session_id, workflow.name, self.version, None, (), digest, now, at,
+            visits.get(at, 0) + (0 if leaving else 1), None, tuple(records), tuple(self.blobs), claim=False,
+            leaving=leaving,
+        )  # fmt: skip
+
+
+def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody | EditBody) -> Record:
+    kind: RecordKind = "checkpoint" if isinstance(body, CheckpointBody) else "edit"
+    return seal(last.digest, last.seq + 1, last.seq, kind, step, visit, now, to_payload(body))
+
+
+def by_record(
+    workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, accept: bool, limits: Limits
+) -> Relog:  # fmt: skip
+    """From completion records. What files carry is read from them, also if somebody has edited it.
+
+    What the records have of the same is newer: an edit of the state became a part of it.
+    """
+    if found.late and not accept:
+        raise _at_odds(folder, found.inconsistent(), found.gap)
+    note, first = found.note, found.done[0].work.step if found.done else found.note.begins_at
+    log = Relog(session_id, folder, note.version, note.outline, first, note.leaving and not found.done)
+    log.trail.rebuilt_from = note.session_id
+    log.begin({name: bytes(raw) for name, raw in note.input.items()})
+    for each in found.done:
+        changes: list[Change] = []
+        if each.work.seq > note.through:
+            log.edited(each.edited)
+            changes = _carried(workflow, Shelf(folder), log, each, limits)
+            changes += [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
+        log.done(each.work, changes, each.next)
+    log.edited(found.edited)
+    return log
+
+
+def _carried(workflow: Workflow[Any], shelf: Shelf, log: Relog, done: DoneNote, limits: Limits) -> list[Change]:
+    """What the files of a step say. One that is missing or cannot be read says nothing: its step runs again."""
+    values: dict[str, Any] = {}
+    for file in done.work.files:
+        artifact = artifact_named(workflow, done.work.step, file.pattern)
+        data = shelf.read(file.path)
+        if artifact is None or data is None:
+            continue
+        try:
+            value = _plain(artifact, data) if log.version != workflow.version else artifact.decoded(data)
+        except (Unfit, ValueError):
+            continue
+        if artifact.many:
+            values.setdefault(file.field, {})[file.key] = value
+        else:
+            values[file.field] = value
+    return [log.change(field, "set", _encoded(workflow, field, value, log, limits)) for field, value in values.items()]
+
+
+def _plain(artifact: BoundArtifact, data: bytes) -> Any:
+    """What an older version has left, for its migrations: nothing but JSON or a text."""
+    if artifact.codec == "json":
+        return msgspec.json.decode(data)
+    return data.decode()
+
+
+def _encoded(workflow: Workflow[Any], field: str, value: Any, log: Relog, limits: Limits) -> bytes:
+    if log.version != workflow.version:
+        return encode(value, field, limits)
+    return workflow.shape.place(field).typed.encode(value, field, limits)
+
+
+def by_judgement(
+    workflow: Workflow[Any], folder: Path, session_id: str | None, seen: Detection, judged: Sequence[Judged],
+    given: Mapping[str, Any], accept: bool, limits: Limits,
+) -> Relog:  # fmt: skip
+    """From the files alone: the steps up to the first that is not known to be done."""
+    if not judged or seen.resume_at == "start":
+        raise FolderRefused(f"No checkpoints found in {folder}; start from scratch", path=str(folder))
+    if seen.inconsistent and not accept:
+        raise _at_odds(folder, seen.inconsistent, seen.resume_at)
+    id = new_session_id() if session_id is None else check_session_id(session_id)
+    log = Relog(id, folder, workflow.version, workflow.outline, workflow.outline[0])
+    start = workflow.shape.start(given)
+    log.begin({name: place.typed.encode(start[name], name, limits) for name, place in workflow.shape.fields.items()})
+    shelf, known = Shelf(folder), {**start}
+    for each in judged:
+        known.update(each.values)
+        _relogged(log, workflow, shelf, each, known, limits)
+    if seen.resume_at in workflow.outline:
+        _spared(log, shelf, workflow.step(seen.resume_at), known)
+    return log
+
+
+def _relogged(
+    log: Relog, workflow: Workflow[Any], shelf: Shelf, done: Judged, known: Mapping[str, Any], limits: Limits
+) -> None:
+    """One step that its files show to be done."""
+    changes = [log.change(path, "set", workflow.shape.place(path).typed.encode(value, path, limits))
+               for path, value in done.values.items()]  # fmt: skip
+    read = done.step.depends_on
+    reads = {key: at for (key, at) in log.versions if any(overlap(key, path) for path in read)}
+    files = [file for artifact in done.step.leaves for file in _files(shelf, artifact, known)]
+    work = Work(
+        done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.step.places, log.seq), tuple(files),
+        code_of(done.step.fn),
+        skipped="its artifacts were there before" if files else "it left nothing", places=tuple(read),
+    )  # fmt: skip
+    log.done(work, changes, workflow.following(done.step.name))
+
+
+def _spared(log: Relog, shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> None:
+    """Of the step that comes next, the entries that are there already need not be made again."""
+    spared: list[FileLeft] = []
+    for artifact in step.leaves:
+        for file in _files(shelf, artifact, known) if artifact.many else ():
+            with suppress(Unfit):
+                artifact.decoded(shelf.read(file.path) or b"")
+                if file.size >= artifact.spec.min_bytes:
+                    spared.append(file)
+                    log.trail.knows(file)
+    if spared:
+        read = step.depends_on
+        reads = {key: at for (key, _), at in log.versions.items() if any(overlap(key, path) for path in read)}
+        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", tuple(spared), reads)
+
+
+def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:
+    return FolderRefused(
+        f"{folder} does not add up: {'; '.join(inconsistent)}. accept=True goes on with {at}; what comes after it is"
+        " made again",
+        path=str(folder),
+    )
+
+
+def _files(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[FileLeft]:
+    pattern = named(artifact.path, known)
+    found: list[FileLeft] = []
+    for path in shelf.names(pattern) if artifact.many else [pattern]:
+        data = shelf.read(path)
+        if data is not None:
+            key = entry_of(pattern, path)
+            found.append(FileLeft(path, artifact.path, artifact.place.path, digest_of(data), len(data), key))
+    return found

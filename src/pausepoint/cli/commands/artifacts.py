@@ -1,0 +1,156 @@
+"""`artifacts`: the files that steps left, how they stand, and what is to become of those that somebody changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import DECISION, DONE, FAILED, Refused
+from pausepoint.cli.options import SESSIONS, OneOf, common, signed
+from pausepoint.cli.plans import COLOURS, in_short, redone
+from pausepoint.cli.prompts import at_terminal
+from pausepoint.cli.sessions import found_session
+from pausepoint.cli.text import counted, one_line, size
+
+if TYPE_CHECKING:
+    from pausepoint.artifacts.status import ArtifactState
+    from pausepoint.engine.plan import Plan
+    from pausepoint.model.views import SessionInfo, Stale
+
+ACTIONS = ("ls", "verify", "adopt", "restore")
+
+
+@click.command()
+@click.argument("action", metavar="ls|verify|adopt|restore", type=OneOf(ACTIONS))
+@click.argument("session", shell_complete=SESSIONS)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@signed
+@common(target=True)
+def artifacts(cli: Cli, action: str, session: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
+    """The files that the steps of a session left, and how they stand.
+
+    ls shows each: valid, edited, invalid, missing or stale. verify exits with 1 unless all are valid. adopt takes what
+    somebody has edited in, and says which steps become stale by that. restore puts the recorded content back; what it
+    replaces is kept in the folder's .pausepoint/bin. Nothing runs: a resume redoes what is stale.
+    """
+    if paths and action in ("ls", "verify"):
+        raise click.UsageError(f"{action} looks at all artifacts; PATH is for adopt and restore")
+    code: int = run_async(_artifacts(cli, action, session, paths, reason, by))
+    return code
+
+
+async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
+    async with cli.engine(what=f"session {text!r}", code=True, quiet=True) as engine:
+        info = await found_session(engine, text)
+        cli.check_code(engine, info)
+        changed: list[str] = []
+        stale: list[Stale] = []
+        if action == "adopt":
+            before = {each.path for each in await engine.artifacts(info.session_id) if each.state == "edited"}
+            stale = await engine.adopt(info.session_id, paths, by=by, reason=reason)
+            changed = sorted(before & set(paths) if paths else before)
+        elif action == "restore":
+            changed = await engine.restore(info.session_id, paths)
+        found = await engine.artifacts(info.session_id)
+    if cli.out.as_json:
+        cli.out.document(_document(info, found, changed, stale))
+    else:
+        _told(cli, action, info, found, changed, stale)
+    bad = action == "verify" and any(each.state != "valid" for each in found)
+    return FAILED if bad else DONE
+
+
+def _document(
+    info: SessionInfo, found: list[ArtifactState], changed: list[str], stale: list[Stale]
+) -> dict[str, Any]:  # fmt: skip
+    import msgspec
+
+    return {
+        "session_id": info.session_id,
+        "artifacts": [msgspec.structs.asdict(each) for each in found],
+        "changed": changed,
+        "stale": [msgspec.structs.asdict(each) for each in stale],
+    }
+
+
+def _told(
+    cli: Cli, action: str, info: SessionInfo, found: list[ArtifactState], changed: list[str], stale: list[Stale]
+) -> None:
+    out = cli.out
+    if action in ("adopt", "restore"):
+        out.line(f"{'Taken in' if action == 'adopt' else 'Put back'}: {', '.join(changed) or 'nothing'}")
+        for each in stale:
+            out.say(f"stale: {redone(each)}: {one_line(each.why)}", 2)
+        if stale:
+            out.note(f"Redo what is stale:  {cli.resume(info)}")
+        return
+    if not found:
+        out.line("It has left no artifacts.")
+        return
+    rows = [
+        [out.paint(each.state, COLOURS[each.state]), each.path, each.step, size(each.size), _about(each)]
+        for each in found
+    ]
+    out.table(["STATE", "PATH", "STEP", "SIZE", "WHY"], rows)
+
+
+def of_step(cli: Cli, found: Iterable[ArtifactState]) -> None:
+    """How the artifacts of one step stand: those that are not valid one by one."""
+    states = list(found)
+    for each in states:
+        if each.state != "valid":
+            cli.out.say(f"{each.path} is {cli.out.paint(each.state, COLOURS[each.state])}: {_about(each)}", 2)
+    if states and all(each.state == "valid" for each in states):
+        cli.out.line(f"Artifacts: {in_short(states)}")
+
+
+def _about(each: ArtifactState) -> str:
+    return one_line(each.why + (f"; edited by {each.by}" if each.by else ""))
+
+
+# before a resume
+
+
+def decided(cli: Cli, plan: Plan, edits: str | None) -> str | None:
+    """What is to become of edits that nobody has decided about: as was said, or as somebody at the terminal says.
+
+    What a resume does not ask about is told: edits that nobody has built on, and steps whose code has changed.
+    """
+    chosen = _decision(cli, plan, edits)
+    for step in plan.changed:
+        cli.out.note(f"The code of {step} has changed since; what it left is kept. To run it again:  --rerun {step}")
+    for each in plan.artifacts if chosen != "discard" else ():
+        if each.state == "edited" and each.path not in plan.undecided and plan[each.step].verdict == "done":
+            cli.out.note(f"{each.path} is taken in: {one_line(each.why)}")
+    return chosen
+
+
+def _decision(cli: Cli, plan: Plan, edits: str | None) -> str | None:
+    broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
+    if not plan.undecided or edits == "discard" or (edits == "accept" and not broken):
+        return edits
+    _shown(cli, plan)
+    ways = ["discard", "stop"] if broken else ["accept", "discard", "stop"]
+    if at_terminal(cli.out):
+        chosen = click.prompt("What is to become of it?", type=click.Choice(ways), default="stop")
+        if chosen != "stop":
+            return str(chosen)
+    options = "--discard-edits" if broken else "--accept-edits or --discard-edits"
+    mend = "; or mend what cannot be read, or run its step again with --rerun STEP" if broken else ""
+    files = counted(len(plan.undecided), "artifact")
+    raise Refused(
+        f"{files} of session {plan.session_id} changed by another hand: {', '.join(plan.undecided)}; nothing was done."
+        f" Decide with {options}{mend}",
+        DECISION,
+    )
+
+
+def _shown(cli: Cli, plan: Plan) -> None:
+    for each in plan.artifacts:
+        if each.path in plan.undecided:
+            cli.out.note(f"{each.path} is {each.state}: {one_line(each.why)}")
+    for cost in plan.stale:
+        cli.out.note(f"  {redone(cost)} would run again: {one_line(cost.why)}")

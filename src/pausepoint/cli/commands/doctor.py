@@ -1,0 +1,259 @@
+"""What ``doctor`` looks at: the versions, the store and its disk, the engines, the sessions, the code."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from pausepoint.cli.console import Output, ago
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import DONE, FAILED, Refused
+from pausepoint.cli.host import spoken
+from pausepoint.cli.options import common
+from pausepoint.cli.project import check_exists
+from pausepoint.cli.text import counted, size, still, wrap_after
+from pausepoint.clock import to_datetime
+from pausepoint.engine import documents
+from pausepoint.errors import PausepointError
+from pausepoint.name import NAME
+
+if TYPE_CHECKING:
+    from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.engine import Engine
+    from pausepoint.model.sessions import About, Holder
+    from pausepoint.model.views import Health
+
+
+PACKAGES = (NAME, "pydantic", "msgspec", "apsw", "click", "rich")
+LITTLE = 512 * 2**20
+"""Below so many free bytes a disk is worth a look."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    level: Literal["ok", "warn", "bad"]
+    about: str
+    text: str
+    way_out: str = ""
+
+
+@dataclass
+class Known:
+    """What was learned on the way, for programs."""
+
+    place: str
+    python: str
+    packages: dict[str, str]
+    health: Health | None = None
+
+
+async def examine(cli: Cli) -> tuple[list[Finding], Known]:
+    """Look at everything; nothing runs and nothing is changed."""
+    known = Known(cli.place.url, sys.version.split()[0], _packages())
+    findings = [_versions(known)]
+    findings.append(_project(cli))
+    if not cli.place.exists:
+        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", f"`{spoken('run')}` makes one"))
+        return findings + _code(cli)[0], known
+    code, workflows = _code(cli)
+    try:
+        findings += await _opened(cli, known, workflows)
+    except PausepointError as error:
+        findings.append(Finding("bad", "store", f"{cli.place.url} cannot be used", str(error)))
+    return findings + code, known
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _versions(known: Known) -> Finding:
+    text = f"Python {known.python}, " + ", ".join(f"{name} {version}" for name, version in known.packages.items())
+    if missing := [name for name, version in known.packages.items() if version == "not installed"]:
+        return Finding("bad", "versions", text, f"pip install {' '.join(missing)}")
+    return Finding("ok", "versions", text)
+
+
+def _project(cli: Cli) -> Finding:
+    if cli.host.workflows:
+        return Finding("ok", "program", f"{cli.host.name}: {', '.join(cli.host.brought)}")
+    if cli.project.found:
+        return Finding("ok", "project", f"{cli.project.root}, {counted(len(cli.project.targets), 'workflow')} named")
+    return Finding("ok", "project", f"none; {cli.project.root} is used", "`pausepoint init` makes one")
+
+
+def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
+    """What can be imported of what was named."""
+    from pausepoint.cli.targets import load_named
+
+    findings, workflows = [], []
+    for target in cli.host.brought or (*cli.project.targets.values(), *cli.targets):
+        try:
+            _, workflow = load_named(target, cli.project)
+        except Refused as error:
+            way = "mend it, or take it out of [tool.pausepoint.workflows]"
+            findings.append(Finding("bad", "code", error.message, way))
+        else:
+            workflows.append(workflow)
+            steps = counted(len(workflow.steps), "step")
+            findings.append(Finding("ok", "code", f"{target}: {workflow.name}, version {workflow.version}, {steps}"))
+    return findings, list({workflow.name: workflow for workflow in workflows}.values())
+
+
+async def _opened(cli: Cli, known: Known, workflows: list[Workflow[Any]]) -> list[Finding]:
+    from pausepoint.engine.engine import Engine
+
+    async with Engine(cli.place.url, workflows=workflows) as engine:
+        await engine.waker.stop()  # what is due stays for others
+        known.health = health = await engine.health()
+        findings = [*_store(health), *_engines(health), *_sessions(health)]
+        return findings + [finding async for finding in _misfits(cli, engine)]
+
+
+def _store(health: Health) -> Iterator[Finding]:
+    about = health.store
+    free = f", {size(about.free)} of it free" if about.free else ""
+    yield Finding("ok", "store", f"{about.place}, {size(about.size)}{free}, schema {about.schema}")
+    # A SQLite with the WAL-reset bug is refused when a store is opened, and so is a network file system.
+    engine = about.versions.get("sqlite")
+    if engine:
+        yield Finding("ok", "sqlite", f"{engine} through apsw {about.versions['apsw']}, without the WAL-reset bug")
+    yield from _disk(about)
+    if health.trouble:
+        yield Finding("bad", "writing", health.trouble, "the store becomes writable by itself when that is mended")
+
+
+def _disk(about: About) -> Iterator[Finding]:
+    if about.disk_free is not None:
+        kind = f"{about.file_system}, a local file system, " if about.file_system else ""
+        little = about.disk_free < LITTLE
+        way = f"free some space, or look what `{spoken('gc')}` could give back" if little else ""
+        yield Finding("warn" if little else "ok", "disk", f"{kind}{size(about.disk_free)} free", way)
+    if about.ballast_size:
+        whole = about.ballast is not None and about.ballast >= about.ballast_size
+        text = f"{size(about.ballast or 0)} kept for a full disk"
+        way = "" if whole else f"there should be {size(about.ballast_size)}; it is made again when there is room"
+        yield Finding("ok" if whole else "warn", "ballast", text, way)
+
+
+def _engines(health: Health) -> Iterator[Finding]:
+    if not health.engines:
+        yield Finding("ok", "engines", "nobody else has the store open")
+    for holder in health.engines:
+        held = f"holds {_some(holder.sessions)}" if holder.sessions else "holds no session"
+        yield Finding("ok", "engines", f"{_who(holder)} {held}")
+    for holder in health.gone:
+        way = f"{spoken('resume', holder.sessions[0])}, or run `{spoken('worker')}`"
+        yield Finding("warn", "engines", f"{_who(holder)} is gone and left {_some(holder.sessions)} behind", way)
+
+
+def _who(holder: Holder) -> str:
+    if not holder.pid:
+        return f"engine {holder.number}"
+    return f"process {holder.pid} on {holder.host} (started {ago(to_datetime(holder.since))})"
+
+
+def _some(ids: tuple[str, ...]) -> str:
+    listed = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+    return f"{counted(len(ids), 'session')} ({listed})"
+
+
+def _sessions(health: Health) -> Iterator[Finding]:
+    text = ", ".join(f"{count:,} {status.value}" for status, count in sorted(health.sessions.items()))
+    yield Finding("ok", "sessions", text or "none")
+    if health.standing is not None:
+        yield Finding("warn", "sessions", still(health.standing), f"`{spoken('resume', '--all')}` lets it go on")
+    for text in health.damaged:
+        yield Finding("bad", "sessions", text, f"`{spoken('verify')}` says all that is damaged")
+    for session_id, count in health.crashes.items():
+        times = "once" if count == 1 else f"{count} times in a row"
+        way = f"look at `{spoken('show', session_id)}`; after three times it pauses"
+        yield Finding("warn", "sessions", f"{session_id} took its process with it, {times}", way)
+
+
+async def _misfits(cli: Cli, engine: Engine) -> Any:
+    """Sessions whose code was not named are told together; those that do not fit one by one."""
+    misfits = await engine.misfits()
+    unknown = Counter(each.session.workflow for each in misfits if each.session.workflow not in engine.workflows)
+    for workflow, count in unknown.items():
+        which = counted(count, f"parked session of workflow {workflow!r}", f"parked sessions of workflow {workflow!r}")
+        way = f'name its code in [tool.pausepoint.workflows], or with --target: {workflow} = "file.py:name"'
+        yield Finding("warn", "fit", f"{which}, whose code nobody named", way)
+    for each in misfits:
+        if each.session.workflow in engine.workflows:
+            text = f"{each.session.session_id} does not fit the code: {'; '.join(each.reasons)}"
+            yield Finding("bad", "fit", text, "; or ".join(each.ways))
+    if not misfits:
+        yield Finding("ok", "fit", "every parked session fits the code")
+
+
+LEVELS = {"ok": "green", "warn": "yellow", "bad": "red"}
+
+
+@click.command()
+@common(target=True)
+def doctor(cli: Cli) -> int:
+    """Look at the store, the disk, the holds and the code.
+
+    Says of each whether it is well (ok), worth a look (warn) or wrong (bad), and what to do. Runs nothing and repairs
+    nothing. Exits with 1 if something is bad.
+    """
+    if cli.place.explicit:
+        check_exists(cli.place, "doctor")
+    return int(run_async(_doctor(cli)))
+
+
+async def _doctor(cli: Cli) -> int:
+    from pausepoint.cli.commands.doctor import examine
+
+    findings, known = await examine(cli)
+    bad = any(finding.level == "bad" for finding in findings)
+    if cli.out.as_json:
+        cli.out.document(document(findings, known))
+    _show_findings(cli.out, findings)
+    return FAILED if bad else DONE
+
+
+def _show_findings(out: Output, findings: list[Finding]) -> None:
+    width = max(len(finding.about) for finding in findings)
+    last = ""
+    for finding in findings:
+        level = out.paint(finding.level.ljust(4), LEVELS[finding.level], bold=finding.level != "ok")
+        about = finding.about if finding.about != last else ""
+        last = finding.about
+        wrap_after(out, f"{level}  {about.ljust(width)}  ", width + 8, finding.text)
+        if finding.way_out:
+            wrap_after(out, " " * (width + 8) + "→ ", width + 10, finding.way_out)
+    count = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
+    if count["bad"] or count["warn"]:
+        out.line()
+        out.line(f"{count['bad']} bad, {counted(count['warn'], 'warning')}")
+
+
+def document(findings: list[Finding], known: Known) -> dict[str, Any]:
+    """What ``doctor`` found. ``store`` is null if there is none, or if it cannot be opened."""
+    return {
+        "ok": all(finding.level != "bad" for finding in findings),
+        "checks": [
+            {"level": each.level, "about": each.about, "text": each.text, "way_out": each.way_out or None}
+            for each in findings
+        ],
+        "place": known.place,
+        "python": known.python,
+        "packages": known.packages,
+        "store": None if known.health is None else documents.health(known.health),
+    }

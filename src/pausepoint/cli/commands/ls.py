@@ -1,0 +1,365 @@
+"""``ls`` and ``status``: all sessions at a glance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from pausepoint.cli.console import ago, columns, money
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.host import spoken
+from pausepoint.cli.options import WORKFLOWS, OneOf, common
+from pausepoint.cli.text import MANY, asked, counted, note, one_line, place, reason, shortened, still
+from pausepoint.clock import to_datetime
+from pausepoint.errors import StoreError, did_you_mean
+
+if TYPE_CHECKING:
+    from pausepoint.engine.engine import Engine
+    from pausepoint.errors import DamagedRecord
+    from pausepoint.model.questions import Question
+    from pausepoint.model.sessions import Pause
+    from pausepoint.model.views import SessionInfo
+
+LIMIT = 20
+"""How many sessions are listed if nobody says otherwise."""
+
+CHILDREN = 10
+"""How many children of one session are listed, unless all are asked for."""
+
+AGENTS = 5
+"""How many agents of a run that is pausing are named."""
+
+LEAST_NOTE = 30
+"""How many columns are for what is notable; where there is less room, others give way."""
+
+STATUSES = (
+    "running", "pausing", "waiting", "sleeping", "ready", "paused", "failed", "created", "completed", "cancelled",
+)  # fmt: skip
+"""In the order in which they matter to somebody who looks; `Status` is not imported for help."""
+
+SORTS = ("updated", "created", "status", "workflow", "spent", "id")
+SORTED_BY = f"What comes first, by one of {', '.join(SORTS)}.  [default: updated]"
+
+
+@click.command()
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=OneOf(STATUSES),
+    metavar="STATUS",
+    help=f"Only such; repeatable: {', '.join(STATUSES)}.",
+)
+@click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only sessions of this workflow.")
+@click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
+@click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
+@click.option("--sort", type=OneOf(SORTS), default="updated", metavar="BY", help=SORTED_BY)
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="At most so many."
+)
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option(
+    "--children/--no-children", default=True, show_default=True, help="Below each the sessions that it called."
+)
+@common(lines=True)
+def ls(cli: Cli, **how: Any) -> None:
+    """List sessions, the last that moved first.
+
+    On a terminal ids are cut to what tells them apart; any such beginning is accepted wherever an id is.
+    """
+    run_async(_ls(cli, **how))
+
+
+async def _ls(cli: Cli, **how: Any) -> None:
+    if not (cli.place.exists or cli.place.explicit):
+        _print_list(cli, [], 0, ())
+        cli.out.note(f"No sessions yet: there is no store here. `{spoken('run')}` starts one.")
+        return
+    async with cli.engine(what="ls") as engine:
+        await _list(cli, engine, **how)
+
+
+class Wanted(NamedTuple):
+    """Which sessions are listed, how many, and what comes first."""
+
+    filters: dict[str, Any]
+    sort: str
+    reverse: bool
+    limit: int | None
+    children: bool
+
+    async def page(self, engine: Engine) -> tuple[list[SessionInfo], list[DamagedRecord]]:
+        """Those that stand below no other; and those that are damaged. What is not shown is not read."""
+        found: list[SessionInfo] = []
+        damaged: list[DamagedRecord] = []
+        for part in self._parts():
+            room = None if self.limit is None else self.limit - len(found)
+            some = await engine.sessions(**part, level="top" if self.children else "root", limit=room)
+            found += some
+            damaged += some.damaged
+        return found, damaged
+
+    def _parts(self) -> list[dict[str, Any]]:
+        """One after the other they are in the order that was asked for."""
+        if self.sort != "status":
+            return [self.filters | {"sort": self.sort, "reverse": self.reverse}]
+        kinds = [status for status in STATUSES if status in (self.filters["status"] or STATUSES)]
+        return [self.filters | {"status": each, "sort": "updated"} for each in kinds[:: -1 if self.reverse else 1]]
+
+    async def tree(self, engine: Engine, page: list[SessionInfo]) -> list[tuple[int, SessionInfo]]:
+        """Each with those that it called below it, and how deep it is."""
+        found: dict[str, tuple[int, SessionInfo]] = {}
+        for info in page:  # sorted by status, a child may come before its parent, or once more after it
+            for depth, each in [(0, info), *await self._below(engine, info)]:
+                found.setdefault(each.session_id, (depth, each))
+        return list(found.values())
+
+    async def _below(self, engine: Engine, info: SessionInfo, depth: int = 1) -> list[tuple[int, SessionInfo]]:
+        """The sessions that one has called, and that match as well, with how deep they are; the first ones of them."""
+        most = None if self.limit is None else CHILDREN
+        found: list[tuple[int, SessionInfo]] = []
+        if not self.children:
+            return found
+        for child in await engine.sessions(**self.filters, parent=info.session_id, sort="updated", limit=most):
+            found += [(depth, child), *await self._below(engine, child, depth + 1)]
+        return found[:most]
+
+
+async def _list(
+    cli: Cli, engine: Engine, *, statuses: tuple[str, ...], workflow: str | None, owner: str | None, tag: str | None,
+    sort: str, reverse: bool, limit: int, everything: bool, children: bool,
+) -> None:  # fmt: skip
+    filters: dict[str, Any] = {"workflow": workflow, "owner": owner, "tag": tag, "status": statuses or None}
+    wanted = Wanted(filters, sort, reverse, None if everything else limit, children)
+    page, damaged = await wanted.page(engine)
+    shown = await wanted.tree(engine, page)
+    total = sum((await engine.tally(**filters, level="any" if children else "root")).values())
+    standing = await engine.standing_pause()
+    if cli.out.for_people:
+        await _table(cli, engine, shown)
+    else:
+        _print_list(cli, [info for _, info in shown], total, damaged, standing)
+    if standing is not None:
+        finishing = (await engine.tally(status="pausing")).values()
+        cli.out.note(f"{still(standing, sum(finishing))}. Let it go on:  {cli.lift}")
+    for broken in damaged:
+        cli.out.note(f"! {broken}")
+    if not total:
+        known = await engine.tally()
+        cli.out.note(_nothing(sum(known.values()), workflow, {name for name, _ in known}))
+    elif len(shown) + len(damaged) < total:
+        cli.out.note(f"{len(shown):,} of {total:,} sessions; --all lists them all")
+
+
+def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any, standing: Pause | None = None) -> None:
+    from pausepoint.engine import documents
+
+    if cli.out.as_json:
+        cli.out.document(documents.listing(infos, total, broken, standing))
+    elif cli.out.as_lines:
+        for each in infos:
+            cli.out.record(documents.session(each))
+
+
+def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
+    if not known:
+        return f"No sessions yet. `{spoken('run')}` starts one."
+    if workflow is not None and workflow not in workflows:
+        return f"No session of a workflow {workflow!r}{did_you_mean(workflow, workflows)}"
+    return f"No session matches; there {'is' if known == 1 else 'are'} {counted(known, 'session')} in all"
+
+
+async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]]) -> None:
+    out = cli.out
+    if not shown:
+        return
+    short = await shortened(cli, engine, [info.session_id for _, info in shown])
+    cells: dict[str, list[str]] = {
+        "SESSION": [_indented(depth, short.get(info.session_id, info.session_id)) for depth, info in shown],
+        "WORKFLOW": [info.workflow for _, info in shown],
+        "STATUS": [out.status(info.status.value) for _, info in shown],
+        "STEP": [place(info) for _, info in shown],
+        "MOVED": [ago(info.updated_at) for _, info in shown],
+        "SPENT": [money(info.spent_usd) if info.spent_usd else "" for _, info in shown],
+        "OWNER": [one_line(info.owner or "") for _, info in shown],
+    }
+    for name in ("OWNER", "SPENT"):
+        if not any(cells[name]) or (out.terminal and _width(cells) > out.width - LEAST_NOTE):
+            del cells[name]
+    many = len(shown) > MANY
+    cells["NOTE"] = [note(info) if many else await _noted(engine, info) for _, info in shown]
+    out.table(list(cells), list(zip(*cells.values(), strict=True)))
+    asking = [short.get(info.session_id, info.session_id) for _, info in shown if "answer" in info.waiting]
+    if asking:
+        how = cli.command("answer", asking[0]) if len(asking) == 1 else spoken("inbox")
+        out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer: {how}")
+
+
+def _indented(depth: int, name: str) -> str:
+    return "  " * (depth - 1) + "└ " * bool(depth) + name
+
+
+def _width(cells: dict[str, list[str]]) -> int:
+    return sum(max(map(columns, [name, *column])) + 2 for name, column in cells.items())
+
+
+async def _noted(engine: Engine, info: SessionInfo) -> str:
+    pauses = await engine.pauses(info.session_id) if info.status.value == "paused" else ()
+    return note(info, pauses, await asked(engine, info))
+
+
+# status
+
+
+class Standing(NamedTuple):
+    """A session, why it is paused or pausing, the sessions that it waits for, and what agents in it have to finish."""
+
+    info: SessionInfo
+    pauses: Sequence[Pause]
+    waits_for: Sequence[SessionInfo]
+    questions: Sequence[Question] = ()
+    agents: Mapping[str, str] = {}  # by task
+
+
+GROUPS = {
+    "running": "running",
+    "pausing": "pausing: still finishing a step",
+    "waiting": "waiting",
+    "sleeping": "sleeping",
+    "ready": "ready, and nobody drives it",
+    "paused": "paused",
+    "failed": "failed",
+    "created": "created, never driven",
+}
+
+
+@click.command()
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="At most so many of a kind."
+)
+@common()
+def status(cli: Cli, limit: int) -> None:
+    """Who is running, who is still finishing which step, who waits for whom, and whether the store is well."""
+    run_async(_status(cli, limit))
+
+
+async def _status(cli: Cli, limit: int) -> None:
+    from pausepoint.engine import documents
+
+    if not (cli.place.exists or cli.place.explicit):
+        if cli.out.as_json:
+            cli.out.document(documents.standing(str(cli.place.path), None, None, {}, (), ()))
+        cli.out.note(f"Nothing is there yet: no store. `{spoken('run')}` starts a session.")
+        return
+    async with cli.engine(what="status") as engine:
+        counts = await _counts(engine)
+        found: list[Standing] = []
+        damaged: list[DamagedRecord] = []
+        for name in [name for name in GROUPS if name in counts]:
+            some = await engine.sessions(status=name, limit=limit)
+            found += [await _standing(engine, each) for each in some]
+            damaged += some.damaged
+        if cli.out.as_json:
+            stands = await engine.standing_pause()
+            cli.out.document(documents.standing(str(cli.place.path), engine.trouble, stands, counts, found, damaged))
+        else:
+            await _tell_status(cli, engine, counts, found, damaged)
+
+
+async def _counts(engine: Engine) -> dict[str, int]:
+    """How many there are of every kind, in the order in which the kinds matter."""
+    found: Counter[str] = Counter()
+    for (_, status), count in (await engine.tally()).items():
+        found[status.value] += count
+    return {name: found[name] for name in STATUSES if found[name]}
+
+
+async def _standing(engine: Engine, info: SessionInfo) -> Standing:
+    called = await engine.children(info.session_id) if "child" in info.waiting else []
+    return Standing(
+        info,
+        await engine.pauses(info.session_id) if info.status.value in ("pausing", "paused") else [],
+        [each for each in called if each.status.value not in ("completed", "cancelled")],
+        await asked(engine, info),
+        await _agents(engine, info) if info.status.value == "pausing" else {},
+    )
+
+
+async def _agents(engine: Engine, info: SessionInfo) -> dict[str, str]:
+    """Who in a run of many agents is still at which task: by the task."""
+    from pausepoint.orchestrator.history import at_work
+
+    try:
+        return await at_work(engine, info.session_id)
+    except StoreError:
+        return {}  # its log is damaged; `show` and `verify` say so, and this is only about who is busy
+
+
+def _busy(agents: Mapping[str, str]) -> str:
+    found = [f"{agent} at {one_line(task)}" for task, agent in agents.items()]
+    return ", ".join(found if len(found) <= AGENTS else [*found[:AGENTS], counted(len(found) - AGENTS, "more agent")])
+
+
+async def _tell_status(
+    cli: Cli, engine: Engine, counts: dict[str, int], found: list[Standing], damaged: Sequence[DamagedRecord]
+) -> None:
+    out = cli.out
+    spoken_of = [info.session_id for each in found for info in (each.info, *each.waits_for)]
+    short = await shortened(cli, engine, spoken_of)
+    said = [f"{count:,} {out.status(name)}" for name, count in counts.items()]
+    out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.path})', dim=True)}"))
+    if (standing := await engine.standing_pause()) is not None:
+        out.say(out.paint(f"{still(standing, counts.get('pausing', 0))}. Let it go on:  {cli.lift}", "yellow"))
+    wrong = [engine.trouble] if engine.trouble else []
+    for each in [*wrong, *damaged]:
+        out.line(out.paint(f"! {each}", "red"))
+    for name, title in GROUPS.items():
+        some = [each for each in found if each.info.status.value == name]
+        if counts.get(name):
+            out.line()
+            out.line(out.paint(title, bold=True))
+            _group(cli, some, short)
+        if len(some) < counts.get(name, 0):
+            out.line(f"  … and {counts[name] - len(some):,} more: {spoken('ls', '--status', name)}")
+
+
+def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
+    rows = [
+        [short.get(each.info.session_id, each.info.session_id), each.info.workflow, place(each.info)] for each in found
+    ]
+    widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+    for each, row in zip(found, rows, strict=True):
+        cells = "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True))
+        if each.info.status.value == "pausing":
+            cli.out.line(cli.out.fitted(f"  {cells}  {_asked(each)}"))
+            cli.out.say(f"      {_finishing(each)}", 6)
+        else:
+            cli.out.line(cli.out.fitted(f"  {cells}  {_detail(each, short)}".rstrip()))
+
+
+def _asked(standing: Standing) -> str:
+    """Who wants a session to stand still, why, and since when."""
+    since = min((pause.at for pause in standing.pauses), default=None)
+    return " · ".join([*map(reason, standing.pauses), *([] if since is None else [ago(to_datetime(since))])])
+
+
+def _finishing(standing: Standing) -> str:
+    """Who still finishes what: too much to stand beside the session, and never cut."""
+    holder = (standing.info.holder or "nobody").partition(",")[0]
+    return ": ".join(filter(None, (f"driven by {holder}", _busy(standing.agents))))
+
+
+def _detail(standing: Standing, short: dict[str, str]) -> str:
+    info = standing.info
+    is_told = info.status.value == "ready"  # by the heading
+    parts = [] if is_told else [note(info, standing.pauses, standing.questions)]
+    parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in standing.waits_for]
+    if info.holder is not None:
+        parts += [f"driven by {info.holder}", money(info.spent_usd) if info.spent_usd else ""]
+    else:
+        parts.append(ago(info.updated_at))
+    return " · ".join(filter(None, parts))

@@ -1,0 +1,296 @@
+"""`run` and `resume`: drive a session here, show it, and say how it stands and how to go on.
+
+The exit code is the session's: 0 completed, 1 failed or cancelled, 3 if it needs somebody, 130 and 143 if this program
+was interrupted or terminated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.drive import Ride
+from pausepoint.cli.exits import DONE, USAGE, Refused
+from pausepoint.cli.fields import Field, described, fields_of, gathered, given_as, options_for, typed
+from pausepoint.cli.host import TARGET, Start, spoken
+from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, Usd, by_whom, common
+from pausepoint.cli.project import find_project
+from pausepoint.cli.sessions import INTERRUPTED_ONES, candidates, found_session, listed, where
+from pausepoint.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.plan import Plan
+    from pausepoint.model.views import SessionInfo
+
+
+class Loaded(NamedTuple):
+    """What TARGET led to. ``begin``: makes the start of a state from fields that are not the state's own."""
+
+    target: str
+    workflow: Workflow[Any]
+    fields: dict[str, Field]
+    begin: Callable[[dict[str, Any], Start], dict[str, Any]] | None = None
+    arguments: Sequence[str] = ()
+
+    def start(self, cli: Cli, given: dict[str, Any]) -> dict[str, Any]:
+        """The values to start with, from all that was given."""
+        values = gathered(given, given["pairs"], self.fields)
+        if self.begin is None:
+            return typed(self.workflow, values)
+        return self.begin(values, cli.start(given["owner"], given["session_id"]))
+
+
+class RunCommand(click.Command):
+    """A command whose options also are the fields of the workflow that its argument names."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *ctx.meta.get(f"{TARGET}.options", ())]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            target = self._target(ctx, args)
+            if target is not None:
+                self._take_in(ctx, _loaded(target), args)
+        except click.ClickException:
+            if not ctx.resilient_parsing:  # a shell that completes a line gets what there is
+                raise
+        return super().parse_args(ctx, args)
+
+    def _take_in(self, ctx: click.Context, loaded: Loaded, args: list[str]) -> None:
+        taken = [name for param in super().get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
+        ctx.meta[f"{TARGET}.options"] = options_for(loaded.fields.values(), taken, loaded.arguments)
+        ctx.meta[TARGET] = loaded, list(args)
+
+    def _target(self, ctx: click.Context, args: list[str]) -> str | None:
+        """The first word that neither is an option nor the value of one."""
+        known = {name: param for param in super().get_params(ctx) for name in param.opts}
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                return next(words, None)
+            if not word.startswith("-"):
+                return word
+            name, mark, _ = word.partition("=")
+            option = known.get(name)
+            if option is None:
+                raise click.UsageError(f"{name} comes before TARGET: fields are given behind it", ctx)
+            if not mark and isinstance(option, click.Option) and not option.is_flag:
+                next(words, None)
+        return None
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[--FIELD VALUE]..."]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
+        own = [record for option in options if (record := option.get_help_record(ctx))]
+        if TARGET in ctx.meta:
+            loaded: Loaded = ctx.meta[TARGET][0]
+            written = {path.partition(".")[0] for step in loaded.workflow.steps for path in step.places}
+            groups: dict[str, list[tuple[str, str]]] = {}
+            for field in loaded.fields.values():
+                title = "steps write" if field.name in written and not field.required else "input"
+                groups.setdefault(title, []).append((field.usage, described(field)))
+            for title, what in (("input", "Fields"), ("steps write", "Fields that steps write, and that may be given")):
+                if title in groups:
+                    with formatter.section(f"{what} ({loaded.workflow.name})"):
+                        formatter.write_dl(groups[title])
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+
+
+def _loaded(target: str) -> Loaded:
+    from pausepoint.cli.targets import load_named
+
+    place, workflow = load_named(target, find_project())
+    return Loaded(place, workflow, fields_of(workflow.model))
+
+
+@click.command(cls=RunCommand, options_metavar="[OPTIONS]", short_help="Start a session.")
+@click.argument("where", metavar="TARGET", shell_complete=TARGETS)
+@click.option("--field", "pairs", multiple=True, metavar="NAME=VALUE", help="A field, whatever its name is.")
+@click.option("--paused", is_flag=True, help="Store it, and let it stand still.")
+@click.option("--session-id", metavar="ID", help="Its id. One that exists goes on, if the input is the same.")
+@click.option("--owner", metavar="NAME", help="Whom it belongs to.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="To find it by; repeatable.")
+@click.option("--budget", type=Usd(), metavar="USD", help="Pause before it spends more.")
+@click.option("--at", metavar="STEP", shell_complete=STEPS, help="Begin at a later step.")
+@click.option("--folder", metavar="PATH", help="Where its artifacts go, if its steps leave any.")
+@click.option("--resume", "again", is_flag=True, help="Go on with an interrupted one of the same input.")
+@click.option("--force-restart", is_flag=True, help="Begin anew; do not ask about an interrupted one.")
+@click.option("--detach", is_flag=True, help="Return once it is stored; it runs in the background.")
+@click.option("--detached-as", metavar="ID", hidden=True)
+@by_whom
+@common(lines=True)
+def run(cli: Cli, **given: Any) -> int:
+    """Start a session and show it until it ends or needs somebody.
+
+    TARGET is file.py, file.py:name, package.module:name, or the name of a workflow in [tool.pausepoint.workflows]. The
+    fields of its state are options behind it: pausepoint run TARGET --help lists them.
+
+    At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that
+    goes on; twice aborts it.
+    """
+    loaded, args = click.get_current_context().meta[TARGET]
+    cli.targets = (loaded.target,)
+    values = loaded.start(cli, given)
+    if given["again"] and given["force_restart"]:
+        raise click.UsageError("--resume goes on, --force-restart begins anew: give one of them")
+    options = {name: given[name] for name in ("session_id", "owner", "tags", "budget", "at", "paused", "by", "folder")}
+    if given["detached_as"]:
+        options["session_id"] = given["detached_as"]
+    elif options["session_id"] is None and not given["force_restart"]:
+        former = _former(cli, loaded.workflow, values, options["at"], given["again"], asks=not given["detach"])
+        if former is not None:
+            return _resumed(cli, loaded.workflow, former, by=options["by"], owner=options["owner"])
+    if given["detach"] and not given["detached_as"]:
+        from pausepoint.cli.commands.detach import detach
+
+        return detach(cli, loaded.workflow.name, args, options["session_id"])
+    ride = Ride(cli, loaded.workflow, options["by"])
+    return ride.driven(lambda engine: ride.start(engine, values, options))
+
+
+# an interrupted session with the same input
+
+
+def _former(
+    cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: str | None, again: bool, asks: bool
+) -> SessionInfo | None:
+    """The session to go on with instead of a fresh one, if there is one and somebody wants that."""
+    alike = run_async(_alike(cli, workflow, values, at)) if cli.place.exists else []
+    interrupted = [info for info in alike if info.status.value in INTERRUPTED_ONES]
+    if again:
+        complete = [info for info in alike if info.status.value == "completed"]
+        if not interrupted and not complete:
+            cli.out.note("No checkpoints found, starting from scratch")
+        return next(iter(interrupted or complete), None)
+    if not interrupted:
+        return None
+    last = interrupted[0]
+    more = f"; {len(interrupted) - 1} more like it: {spoken('ls')}" if len(interrupted) > 1 else ""
+    what = f"session {last.session_id} of {workflow.name} has the same input: {where(last)}{more}"
+    if asks and cli.out.for_people and cli.out.terminal and sys.stdin.isatty():
+        cli.out.line(f"{what[0].upper()}{what[1:]}.")
+        return last if click.confirm("Go on with it?", default=True) else None
+    cli.out.note(f"hint: {what}; to go on with it: {cli.command('resume', last.session_id, workflow.name)}")
+    return None
+
+
+async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: str | None) -> list[SessionInfo]:
+    async with cli.engine() as engine:
+        state, fields = given_as(workflow, values)
+        return await engine.same_input(workflow, state, at=at, **fields)
+
+
+# resume
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=SESSIONS)
+@click.option("--dry-run", is_flag=True, help="Show the plan and run nothing.")
+@click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind first: redo it and what follows.")
+@click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause once this step has ended.")
+@click.option("--force", is_flag=True, help="Take it over from a process that holds it and does not move.")
+@click.option("--accept", is_flag=True, help="Take what the code has changed behind the session as it is.")
+@click.option("--accept-edits", "edits", flag_value="accept", help="Take in artifacts that somebody has edited.")
+@click.option("--discard-edits", "edits", flag_value="discard", help="Put edited or damaged artifacts back.")
+@click.option("--rerun", multiple=True, metavar="STEP", shell_complete=STEPS,
+              help="Run a finished step again, with all that reads what it wrote; repeatable.")  # fmt: skip
+@click.option("--wake", is_flag=True, help="End what it sleeps for now.")
+@click.option("--budget", type=Usd(), metavar="USD", help="A new budget.")
+@click.option("--owner", metavar="NAME", help="Refuse if it belongs to somebody else.")
+@click.option("--all", "everything", is_flag=True, help="Lift a `pause --all`: what it stopped goes on.")
+@by_whom
+@common(lines=True, target=True)
+def resume(
+    cli: Cli, session: str | None, dry_run: bool, start: str | None, everything: bool, **how: Any
+) -> int:  # fmt: skip
+    """Go on with an interrupted, paused or failed session, and show it until it ends or needs somebody.
+
+    SESSION is its id or the beginning of it. Without one it is the last interrupted session of this project; if there
+    are several, they are listed. At a terminal, what it asks is asked in place.
+
+    With --all everything that a `pause --all` stopped goes on, and new sessions run again; what was paused by itself
+    stays paused. What this project has the code of is driven here, the rest by whoever has it open, or a worker.
+    """
+    if everything:
+        from pausepoint.cli.commands.lift import lift
+
+        if session or dry_run or start or any(value for name, value in how.items() if name != "by"):
+            raise click.UsageError("--all is for everything at once: name no session, and give no option but --by")
+        return lift(cli, how["by"])
+    chosen = run_async(_chosen(cli, session, start, dry_run, how))
+    if isinstance(chosen, int):
+        return chosen
+    info, workflow = chosen
+    return _resumed(cli, workflow, info, start, steal=how.pop("force"), **how)
+
+
+async def _chosen(
+    cli: Cli, session: str | None, start: str | None, dry_run: bool, how: dict[str, Any]
+) -> tuple[SessionInfo, Workflow[Any]] | int:
+    """The session that is meant, with its code; or an exit code, if that was all."""
+    until = how["until"]
+    what = "nothing to resume" if session is None else f"session {session!r}"
+    async with cli.engine(what=what, code=True, quiet=True) as engine:
+        found = await candidates(cli, engine) if session is None else [await found_session(engine, session)]
+        if len(found) > 1:
+            return await listed(cli, engine, found)
+        info = found[0]
+        cli.check_code(engine, info)
+        leaves = bool(engine.workflows[info.workflow].leaves) and info.holder is None
+        if dry_run or until is not None or leaves:
+            id, again = info.session_id, how["rerun"]
+            plan = await (engine.plan(id, rerun=again) if start is None else engine.plan_rewind(id, start, rerun=again))
+            if until is not None:
+                _check_until(plan, until)
+            if dry_run:
+                return _planned(cli, plan, start, until)
+            if leaves:
+                from pausepoint.cli.commands.artifacts import decided
+
+                how["edits"] = decided(cli, plan, how["edits"])
+        return info, engine.workflows[info.workflow]
+
+
+def _check_until(plan: Plan, until: str) -> None:
+    steps = {each.step: each for each in plan}
+    if until not in steps:
+        raise Refused(f"there is no step {until!r}{did_you_mean(until, steps)}", USAGE)
+    if steps[until].verdict in ("done", "left out"):
+        raise Refused(
+            f"{until} would not run any more ({steps[until].why}), so the session would not stop behind it;"
+            f" --from {until} redoes it",
+            USAGE,
+        )
+
+
+def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
+    from pausepoint.cli.plans import print_steps
+
+    if not cli.out.for_people:
+        cli.out.document(plan.to_json())
+        return DONE
+    rewound = f", rewound to before {start}" if start else ""
+    cli.out.line(f"Session {plan.session_id} {cli.out.stands(plan.status.value)}{rewound}. A resume would do this:")
+    print_steps(cli, plan)
+    if until is not None:
+        cli.out.line(f"It would pause behind {until}.")
+    cli.out.note("Nothing was run.")
+    return DONE
+
+
+def _resumed(
+    cli: Cli, workflow: Workflow[Any], info: SessionInfo, start: str | None = None, **how: Any
+) -> int:  # fmt: skip
+    ride = Ride(cli, workflow, how["by"])
+    return ride.driven(lambda engine: ride.resume(engine, info.session_id, start, how))
+
+
+# driving

@@ -1,0 +1,156 @@
+"""``init``, ``demo`` and ``completion``: what comes before the first session."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import click
+
+from pausepoint.cli.console import Output
+from pausepoint.cli.exits import USAGE, Refused
+from pausepoint.cli.options import OneOf
+from pausepoint.cli.project import DEFAULT_STORE, FOLDER
+from pausepoint.name import NAME, variable
+
+EXAMPLE = "brief.py"
+SETTINGS = f'\n[tool.{NAME}.workflows]\nbrief = "{EXAMPLE}:brief"\n'
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def init(as_json: bool) -> None:
+    """Make this folder a Pausepoint project.
+
+    Makes .pausepoint/, where the store will be, and a small example, brief.py, which it names in pyproject.toml, so that
+    it runs by its name. Nothing that is there is overwritten, and a second time is no error.
+    """
+    out, made = Output(as_json), _Made()
+    here = Path.cwd()
+    _make_folder(here / FOLDER, made)
+    made_example = _make_example(here / EXAMPLE, made)
+    named = _name_example(here / "pyproject.toml", made, made_example)
+    command = f"{NAME} run {'brief' if named else EXAMPLE} --topic octopus"
+    if as_json:
+        out.document({"folder": str(here), "made": made.made, "kept": made.kept, "next": command})
+    for text in made.said:
+        out.line(text)
+    if (here / EXAMPLE).is_file():
+        out.note(f"Try it: {command}")
+
+
+class _Made:
+    """What was made, what was there, and how that is said."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.kept: list[str] = []
+        self.said: list[str] = []
+
+    def make(self, name: str, why: str) -> None:
+        self.made.append(name)
+        self.said.append(f"made  {name}: {why}")
+
+    def keep(self, name: str, why: str) -> None:
+        self.kept.append(name)
+        self.said.append(f"kept  {name}: {why}")
+
+
+def _make_folder(folder: Path, made: _Made) -> None:
+    if folder.is_dir():
+        made.keep(f"{FOLDER}/", "it is there")
+        return
+    try:
+        folder.mkdir(mode=0o700)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise Refused(f"{folder} cannot be made: {error.strerror}", USAGE) from error
+    made.make(f"{FOLDER}/", f"the store will be {DEFAULT_STORE}; git ignores it")
+
+
+def _make_example(path: Path, made: _Made) -> bool:
+    from importlib.resources import files
+
+    text = files(f"{NAME}.cli").joinpath("templates", "brief.py").read_text(encoding="utf-8")
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        made.keep(path.name, "it is there")
+        return False
+    made.make(path.name, "a workflow of two steps")
+    return True
+
+
+def _name_example(path: Path, made: _Made, made_example: bool) -> bool:
+    """True if the workflow can be run by its name."""
+    there = path.is_file()
+    text = path.read_text(encoding="utf-8") if there else ""
+    settings = _parsed(path, text).get("tool", {}).get(NAME)
+    if settings is not None:
+        made.keep("pyproject.toml", "it has [tool.pausepoint]")
+        return "brief" in settings.get("workflows", {})
+    if not made_example:
+        if there:
+            made.keep("pyproject.toml", f"{EXAMPLE} is not ours to name; add [tool.pausepoint.workflows] yourself")
+        return False
+    added = text + ("" if text.endswith("\n") or not text else "\n") + SETTINGS.lstrip("" if text else "\n")
+    _parsed(path, added)
+    path.write_text(added, encoding="utf-8")
+    made.make("pyproject.toml", "[tool.pausepoint.workflows] names it")
+    return True
+
+
+def _parsed(path: Path, text: str) -> dict[str, dict[str, dict[str, dict[str, str]]]]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Refused(f"{path} cannot be read: {error}", USAGE) from error
+
+
+@click.command()
+@click.option("--store", metavar="FOLDER", help="Make the store in this folder, and keep it.")
+@click.option("--keep", is_flag=True, help="Keep the temporary folder with the store.")
+@click.option("--fast", is_flag=True, help="Hurry: a few seconds in all.")
+def demo(store: str | None, keep: bool, fast: bool) -> int:
+    """Watch a session being killed, resumed and paused.
+
+    Runs real processes on a store of its own, in a temporary folder. Takes under a minute and needs nothing.
+    """
+    import runpy  # by name: the command line knows no application
+
+    words = [*(["--store", store] if store else []), *(["--keep"] if keep else []), *(["--fast"] if fast else [])]
+    found: int = runpy.run_module(f"{NAME}.apps.demo.__main__")["main"](words)
+    return found
+
+
+_SHELLS = {
+    "bash": ("~/.bashrc", f'eval "$({NAME} completion bash)"'),
+    "zsh": ("~/.zshrc", f'eval "$({NAME} completion zsh)"'),
+    "fish": ("~/.config/fish/config.fish", f"{NAME} completion fish | source"),
+}
+
+
+@click.command()
+@click.argument("shell", required=False, type=OneOf(list(_SHELLS)))
+def completion(shell: str | None) -> None:
+    """Print the completion script of a SHELL: bash, zsh or fish; by default that of $SHELL.
+
+    \b
+    bash, in ~/.bashrc:                    eval "$(pausepoint completion bash)"
+    zsh, in ~/.zshrc:                      eval "$(pausepoint completion zsh)"
+    fish, in ~/.config/fish/config.fish:   pausepoint completion fish | source
+    """
+    from click.shell_completion import get_completion_class
+
+    from pausepoint.cli.app import app
+
+    shell = shell or os.path.basename(os.environ.get("SHELL", ""))
+    if shell not in _SHELLS:
+        raise Refused(f"say which shell: {', '.join(_SHELLS)} (not {shell or 'none'!r})", USAGE)
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    place, line = _SHELLS[shell]
+    click.echo(kind(app, {}, NAME, f"_{variable('COMPLETE')}").source())
+    click.echo(f"# Put this line into {place}:\n#   {line}")  # last: zsh wants to see its own words first

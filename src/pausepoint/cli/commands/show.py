@@ -1,0 +1,280 @@
+"""``show``, ``plan``, ``why``, ``checkpoints`` and ``diff``: one session, closely. Nothing here runs a step."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pausepoint.cli.console import ago, facts, money, span
+from pausepoint.cli.context import Cli, not_found, run_async
+from pausepoint.cli.exits import DONE, FAILED
+from pausepoint.cli.options import SESSIONS, STEPS, common
+from pausepoint.cli.plans import VERDICTS, paragraph, print_plan, why_of
+from pausepoint.cli.sessions import found_session, session_and_checkpoint
+from pausepoint.cli.text import (
+    asked,
+    clock,
+    counted,
+    one_line,
+    reasons,
+    standing,
+    traceback,
+    value,
+    way_lines,
+)
+from pausepoint.errors import DamagedRecord, Redacted, did_you_mean
+
+if TYPE_CHECKING:
+    from pausepoint.engine.engine import Engine
+    from pausepoint.engine.plan import Plan, PlannedStep
+    from pausepoint.model.views import Checkpoint, SessionInfo, StoredState
+
+
+@click.command()
+@click.argument("session", metavar="SESSION[@CHECKPOINT]", shell_complete=SESSIONS)
+@click.option("--field", metavar="NAME", help="Print this field of the state alone, as it is. Parts: NAME.PART.")
+@click.option("--full", is_flag=True, help="Cut nothing.")
+@common(target=True)
+def show(cli: Cli, session: str, field: str | None, full: bool) -> int:
+    """Show a session: its facts, why it stands still, the way out, and its state.
+
+    @CHECKPOINT shows the state as of an earlier checkpoint: its number, or step#visit, such as @write#2 (@write is the
+    last visit). The state is shown as it is stored; the workflow's code is not needed.
+    """
+    code: int = run_async(_show(cli, session, field, full))
+    return code
+
+
+async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
+    from pausepoint.engine import documents
+
+    async with cli.engine(what=f"session {text!r}") as engine:
+        info, at = await session_and_checkpoint(engine, text)
+        stored, wrong = None, ""
+        try:
+            stored = await engine.stored(info.session_id, at)
+        except (DamagedRecord, Redacted) as error:
+            if field is not None:
+                raise
+            wrong = str(error)
+        if field is not None and stored is not None:
+            _print_field(cli, stored, field)
+            return DONE
+        reached = await _reached(engine, info, stored) if at is not None else None
+        if cli.out.as_json:
+            pauses = await engine.pauses(info.session_id)
+            questions = [documents.question(each, cli.command("answer", each.id)) for each in await asked(engine, info)]
+            cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong))
+        else:
+            await _tell(cli, engine, info, reached, stored, wrong, full)
+        return FAILED if wrong else DONE
+
+
+async def _reached(engine: Engine, info: SessionInfo, stored: StoredState | None) -> Checkpoint | None:
+    """The last checkpoint at the record that was asked for."""
+    if stored is None:
+        return None
+    found = await engine.checkpoints(info.session_id, before=stored.seq + 1, limit=1)
+    return found[0] if found else None
+
+
+def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
+    """Text as it is, anything else as JSON."""
+    found: Any = stored.values
+    for part in path.split("."):
+        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        elif isinstance(found, dict) and part in found:
+            found = found[part]
+        else:
+            known = found if isinstance(found, dict) else ()
+            raise not_found(f"the state of {stored.session_id} has no field {path!r}{did_you_mean(part, known)}")
+    if cli.out.as_json:
+        cli.out.document(found)
+    else:
+        click.echo(found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False))
+
+
+async def _tell(
+    cli: Cli, engine: Engine, info: SessionInfo, reached: Checkpoint | None, stored: StoredState | None, wrong: str,
+    full: bool,
+) -> None:  # fmt: skip
+    out = cli.out
+    facts(out, await _facts(cli, engine, info))
+    if reached is not None and stored is not None:
+        out.line()
+        out.line(out.paint(f"As of record {stored.seq}, {reached.name}", bold=True))
+    else:
+        paragraph(cli, await reasons(engine, info))
+        for line in ["", *traceback(cli, info, full)] if info.status.value == "failed" else ():
+            out.line(line)
+        paragraph(cli, await way_lines(cli, engine, info))
+    out.line()
+    if wrong:
+        out.line(out.paint(f"The state cannot be shown: {wrong}", "red"))
+    elif stored is not None:
+        _state(cli, stored, full)
+
+
+async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, object]:
+    out = cli.out
+    spent = money(info.spent_usd) if info.spent_usd or info.budget_usd is not None else ""
+    budget = f" of {money(info.budget_usd)}" if info.budget_usd is not None else ""
+    tokens = f", {counted(info.spent_tokens, 'token')}" if info.spent_tokens else ""
+    called = await engine.children(info.session_id)
+    open_children = [f"{each.session_id} ({each.status.value})" for each in called[:5]]
+    more = [f"… and {len(called) - 5:,} more"] if len(called) > 5 else []
+    return {
+        "session": info.session_id,
+        "workflow": f"{info.workflow}, version {info.version}",
+        "status": out.status(info.status.value),
+        "step": f"{'behind ' if info.leaving else ''}{info.step}#{info.visit}" if info.step else "",
+        "progress": f"{info.progress[0]}/{info.progress[1]}" if info.progress else "",
+        "asked to": "cancel" if info.cancel_requested else "",
+        "owner": one_line(info.owner or ""),
+        "tags": one_line(", ".join(info.tags)),
+        "created": f"{clock(info.created_at)} ({ago(info.created_at)})",
+        "moved": f"{clock(info.updated_at)} ({ago(info.updated_at)})",
+        "driven by": info.holder,
+        "spent": f"{spent}{budget}{tokens}".lstrip(", "),
+        "called by": info.parent_id,
+        "forked from": await _origin(engine, info),
+        "children": ", ".join(open_children + more),
+    }
+
+
+async def _origin(engine: Engine, info: SessionInfo) -> str:
+    try:
+        origin = await engine.origin(info.session_id)
+    except (DamagedRecord, Redacted):
+        return ""  # said where the state is missing
+    return f"{origin.session_id} at {origin.at}" if origin is not None else ""
+
+
+def _state(cli: Cli, stored: StoredState, full: bool) -> None:
+    out = cli.out
+    width = max(map(len, stored.values), default=0)
+    room = out.width - width - 4 if out.terminal and not full else None
+    out.line(out.paint("state", bold=True))
+    for name, content in stored.values.items():
+        out.line(f"  {out.paint(name.ljust(width), 'cyan')}  {value(content, room)}")
+    if not stored.values:
+        out.line("  (no fields)")
+
+
+# plan and why
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=SESSIONS)
+@common(target=True)
+def plan(cli: Cli, session: str | None) -> int:
+    """What a resume would do with every step, and why. Nothing runs, nothing is changed.
+
+    Without a session it is the one that `resume` would take.
+    """
+    code: int = run_async(_plan(cli, session))
+    return code
+
+
+async def _plan(cli: Cli, text: str | None) -> int:
+    async with cli.engine(what=f"session {text!r}" if text else "nothing to plan", code=True, quiet=True) as engine:
+        if text is None:
+            from pausepoint.cli.sessions import candidates, listed
+
+            some = await candidates(cli, engine)
+            if len(some) > 1:
+                return await listed(cli, engine, some)
+            text = some[0].session_id
+        info, found = await _planned(cli, engine, text)
+        if cli.out.as_json:
+            cli.out.document(found.to_json())
+        else:
+            print_plan(cli, found, await way_lines(cli, engine, info))
+    return DONE
+
+
+async def _planned(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Plan]:
+    info = await found_session(engine, text)
+    cli.check_code(engine, info)
+    return info, await engine.plan(info.session_id)
+
+
+@click.command()
+@click.argument("session", shell_complete=SESSIONS)
+@click.argument("step", shell_complete=STEPS)
+@common(target=True)
+def why(cli: Cli, session: str, step: str) -> int:
+    """Why a resume would run a step, or would not."""
+    code: int = run_async(_why_step(cli, session, step))
+    return code
+
+
+async def _why_step(cli: Cli, text: str, step: str) -> int:
+    async with cli.engine(what=f"session {text!r}", code=True, quiet=True) as engine:
+        info, found = await _planned(cli, engine, text)
+        planned = next((each for each in found if each.step == step), None)
+        if planned is None:
+            known = [each.step for each in found]
+            raise not_found(f"workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
+        last = await _last_visit(engine, info, step)
+        ways = await standing(cli, engine, info) if planned.verdict == "next" and await asked(engine, info) else []
+    if cli.out.as_json:
+        from pausepoint.engine import documents
+
+        cli.out.document(documents.why(found, step, last))
+        return DONE
+    _tell_why(cli, info, planned, last, found)
+    for line in ways:
+        cli.out.say(line)
+    return DONE
+
+
+async def _last_visit(engine: Engine, info: SessionInfo, step: str) -> Checkpoint | None:
+    found = await engine.checkpoints(info.session_id, limit=None)
+    return next((each for each in reversed(found) if each.step == step and not each.left_behind), None)
+
+
+def _tell_why(
+    cli: Cli, info: SessionInfo, planned: PlannedStep, last: Checkpoint | None, found: Plan
+) -> None:  # fmt: skip
+    out = cli.out
+    says = {
+        "done": "is done and would not run again",
+        "next": "is the next to run",
+        "will run": "will run",
+        "may run": "may run",
+        "left out": "would not run",
+    }[planned.verdict]
+    out.line(f"{out.paint(planned.step, bold=True)} {out.paint(says, VERDICTS[planned.verdict])}: {why_of(planned)}")
+    if last is not None:
+        out.line(f"Last: {_visit(last)}")
+        if planned.verdict == "done":
+            out.line(f"Redo it:  {cli.command('rewind', info.session_id, info.workflow)} --to {last.name}")
+    if found.artifacts:
+        from pausepoint.cli.commands.artifacts import of_step  # few workflows leave any
+
+        of_step(cli, [each for each in found.artifacts if each.step == planned.step])
+    for obstacle in found.obstacles:
+        out.say(out.paint(f"! The session would not go on at all: {obstacle}", "red"), 2)
+
+
+def _visit(found: Checkpoint) -> str:
+    return f"{found.name}, {ago(found.at)}, {_happened(found)}"
+
+
+def _happened(found: Checkpoint) -> str:
+    if found.redacted:
+        return "redacted"
+    if found.skipped:
+        return f"skipped: {found.skipped}"
+    wrote = f", wrote {', '.join(found.fields)}" if found.fields else ""
+    return f"took {span(found.took)}{wrote}"
+
+
+# checkpoints
+
+
+# diff

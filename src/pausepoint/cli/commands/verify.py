@@ -1,0 +1,242 @@
+"""``verify``, ``doctor`` and ``gc``: is everything intact, is everything well, what can go."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pausepoint.cli.console import Output
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import DONE, FAILED
+from pausepoint.cli.host import spoken
+from pausepoint.cli.options import SESSIONS, common
+from pausepoint.cli.project import check_exists
+from pausepoint.cli.text import counted, one_line, size, wrap_after
+from pausepoint.engine import documents
+
+if TYPE_CHECKING:
+    from pausepoint.engine.engine import Engine
+    from pausepoint.engine.retention import CleanUp
+    from pausepoint.engine.verify import Verification
+    from pausepoint.model.ids import SessionId
+
+UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+SHOWN = 20
+
+
+class Duration(click.ParamType[timedelta]):
+    """``90d``, ``12h``, ``30m``, ``2w``.
+
+    >>> Duration().convert("90d", None, None)
+    datetime.timedelta(days=90)
+    """
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        found = re.fullmatch(r"(\d{1,6})([mhdw])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no time span; write 90d, 12h, 30m or 2w", param, ctx)
+        return timedelta(**{UNITS[found[2]]: int(found[1])})
+
+
+class Ticker:
+    """One line on a terminal that says how far a long work is. It is gone when something else is said."""
+
+    def __init__(self, out: Output) -> None:
+        self.shows = out.for_people and sys.stderr.isatty()
+        self.width = out.width
+        self.next = time.monotonic() + 0.5  # what is quick needs no progress
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if self.shows and now >= self.next:
+            self.next = now + 0.1
+            click.echo(f"\r\x1b[K{text[: self.width - 1]}", nl=False, err=True)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self.shows:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def without_store(cli: Cli, empty: Any) -> bool:
+    """Whether nobody has made a store yet. Then there is nothing to look at, and none is made; a named one must be."""
+    if cli.place.exists:
+        return False
+    if cli.place.explicit:
+        check_exists(cli.place, "nothing was looked at")
+    if cli.out.as_json:
+        cli.out.document(empty)
+    cli.out.say(f"There is no store yet at {cli.place.path}; `{spoken('run')}` makes one")
+    return True
+
+
+# verify
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=SESSIONS)
+@common()
+def verify(cli: Cli, session: str | None) -> int:
+    """Prove that everything stored is intact: one SESSION, or everything.
+
+    Reads every record, signal, large value, file and tombstone and holds it against its digest. Nothing is changed.
+    Exits with 1 if something is damaged, and names the first bad record of each session.
+    """
+    if session is None:
+        from pausepoint.engine.verify import Verification
+
+        if without_store(cli, documents.verification(Verification(), None)):
+            return DONE
+    return int(run_async(_verify(cli, session)))
+
+
+async def _verify(cli: Cli, session: str | None) -> int:
+    tick = Ticker(cli.out)
+
+    def tell(report: Verification) -> None:
+        tick(f"{counted(report.sessions, 'session')}, {counted(report.records, 'record')} looked at …")
+
+    async with cli.engine(what="verify" if session is None else f"session {session!r}") as engine:
+        report, session_id = await _verified(engine, session, tell)
+    tick.end()
+    if cli.out.as_json:
+        cli.out.document(documents.verification(report, session_id))
+    _show_problems(cli.out, report)
+    return DONE if report.ok else FAILED
+
+
+async def _verified(
+    engine: Engine, session: str | None, tell: Callable[[Verification], None]
+) -> tuple[Verification, str | None]:
+    """Also of one that was removed, or whose facts cannot be read, if the whole id is given."""
+    from pausepoint.errors import DamagedRecord, UnknownSession
+
+    if session is None:
+        return await engine.verify(on_progress=tell), None
+    try:
+        session_id = str((await engine.find(session)).session_id)
+    except (UnknownSession, DamagedRecord) as error:
+        try:
+            return await engine.verify(session, on_progress=tell), session
+        except UnknownSession:
+            raise error from None
+    return await engine.verify(session_id, on_progress=tell), session_id
+
+
+def _show_problems(out: Output, report: Verification) -> None:
+    for problem in report.problems:
+        wrap_after(out, f"{out.paint('bad', 'red', bold=True)}  ", 5, problem.text)
+    if report.ok:
+        out.line(f"{out.paint('ok', 'green', bold=True)}   nothing is damaged")
+    else:
+        out.line(f"     {counted(len(report.problems), 'problem')}")
+    wrap_after(out, "     ", 5, f"looked at: {_looked_at(report)}")
+
+
+def _looked_at(report: Verification) -> str:
+    redacted = f" ({report.redacted:,} redacted)" if report.redacted else ""
+    counts = {
+        "session": report.sessions, "record": report.records, "signal": report.signals, "large value": report.values,
+        "file": report.files, "tombstone": report.tombstones,
+    }  # fmt: skip
+    said = [counted(count, name) + (redacted if name == "record" else "") for name, count in counts.items() if count]
+    return ", ".join(said) or "an empty store"
+
+
+# doctor
+
+
+# gc
+
+
+@click.command()
+@click.option("--apply", is_flag=True, help="Do it. Without this nothing is changed.")
+@click.option(
+    "--keep-for", type=Duration(), metavar="SPAN",
+    help="Completed and cancelled sessions without a term of their own go after this long: 90d, 12h, 30m, 2w.",
+)  # fmt: skip
+@common()
+def gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
+    """Show what could be cleaned up; --apply does it.
+
+    Removes sessions that have expired and those whose removal was interrupted, deletes large values that nothing
+    names, and gives the free space back. Others go on meanwhile, and it may be interrupted.
+    """
+    from pausepoint.engine.retention import CleanUp
+
+    if without_store(cli, documents.clean_up(CleanUp(apply), 0)):
+        return DONE
+    return int(run_async(_gc(cli, apply, keep_for)))
+
+
+async def _gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
+    tick = Ticker(cli.out)
+
+    def tell(report: CleanUp) -> None:
+        gone = len(report.expired) + len(report.completed)
+        tick(f"{counted(gone, 'session')}, {counted(report.values, 'large value')}, {size(report.given_back)} …")
+
+    async with cli.engine(what="gc") as engine:
+        report = await engine.gc(apply=apply, keep_for=keep_for, on_progress=tell)
+        total = (await engine.health()).store.size
+    tick.end()
+    if cli.out.as_json:
+        cli.out.document(documents.clean_up(report, total))
+    _show_clean_up(cli.out, report, total)
+    return FAILED if apply and report.kept else DONE
+
+
+def _show_clean_up(out: Output, report: CleanUp, total: int) -> None:
+    rows = _rows_of(report)
+    for verb, what, much, ids in rows:
+        out.line(f"{verb:<12}  {what}" + (f", {much}" if much else ""))
+        for session_id in ids[:SHOWN]:
+            out.line(f"              {session_id}")
+        if len(ids) > SHOWN:
+            out.line(f"              and {len(ids) - SHOWN:,} more; --json lists them all")
+    for session_id, why in report.kept.items():
+        out.line(f"{out.paint('kept', 'yellow')}          {session_id}: {one_line(why)}")
+    if report.unknown:
+        more = len(report.unknown) - SHOWN
+        found = ", ".join(report.unknown[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+        out.note(f"The store has no session for these folders of files: {found}; delete them by hand, unless they"
+                 " belong to another copy of the database.")  # fmt: skip
+    if not rows:
+        out.line("There was nothing to clean up." if report.applied else "There is nothing to clean up.")
+    out.line(f"The store takes {size(total)}" + (" now." if report.applied else "."))
+    if rows and not report.applied:
+        out.note("Nothing was changed; --apply does it.")
+    elif report.applied and not report.folded:
+        out.note("Another process was reading all the time, so deleted bytes may still be in the write-ahead log;"
+                 " run it again later.")  # fmt: skip
+
+
+def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
+    """What was done, or would be: the verb, what to, how much that is, and which sessions."""
+    done = report.applied
+    expired = counted(len(report.expired), "session that expired", "sessions that expired")
+    removals = counted(len(report.completed), "interrupted removal")
+    values = counted(report.values, "large value that nothing names", "large values that nothing names")
+    questions = counted(report.questions, "old question")
+    strays = counted(report.strays, "file of an upload that was cut off", "files of uploads that were cut off")
+    weight = "" if done else size(report.expired_bytes)
+    free = report.given_back if done else report.free_bytes
+    rows: list[tuple[bool, str, str, str, list[SessionId]]] = [
+        (bool(report.expired), "removed" if done else "to remove", expired, weight, report.expired),
+        (bool(report.completed), "completed" if done else "to complete", removals, "", report.completed),
+        (bool(report.values), "deleted" if done else "to delete", values, size(report.value_bytes), []),
+        (bool(report.questions), "deleted" if done else "to delete", questions, "", []),
+        (bool(report.strays), "deleted" if done else "to delete", strays, size(report.stray_bytes), []),
+        (bool(free), "given back" if done else "to give back", "free space in the file", size(free), []),
+    ]
+    return [(verb, what, much, ids) for there, verb, what, much, ids in rows if there]

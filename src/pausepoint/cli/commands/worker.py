@@ -1,0 +1,194 @@
+"""`worker`: drives what others left: sessions that are ready, timers that are due, messages that came meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pausepoint.cli.context import Cli, run_async
+from pausepoint.cli.exits import DONE, INTERRUPTED, TERMINATED, USAGE, Refused
+from pausepoint.cli.options import WORKFLOWS, by_whom, common
+from pausepoint.cli.project import check_exists
+from pausepoint.name import NAME
+
+if TYPE_CHECKING:
+    from pausepoint.cli.console import Output
+    from pausepoint.engine.engine import Engine
+    from pausepoint.model.views import SessionInfo
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks for sessions that nobody drives."""
+
+READY = ("ready", "created")
+STOPPED = "Stopped; what was not finished is ready for the next one."
+
+SHARE = 20
+"""A look that takes long is followed by a rest this many times as long: looking must not become the work."""
+
+
+@click.command()
+@click.option("--workflow", "only", multiple=True, metavar="NAME", shell_complete=WORKFLOWS,
+              help="Only sessions of this workflow; repeatable.")  # fmt: skip
+@click.option("--once", is_flag=True, help="End when nothing is ready or due any more.")
+@click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True, metavar="N",
+              help="How many sessions to drive at once.")  # fmt: skip
+@by_whom
+@common(lines=True, target=True)
+def worker(cli: Cli, only: tuple[str, ...], once: bool, concurrency: int, by: str | None) -> int:
+    """Drive whatever is ready or due in this store, with the workflows of this project and those of --target.
+
+    Ready are sessions that were interrupted, and those whose timer is due or whose message has come. What a person
+    paused, what failed and what waits stays as it is. Ctrl+C and SIGTERM let every operation finish and leave the
+    sessions ready.
+    """
+    if cli.out.as_json and not once:
+        raise Refused("--json prints one document, and a worker has no end; use --jsonl, or --once", USAGE)
+    job = Job(cli, only, concurrency, by)
+    try:
+        code: int = run_async(job.work(once))
+    except KeyboardInterrupt:
+        return job.left(INTERRUPTED)
+    except SystemExit as end:
+        if end.code != TERMINATED:
+            raise
+        return job.left(TERMINATED)
+    return code
+
+
+class Job:
+    """One worker."""
+
+    def __init__(self, cli: Cli, only: tuple[str, ...], concurrency: int, by: str | None) -> None:
+        self.cli = cli
+        self.out = cli.out
+        self.only = only
+        self.concurrency = concurrency
+        self.by = by
+        self.refused: dict[str, datetime] = {}
+        self.driven: dict[str, None] = {}
+
+    async def work(self, once: bool) -> int:
+        """Until there is nothing left, or for ever."""
+        workflows = self._workflows()
+        if once and not self.cli.place.exists and not self.cli.place.explicit:
+            return await self._told(None)
+        from pausepoint.engine.engine import Engine
+
+        if self.cli.place.explicit:
+            check_exists(self.cli.place, "a worker")
+        async with Engine(self.cli.place.url, workflows=workflows) as engine:
+            names = ", ".join(engine.workflows)
+            self.out.note(f"Driving {names} in {self.cli.place.path}" + ("" if once else "; Ctrl+C ends it"))
+            with telling(self.out, self.driven):
+                await self._loop(engine, once)
+            return await self._told(engine)
+
+    def _workflows(self) -> list[Any]:
+        known = self.cli.known()
+        for name in self.only:
+            if name not in known:
+                from pausepoint.errors import did_you_mean
+
+                raise Refused(f"no workflow {name!r} is named here{did_you_mean(name, known)}", USAGE)
+        if not known:
+            raise Refused(
+                "a worker needs to know which code to run: add --target file.py:name, or name workflows in"
+                f" {self.cli.project.root / 'pyproject.toml'} under [tool.pausepoint.workflows]",
+                USAGE,
+            )
+        return [workflow for name, (_, workflow) in known.items() if not self.only or name in self.only]
+
+    async def _loop(self, engine: Engine, once: bool) -> None:
+        while True:
+            began = time.monotonic()
+            ready = await self._ready(engine)
+            for info in ready[: self._room(engine)]:
+                await self._take_up(engine, info)
+            if once and not ready and not engine.driver.runs:
+                return
+            await asyncio.sleep(max(0.05 if once else LOOK_EVERY, SHARE * (time.monotonic() - began)))
+
+    async def _ready(self, engine: Engine) -> list[SessionInfo]:
+        """What could go on and nobody drives; the oldest first. No more are read than there is room for."""
+        found: list[SessionInfo] = []
+        most = self._room(engine) + len(self.refused) + 1
+        for name in engine.workflows:
+            found += await engine.sessions(workflow=name, status=READY, sort="updated", reverse=True, limit=most)
+        found.sort(key=lambda info: info.updated_at)
+        return [info for info in found if self.refused.get(info.session_id) != info.updated_at]
+
+    def _room(self, engine: Engine) -> int:
+        return max(self.concurrency - len(engine.driver.runs), 0)
+
+    async def _take_up(self, engine: Engine, info: SessionInfo) -> None:
+        from pausepoint.errors import AlreadyRunning, PausepointError, SessionEnded, UnknownSession, VerbRefused
+
+        try:
+            await engine.resume(info.session_id, by=self.by)
+        except (AlreadyRunning, SessionEnded, UnknownSession, VerbRefused):
+            pass  # somebody else was quicker
+        except PausepointError as error:
+            self.refused[info.session_id] = info.updated_at
+            logging.getLogger(NAME).warning("session %s: cannot go on here: %s", info.session_id, error)
+
+    async def _told(self, engine: Engine | None) -> int:
+        from pausepoint.engine import documents
+
+        ended = [] if engine is None else [await engine.info(each) for each in self.driven]
+        if self.out.as_json:
+            self.out.document(documents.worked(ended))
+        if not self.driven:
+            self.out.note("Nothing was ready or due.")
+        return DONE
+
+    def left(self, code: int) -> int:
+        """Told to end."""
+        self.out.note(STOPPED)
+        return code
+
+
+@contextmanager
+def telling(out: Output, driven: dict[str, None]) -> Iterator[None]:
+    """Show what the engine logs about its sessions, and note which they are."""
+    logger = logging.getLogger(NAME)
+    handler = Handler(out, driven)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class Handler(logging.Handler):
+    """A log record as a line for a person, or of JSON."""
+
+    def __init__(self, out: Output, driven: dict[str, None]) -> None:
+        super().__init__(logging.INFO)
+        self.out = out
+        self.driven = driven
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from pausepoint.cli.text import one_line
+
+        session_id = getattr(record, "session_id", "")
+        at = datetime.fromtimestamp(record.created, UTC)
+        if session_id:
+            self.driven[session_id] = None
+        text = record.getMessage().removeprefix(f"session {session_id}: ")
+        if self.out.as_lines:
+            from pausepoint.engine import documents
+
+            self.out.record(documents.said(at, record.levelname.lower(), session_id, getattr(record, "step", ""), text))
+            return
+        who = f"{session_id}  " if session_id else ""
+        self.out.line(f"{at.astimezone():%H:%M:%S}  {who}{one_line(text)}")

@@ -1,0 +1,89 @@
+"""Print a plan: what a resume would do with every step, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pausepoint.cli.console import money, span
+from pausepoint.cli.context import Cli
+from pausepoint.cli.text import one_line
+
+if TYPE_CHECKING:
+    from pausepoint.artifacts.status import ArtifactState
+    from pausepoint.engine.plan import Plan
+    from pausepoint.model.views import Stale
+
+if TYPE_CHECKING:
+    from pausepoint.artifacts.status import ArtifactState
+    from pausepoint.engine.plan import Plan
+    from pausepoint.model.views import Stale
+
+if TYPE_CHECKING:
+    from pausepoint.engine.plan import Plan, PlannedStep
+
+
+def paragraph(cli: Cli, lines: Sequence[str]) -> None:
+    for line in ["", *lines] if lines else ():
+        cli.out.say(line)
+
+
+VERDICTS = {"done": "green", "next": "yellow", "will run": None, "may run": "blue", "left out": "bright_black"}
+
+
+MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left out": "–"}
+
+
+def print_plan(cli: Cli, found: Plan, ways: Sequence[str] = ()) -> None:
+    """A plan for a person; ``ways``: what can be done, one a line."""
+    out = cli.out
+    out.line(f"{found.session_id} {out.stands(found.status.value)}: {_in_short(found)}")
+    print_steps(cli, found)
+    paragraph(cli, ways)
+
+
+def print_steps(cli: Cli, found: Plan) -> None:
+    """What becomes of every step."""
+    out = cli.out
+    for obstacle in found.obstacles:
+        out.say(out.paint(f"! {obstacle}", "red"), 2)
+    out.line()
+    rows = [
+        [out.paint(f"{MARKS[each.verdict]} {each.verdict}", VERDICTS[each.verdict]), each.step, why_of(each)]
+        for each in found
+    ]
+    out.table(["", "STEP", "WHY"], rows)
+    if found.stale or found.artifacts:
+        lines = {"Runs again": ", ".join(map(redone, found.stale)), "Artifacts": in_short(found.artifacts)}
+        for name, said in lines.items():
+            if said:
+                out.say(f"{name}: {said}")
+
+
+def why_of(planned: PlannedStep) -> str:
+    return one_line(planned.why)
+
+
+def _in_short(found: Plan) -> str:
+    counts = Counter(each.verdict for each in found)
+    running = counts["next"] + counts["will run"]
+    perhaps = f", {counts['may run']} perhaps" if counts["may run"] else ""
+    visits = sum(each.visits for each in found)
+    return f"{visits} {'visit' if visits == 1 else 'visits'} done, {running} to run{perhaps}"
+
+
+def in_short(found: Iterable[ArtifactState]) -> str:
+    """How many artifacts stand how; empty if there are none."""
+    counts: Counter[str] = Counter(each.state for each in found)
+    return ", ".join(f"{counts[state]:,} {state}" for state in COLOURS if counts[state])
+
+
+def redone(each: Stale) -> str:
+    """A step that runs again, with what that took and cost before."""
+    cost = f", {money(each.usd)}" if each.usd else ""
+    return f"{each.step} ({span(timedelta(seconds=each.seconds))}{cost} when it last ran)"
+
+
+COLOURS = {"valid": "green", "edited": "yellow", "invalid": "red", "missing": "red", "stale": "bright_black"}

@@ -1,0 +1,446 @@
+"""How values are stored: as data, never as code.
+
+The stored form is JSON text (UTF-8) of null, booleans, numbers, strings, arrays and objects. What JSON lacks is an
+object whose only key starts with ``$``, from a closed set:
+
+    $datetime $date $time $timedelta    text of ISO 8601; [text, zone, fold] for IANA zones; [days, seconds, micros]
+    $uuid $decimal $path $bytes         text; bytes in base64
+    $tuple $set $frozenset              a list; sets are sorted, so that equal sets give equal bytes
+    $map                                a list of pairs: dicts with keys that are not text, or that start with ``$``
+    $float $int                         nan, inf, -inf; integers beyond 64 bits, in hexadecimal
+
+Enums, models, dataclasses and named tuples are stored as their plain content and come back through the *declared*
+type (`Typed`); no name is ever imported from what was stored. Without a declared type they are refused.
+A zone that is neither a fixed offset nor a ``ZoneInfo`` is refused. Dict order is kept, `model_fields_set` is not.
+
+Limits (`Limits`): 64 levels of nesting, 32 MiB per encoded value, 1,000,000 nodes. Every refusal names the path to
+the value, its type and what to do instead. Equality of what comes back is proved at encoding time by decoding
+again, unless the type makes it plain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from datetime import datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import msgspec
+
+from pausepoint.codec.annotations import Plan, immutable, json_only, plan, scalars
+from pausepoint.codec.walk import (
+    DEFAULT_LIMITS,
+    INT_MAX,
+    INT_MIN,
+    LEAVES,
+    DumpedWalk,
+    Limits,
+    NotPlain,
+    OpenWalk,
+    Refusal,
+    Walk,
+    encode_json,
+    encode_sorted,
+    is_model,
+    key_segment,
+    model_fields,
+    read,
+    refused,
+    survey,
+    type_name,
+    write,
+)
+from pausepoint.errors import DefinitionError, StateRefused, ValueRefused
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["DEFAULT_LIMITS", "Limits", "Typed", "as_json", "as_plain", "decode", "encode", "fingerprint", "typed"]
+
+
+def encode(data: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The stored form of a value without a declared type. ``path`` is what refusals call it.
+
+    >>> encode({"when": datetime(2024, 2, 29), "tags": {"b", "a"}}, "facts")
+    b'{"when":{"$datetime":"2024-02-29T00:00:00"},"tags":{"$set":["a","b"]}}'
+    >>> encode([{"source": print}], "facts")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    pausepoint.errors.ValueRefused: facts[0]['source']: builtin_function_or_method cannot be stored: ...
+    """
+    return write(Walk(limits), data, path)
+
+
+def decode(data: bytes) -> Any:
+    """The value that `encode` was given.
+
+    >>> decode(encode((1, 1.0, True, None), "x"))
+    (1, 1.0, True, None)
+    """
+    return read(data)
+
+
+def fingerprint(*parts: object) -> bytes:
+    """A digest of some values: equal for equal values, in every process, whatever the order of dicts and sets.
+
+    >>> fingerprint("look_up", {"a": 1, "b": 2}) == fingerprint("look_up", {"b": 2, "a": 1})
+    True
+    >>> fingerprint(1) == fingerprint(1.0)
+    False
+    """
+    return sha256(write(OpenWalk(DEFAULT_LIMITS), list(parts), "input", encode_sorted)).digest()
+
+
+def as_json(value: object) -> bytes:
+    """A value as JSON for others to read, without tags."""
+    from pydantic_core import to_json  # who only looks at sessions does without Pydantic
+
+    return to_json(value)
+
+
+def as_plain(value: object) -> Any:
+    """A value as a front end sees it: as what JSON can hold."""
+    from pydantic_core import from_json, to_json
+
+    return from_json(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))
+
+
+def typed(annotation: Any) -> Typed:
+    """The `Typed` of an annotation; the same object for the same annotation where it can be hashed."""
+    try:
+        # The text tells apart what compares equal and means another order: `int | str` and `str | int`.
+        return _typed(annotation, repr(annotation))
+    except TypeError:
+        return Typed(annotation)
+
+
+@lru_cache(maxsize=4096)
+def _typed(annotation: Any, text: str) -> Typed:
+    return Typed(annotation)
+
+
+class Typed:
+    """A type annotation, made storable.
+
+    >>> when = typed(list[datetime | None])
+    >>> when.decode(when.encode([datetime(2024, 2, 29), None], "when"), "when")
+    [datetime.datetime(2024, 2, 29, 0, 0), None]
+    >>> when.validate("soon", "when")
+    Traceback (most recent call last):
+    ...
+    pausepoint.errors.StateRefused: when: Input should be a valid list (got str)
+    """
+
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = annotation
+        self.immutable = immutable(annotation)
+        self._direct = scalars(annotation) or frozenset()
+
+    def __repr__(self) -> str:
+        return f"Typed({_describe(self.annotation)})"
+
+    def validate(self, value: object, path: str) -> Any:
+        """The value as the type wants it, or `StateRefused`."""
+        if type(value) in self._direct:
+            return value
+        try:
+            return self.adapter.validate_python(value, by_name=True)
+        except ValueError as exc:  # pydantic's ValidationError is one
+            raise StateRefused(str(_complaint(exc, value, path)), field=path) from exc
+
+    def store(self, value: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
+        """`validate`, then `encode`. What is stored plainly is exactly of the type and needs no validation."""
+        data = self._encode_plainly(value, limits)
+        return self.encode(self.validate(value, path), path, limits) if data is None else data
+
+    def encode(self, value: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
+        """The stored form; `ValueRefused` for what would not come back equal and of the same type."""
+        data = self._encode_plainly(value, limits)
+        if data is not None:
+            return data
+        if self.annotation is Any:
+            return encode(value, path, limits)
+        return self._encode_carefully(value, path, limits)
+
+    def is_stored_as(self, value: object, data: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
+        """Whether a value has this very stored form, as far as the quick way can tell: False may be a mistake.
+
+        A plan stores different values differently, and that what is stored comes back was proved when it was stored.
+        """
+        written = self._write_plainly(value, limits)
+        return written is not None and written[0] == data
+
+    def decode(self, data: bytes, path: str) -> Any:
+        """The value again; `StateRefused` if what is stored does not fit the type (any more)."""
+        decoder = self._decoder
+        # A single byte is found, or not, ten times as fast as two of them.
+        if decoder is not None and (b"$" not in data or b'"$' not in data):
+            try:
+                return decoder.decode(data)
+            except (ValueError, RecursionError):
+                pass  # read() says what is wrong with the text, pydantic what is wrong with the value
+        value = read(data)
+        if self.annotation is Any or type(value) in self._direct:
+            return value
+        try:
+            return self._load(value)
+        except DefinitionError:
+            raise
+        except Exception as exc:
+            why = f"what is stored does not fit {_describe(self.annotation)}: {_complaint(exc, value, path)}"
+            raise StateRefused(why, field=path) from exc
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Any]:
+        """Pydantic's view of the annotation; made when first needed, because that is slow."""
+        import pydantic
+
+        try:
+            return pydantic.TypeAdapter(self.annotation)
+        except pydantic.errors.PydanticUserError as exc:
+            raise DefinitionError(
+                f"values of type {_describe(self.annotation)} cannot be stored: {exc.message};"
+                " use a type that pydantic knows, or a model"
+            ) from exc
+
+    @cached_property
+    def _plan(self) -> Plan | None:
+        return None if self.annotation is Any else plan(self.annotation, 0, ())
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any] | None:
+        """Where JSON alone says it all, msgspec checks as strictly as pydantic and is faster."""
+        if not json_only(self.annotation):
+            return None
+        try:
+            return msgspec.json.Decoder(self.annotation)
+        except TypeError:
+            return None
+
+    def _encode_plainly(self, value: Any, limits: Limits) -> bytes | None:
+        """The quick way, for a value that is exactly what the annotation says; None sends it the careful way."""
+        written = self._write_plainly(value, limits)
+        if written is None:
+            return None
+        data, unproved = written
+        return data if unproved is None or self._survives(unproved, data, limits) else None
+
+    def _write_plainly(self, value: Any, limits: Limits) -> tuple[bytes, Plan | None] | None:
+        """What the quick way stores, and the plan if it is still to be proved that it comes back."""
+        kind = type(value)
+        try:
+            if kind in self._direct:
+                if (kind is float and not isfinite(value)) or (kind is int and not INT_MIN <= value <= INT_MAX):
+                    return None
+                data = encode_json(value)
+                return (data, None) if len(data) <= limits.value_bytes else None
+            quick = self._plan
+            if quick is None:
+                return None
+            walk = Walk(limits)
+            tagged = quick.dump(value, walk)
+            if walk.size < 0:
+                return None
+            data = encode_json(tagged)
+            if len(data) > limits.value_bytes:
+                return None
+        except (NotPlain, Refusal, UnicodeEncodeError, RecursionError):
+            return None
+        return data, None if quick.safe else quick
+
+    def _survives(self, quick: Plan, data: bytes, limits: Limits) -> bool:
+        """A plan stores different values differently: so what comes back is the same if it is stored the same."""
+        try:
+            return encode_json(quick.dump(self._load(read(data)), Walk(limits))) == data
+        except Exception:
+            return False
+
+    def _encode_carefully(self, value: object, path: str, limits: Limits) -> bytes:
+        # First our own look: pydantic must not meet a value that contains itself, or has no end.
+        survey(value, path, limits, opaque=True)
+        data = self._dump(value, path, limits)
+        try:
+            back = self._load(read(data))
+        except Exception as exc:
+            where, kind, reason, _ = _complaint(exc, value, path, inside=value)
+            raise refused(where, kind, f"it would not load again ({reason})", _DECLARE) from exc
+        lost = _difference(value, back)
+        if lost is not None:
+            where, was, becomes = lost
+            why = f"it would come back as {becomes}"
+            raise refused(path + where, was, why, _DECLARE)
+        return data
+
+    def _dump(self, value: object, path: str, limits: Limits) -> bytes:
+        try:
+            # No warnings: what comes back decides, and knows the path.
+            dumped = self.adapter.dump_python(value, round_trip=True, by_alias=False, warnings="none")
+            return write(DumpedWalk(limits), dumped, path)
+        except DefinitionError:
+            raise
+        except Exception as exc:
+            # The dump has lost the attributes' names: look for the culprit in the value itself.
+            survey(value, path, limits)
+            if isinstance(exc, ValueRefused):
+                raise
+            why = f"it does not fit {_describe(self.annotation)} ({_first_line(exc)})"
+            raise refused(path, type_name(value), why, _DECLARE) from exc
+
+    def _load(self, value: Any) -> Any:
+        return self.adapter.validate_python(value, strict=False, by_alias=False, by_name=True)
+
+
+_DECLARE = "declare the type that it has, or store plain data"
+
+
+def _describe(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+
+
+def _first_line(exc: Exception) -> str:
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(exc).__name__)[:300]
+
+
+class _Complaint(NamedTuple):
+    """The first thing that an exception complains about."""
+
+    path: str
+    type: str
+    reason: str
+    more: int = 0
+
+    def __str__(self) -> str:
+        more = f"; and {self.more} more" if self.more else ""
+        return f"{self.path}: {self.reason} (got {self.type}){more}"
+
+
+def _complaint(exc: Exception, value: object, path: str, inside: object = None) -> _Complaint:
+    """``inside``: the value whose stored form was refused; what is there has the better name."""
+    from pydantic import ValidationError
+
+    if not isinstance(exc, ValidationError):
+        return _Complaint(path, type_name(value), _first_line(exc))
+    first = exc.errors(include_url=False, include_context=False)[0]
+    found = None if inside is None else _followed(inside, first["loc"])
+    if found is not None:
+        return _Complaint(path + found[0], type_name(found[1]), first["msg"])
+    steps = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
+    where = "".join(steps if len(steps) <= 16 else [*steps[:16], "…"])
+    return _Complaint(path + where, type_name(first["input"]), first["msg"], exc.error_count() - 1)
+
+
+def _followed(value: Any, location: tuple[int | str, ...]) -> tuple[str, Any] | None:
+    """The path and the value at a location of pydantic's; None where it names no place, such as a union's member."""
+    path = ""
+    for part in location:
+        indexed = isinstance(value, list | tuple | dict) and not hasattr(value, "_fields")
+        try:
+            value = value[part] if indexed else getattr(value, str(part))
+        except (LookupError, TypeError, AttributeError):
+            return None
+        path += key_segment(part) if indexed else f".{part}"
+    return path, value
+
+
+_Lost = tuple[str, str, str]
+
+
+def _difference(value: Any, back: Any) -> _Lost | None:
+    """Where a value and what came back differ in value or type: the path, what was, what became of it.
+
+    Not recursive, and looks at no pair twice: what is compared may be hidden parts that no limit was applied to.
+    """
+    seen: set[tuple[int, int]] = set()
+    todo: list[tuple[str, Any, Any]] = [("", value, back)]
+    while todo:
+        where, a, b = todo.pop()
+        if type(a) is not type(b):
+            if type(a) is int and type(b) is float and a == b:
+                continue  # a float field whose default is a whole number: pydantic does not look at defaults
+            return where, type_name(a), type_name(b)
+        if type(a) in LEAVES or isinstance(a, Enum):
+            if not _same_leaf(a, b):
+                return where, type_name(a), f"another {type_name(b)}"
+            continue
+        if (id(a), id(b)) in seen:
+            continue
+        seen.add((id(a), id(b)))
+        pairs = _opened(a, b)
+        if pairs is None:
+            return where, type_name(a), f"another {type_name(b)}"
+        todo += [(where + step, x, y) for step, x, y in reversed(pairs)]
+    return None
+
+
+def _same_leaf(a: Any, b: Any) -> bool:
+    if isinstance(a, Enum):
+        return a is b
+    if isinstance(a, float | Decimal):
+        return str(a) == str(b)  # tells 0.0 from -0.0 and takes one nan for another
+    if isinstance(a, datetime | time):
+        return (a.isoformat(), a.fold, getattr(a.tzinfo, "key", None)) == (
+            b.isoformat(), b.fold, getattr(b.tzinfo, "key", None)
+        )  # fmt: skip
+    return bool(a == b)
+
+
+_MISSING = object()
+_Pairs = list[tuple[str, Any, Any]]
+
+
+def _opened(a: Any, b: Any) -> _Pairs | None:
+    """The parts of two containers of one type, side by side; None if they cannot be equal."""
+    if is_model(type(a)):
+        return _opened_model(a, b)
+    if dataclasses.is_dataclass(a):
+        names = [field.name for field in dataclasses.fields(a)]
+        return [(f".{name}", getattr(a, name, _MISSING), getattr(b, name, _MISSING)) for name in names]
+    if isinstance(a, dict):
+        return _opened_dict(a, b)
+    if isinstance(a, list | tuple | deque):
+        if len(a) != len(b) or getattr(a, "maxlen", None) != getattr(b, "maxlen", None):
+            return None
+        return [(f"[{index}]", x, y) for index, (x, y) in enumerate(zip(a, b, strict=True))]
+    if isinstance(a, set | frozenset):
+        return _opened_set(a, b)
+    try:
+        return [] if a is b or bool(a == b) else None
+    except Exception:
+        return None
+
+
+def _opened_model(a: Any, b: Any) -> _Pairs:
+    pairs = [
+        (f".{name}", a.__dict__.get(name, _MISSING), b.__dict__.get(name, _MISSING)) for name in model_fields(type(a))
+    ]
+    for hidden in ("__pydantic_extra__", "__pydantic_private__"):
+        x, y = getattr(a, hidden, None) or {}, getattr(b, hidden, None) or {}
+        pairs += [(f".{name}", x.get(name, _MISSING), y.get(name, _MISSING)) for name in {**x, **y}]
+    return pairs
+
+
+def _opened_dict(a: dict[Any, Any], b: dict[Any, Any]) -> _Pairs | None:
+    if len(a) != len(b) or getattr(a, "default_factory", None) is not getattr(b, "default_factory", None):
+        return None
+    keys = {key: key for key in b}
+    pairs: _Pairs = []
+    for key, item in a.items():
+        other = keys.get(key, _MISSING)
+        if other is _MISSING:
+            return None
+        pairs += [("", key, other), (key_segment(key), item, b[other])]
+    return pairs
+
+
+def _opened_set(a: Any, b: Any) -> _Pairs | None:
+    twins = {element: element for element in b if element == element}  # a nan equals nothing, itself included
+    known = {element for element in a if element == element}
+    if known != twins.keys() or len(a) != len(b):
+        return None
+    return [("", element, twins[element]) for element in known]

@@ -1,0 +1,403 @@
+"""Fits plain functions to a state: which parameter reads which field, and whether a result may be written.
+
+Everything here happens once, when a workflow is made. What cannot be right is noted as a
+sentence in `Problems`; the workflow raises them all together.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
+
+from pausepoint.definition.artifacts import BoundArtifact
+from pausepoint.definition.fields import At, Place, Replace, Shape, windowed
+from pausepoint.definition.functions import enclosed
+from pausepoint.definition.retry import Retry
+from pausepoint.definition.types import NONE, admits_none, bare, fits, members, promises_more, show, without_none
+from pausepoint.errors import DefinitionError, did_you_mean
+from pausepoint.model.ids import SessionId
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NAME_RULE = "use letters, digits and _ . -, starting with a letter or _"
+_CONTEXT_NAMES = ("ctx", "context")
+
+Function = Callable[..., Any]
+Hints = Mapping[str, Any]
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A parameter and the place it reads. ``required``: the place may hold None, the parameter may not.
+
+    ``recent``: it reads only that many of the last items of the list there.
+    """
+
+    param: str
+    place: Place
+    required: bool
+    recent: int | None = None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A pure, synchronous function of fields: a guard, a route, or a step's ``when``."""
+
+    name: str
+    fn: Function
+    reads: tuple[Read, ...]
+    whole: str | None
+    fields: frozenset[str]
+
+    def __call__(self, **values: Any) -> Any:
+        return self.fn(**values)
+
+
+class BoundRoute(msgspec.Struct, frozen=True):
+    """A route and the only places it may lead to; None is the end."""
+
+    check: Check
+    targets: tuple[str | None, ...]
+
+
+class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step as one workflow runs it: every parameter and every result has its place.
+
+    ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the
+    whole state and the session's id. ``fields`` are those of the state that it reads,
+    ``places`` the ``writes`` by path. ``many``: the step returns a mapping of path to value. ``leaves`` are its files.
+    """
+
+    name: str
+    fn: Function
+    is_async: bool
+    retry: Retry
+    timeout: float | None
+    agent: str
+    context: str | None
+    whole: str | None
+    session_id: str | None
+    reads: tuple[Read, ...]
+    fields: frozenset[str]
+    writes: tuple[Place, ...]
+    places: Mapping[str, Place]
+    many: bool
+    when: Check | None
+    takes_blocking: bool
+    leaves: tuple[BoundArtifact, ...] = ()
+
+    @property
+    def depends_on(self) -> list[str]:
+        """The places of the state that its outcome depends on."""
+        checks: list[BoundStep | Check] = [self] if self.when is None else [self, self.when]
+        if any(check.whole is not None for check in checks):
+            return [*{field for check in checks for field in check.fields}]
+        return [read.place.path for check in checks for read in check.reads]
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """What the parameters of a function stand for."""
+
+    reads: tuple[Read, ...] = ()
+    context: str | None = None
+    whole: str | None = None
+    session_id: str | None = None
+
+
+class Problems:
+    """Sentences about what is wrong, each beginning with where."""
+
+    def __init__(self, where: str, found: list[str] | None = None) -> None:
+        self.where = where
+        self.found: list[str] = [] if found is None else found
+
+    def at(self, place: str) -> Problems:
+        """The same list, for a place within this one."""
+        return Problems(f"{self.where}, {place}", self.found)
+
+    def add(self, text: str) -> None:
+        self.found.append(f"{self.where}: {text}")
+
+
+def valid_name(name: object) -> str | None:
+    """Why this cannot be the name of a workflow, step or event; None if it can."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return None
+    return f"{name!r} is not a valid name; {_NAME_RULE}"
+
+
+def unfit_function(fn: object) -> str | None:
+    """Why this cannot be a step, guard, route or ``when``; None if it can."""
+    if not isinstance(fn, (types.FunctionType, types.MethodType)):
+        kind = fn.__name__ if isinstance(fn, type) else type(fn).__name__
+        return f"a function is needed, not {kind!r}; write a def that calls it"
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        return "it is a generator (it has a yield); return the whole result instead, and report with ctx.progress"
+    if inspect.iscoroutinefunction(inspect.unwrap(fn)) and not inspect.iscoroutinefunction(fn):
+        return "a decorator hides that it is async; make the decorator's wrapper an async def"
+    return None
+
+
+def resolve(fn: Function, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A function's annotations as types. ``names`` are those known where a nested function was written."""
+    known = {**(names or {}), **enclosed(inspect.unwrap(fn))}
+    try:
+        return get_type_hints(fn, localns=known or None, include_extras=True)
+    except NameError as exc:
+        raise DefinitionError(
+            f"an annotation names {exc.name!r}, which is not defined where the workflow is made;"
+            " import it outside of 'if TYPE_CHECKING:', and define it before the workflow"
+        ) from exc
+    except Exception as exc:
+        raise DefinitionError(f"its annotations cannot be read: {type(exc).__name__}: {exc}") from exc
+
+
+class Binder:
+    """Fits one function's parameters to a shape."""
+
+    def __init__(self, shape: Shape, problems: Problems, fn: Function, hints: Hints, *, is_step: bool) -> None:
+        self.shape = shape
+        self.problems = problems
+        self.fn = fn
+        self.hints = hints
+        self.is_step = is_step
+        self.special: dict[str, str] = {}
+        self.reads: list[Read] = []
+
+    def inputs(self) -> Inputs:
+        for parameter in inspect.signature(self.fn).parameters.values():
+            self._parameter(parameter)
+        return Inputs(tuple(self.reads), **self.special)
+
+    def _parameter(self, parameter: inspect.Parameter) -> None:
+        name, annotation = parameter.name, self.hints.get(parameter.name, Any)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            self.problems.add(
+                f"parameter {parameter} cannot be filled: parameters are matched to fields by name;"
+                " name each field as an ordinary parameter"
+            )
+        elif (kind := context_kind(annotation)) is not None:
+            self._context(name, kind)
+        elif (path := at_path(annotation)) is not None:
+            self._read(name, annotation, path)
+        elif any(member is self.shape.model for member in members(annotation)):
+            self._by_annotation("whole", name, self.shape.model.__name__, annotation)
+        elif any(part is SessionId for part in alternatives(annotation)):
+            self._session_id(name, annotation)
+        elif name in self.shape.fields:
+            self._read(name, annotation, name)
+        else:
+            self._unmatched(parameter)
+
+    def _context(self, name: str, kind: str) -> None:
+        is_async = inspect.iscoroutinefunction(self.fn)
+        if not self.is_step:
+            self.problems.add(f"parameter {name!r} is a context; only steps get one, this is a pure function of fields")
+        elif kind == "async" and not is_async:
+            self.problems.add(f"parameter {name!r} is a Context, but the step is a plain def; use BlockingContext")
+        elif kind == "blocking" and is_async:
+            self.problems.add(f"parameter {name!r} is a BlockingContext, but the step is an async def; use Context")
+        else:
+            self._by_annotation("context", name, "the context", None)
+
+    def _session_id(self, name: str, annotation: Any) -> None:
+        if self.is_step:
+            self._by_annotation("session_id", name, "SessionId", annotation)
+        else:
+            self.problems.add(
+                f"parameter {name!r} is a SessionId; only steps get one, this is a pure function of fields"
+            )
+
+    def _by_annotation(self, role: str, name: str, shown: str, annotation: Any) -> None:
+        """A parameter that is filled because of its type. It must not look like a field as well."""
+        place = self.shape.fields.get(name)
+        if role in self.special:
+            self.problems.add(f"parameters {self.special[role]!r} and {name!r} both ask for {shown}; keep one")
+        elif annotation is not None and place and fits(without_none(place.annotation), annotation):
+            self.problems.add(
+                f"parameter {name!r} could be the field {name!r} or, by its annotation, {shown};"
+                f" rename it, or write Annotated[..., At({name!r})] for the field"
+            )
+        else:
+            self.special[role] = name
+
+    def _read(self, name: str, annotation: Any, path: str) -> None:
+        try:
+            path, recent = windowed(path)
+            place = self.shape.place(path)
+        except DefinitionError as exc:
+            self.problems.add(f"parameter {name!r}: {exc}")
+            return
+        if recent is not None and not place.is_list:
+            self.problems.add(
+                f"parameter {name!r} asks for the last {recent} items of {path!r}, which is {show(place.annotation)};"
+                f" only a list[...] can be read so; read it as a whole: At({path!r})"
+            )
+        may_lack = place.admits_none or place.under_optional
+        takes_none = admits_none(annotation)
+        given = place.annotation if takes_none else without_none(place.annotation)
+        if not fits(given, annotation) or promises_more(given, annotation):
+            self.problems.add(
+                f"parameter {name!r} is {show(annotation)}, but {self.shape.model.__name__}.{path}"
+                f" is {show(place.annotation)}; declare it as that, or as something wider"
+            )
+        self.reads.append(Read(name, place, may_lack and not takes_none, recent))
+
+    def _unmatched(self, parameter: inspect.Parameter) -> None:
+        name, fields, model = parameter.name, self.shape.fields, self.shape.model.__name__
+        if self.is_step and name in _CONTEXT_NAMES and parameter.annotation is parameter.empty:
+            wanted = "Context" if inspect.iscoroutinefunction(self.fn) else "BlockingContext"
+            self.problems.add(f"parameter {name!r} gets the context by its annotation; annotate it: {name}: {wanted}")
+        elif parameter.default is parameter.empty:
+            self.problems.add(
+                f"parameter {name!r} matches no field of {model} and has no default{did_you_mean(name, fields)}"
+            )
+        elif meant := near_miss(name, fields):
+            self.problems.add(
+                f"parameter {name!r} would keep its default, as it matches no field of {model};"
+                f" did you mean {meant!r}? If not, give it a name that is less alike"
+            )
+
+
+def context_kind(annotation: Any) -> str | None:
+    """Which context an annotation asks for. Known by a mark: the classes themselves live in a layer above."""
+    for member in members(annotation):
+        kind = getattr(get_origin(member) or member, "__pausepoint_context__", None)
+        if isinstance(kind, str):
+            return kind
+    return None
+
+
+def alternatives(annotation: Any) -> tuple[Any, ...]:
+    """The parts of a union as they were written: `members` would take off what marks them."""
+    return get_args(annotation) if get_origin(annotation) in {Union, types.UnionType} else (annotation,)
+
+
+def at_path(annotation: Any) -> str | None:
+    """The path of an `At` in ``Annotated[T, At(path)]``, also beside None."""
+    for part in alternatives(annotation):
+        for mark in getattr(part, "__metadata__", ()):
+            if isinstance(mark, At):
+                return mark.path
+    return None
+
+
+def near_miss(name: str, known: Sequence[str] | Mapping[str, object]) -> str | None:
+    """The known name that ``name`` was probably meant to be.
+
+    Stricter than `did_you_mean`, as it refuses a parameter that has a default: one slip in a
+    word of four letters or more, two from eight letters on, or other case and underscores.
+
+    >>> near_miss("topci", ["topic"]), near_miss("limit", ["list"])
+    ('topic', None)
+    """
+    plain = name.replace("_", "").lower()
+    for other in known:
+        slips = 0 if min(len(name), len(other)) < 4 else 1 if len(name) < 8 else 2
+        if plain == other.replace("_", "").lower() or _distance(name, other) <= slips:
+            return other
+    return None
+
+
+def _distance(one: str, other: str) -> int:
+    """How many slips (insert, omit, mistype, swap two neighbours) lie between two words."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one):
+        older, before, row = before, row, [i + 1]
+        for j, b in enumerate(other):
+            best = min(before[j] + (a != b), before[j + 1] + 1, row[j] + 1)
+            if i and j and a == other[j - 1] and one[i - 1] == b:
+                best = min(best, older[j - 1] + 1)
+            row.append(best)
+    return row[-1]
+
+
+def check_result(hints: Hints, writes: tuple[Place, ...], many: bool, problems: Problems) -> None:
+    """Whether what a step says it returns may be written where it says it writes."""
+    if "return" not in hints:
+        wanted = "None" if not writes else "dict[str, object]" if many else show(writes[0].annotation)
+        problems.add(f"the return annotation is missing; write '-> {wanted}'")
+    elif not writes:
+        if hints["return"] not in (None, NONE, NoReturn, Never):
+            problems.add(
+                f"it returns {show(hints['return'])}, but writes nothing; name the field in writes=, or return None"
+            )
+    elif many:
+        _check_many(hints["return"], writes, problems)
+    else:
+        refused = _unfit_value(hints["return"], writes[0])
+        if refused:
+            problems.add(f"it returns {show(hints['return'])}, but {refused}")
+
+
+def _unfit_value(given: Any, place: Place) -> str | None:
+    """Why a result of this type cannot be written at the place; None if it can."""
+    for one in members(given):
+        if one is NONE and not place.admits_none:
+            instead = (
+                "return what is new, empty if nothing is"
+                if place.grows
+                else f"make the field {show(place.annotation)} | None"
+            )
+            return f"{place.path!r} does not admit None; {instead}"
+        replaced = (get_origin(one) or one) is Replace
+        if replaced and not place.grows:
+            return f"{place.path!r} does not grow, so Replace has no meaning there; return the value itself"
+        if replaced:
+            one, wanted = (get_args(one) or (Any,))[0], place.annotation
+        else:
+            wanted = _new_part(place)
+        if not fits(one, wanted) or (place.grows and one in (str, bytes)):
+            grown = f" and grows: return {show(wanted)}, only what is new, or Replace" if place.grows else ""
+            return f"{place.path!r} is {show(place.annotation)}{grown}"
+    return None
+
+
+def _new_part(place: Place) -> Any:
+    """What a step may return for a place: for one that grows, any sequence or mapping of the new."""
+    inside = get_args(bare(place.annotation))
+    if place.grows == "append":
+        return Sequence[inside[0]] if inside else Sequence  # type: ignore[valid-type]  # made at run time
+    if place.grows == "merge":
+        return Mapping[str, inside[1]] if inside else Mapping  # type: ignore[valid-type]  # made at run time
+    return place.annotation
+
+
+def _check_many(given: Any, writes: tuple[Place, ...], problems: Problems) -> None:
+    paths = [place.path for place in writes]
+    for one in members(given):
+        origin = get_origin(one) or one
+        if one is Any:
+            continue
+        if is_typeddict(one):
+            _check_keys(one, {place.path: place for place in writes}, problems)
+        elif isinstance(origin, type) and issubclass(origin, Mapping):
+            _check_values(one, writes, problems)
+        else:
+            problems.add(
+                f"it writes {', '.join(paths)} and must return a mapping of these names"
+                f" (a dict or a TypedDict; leave out what does not change), not {show(one)}"
+            )
+
+
+def _check_keys(given: Any, writes: Mapping[str, Place], problems: Problems) -> None:
+    for key, value in get_type_hints(given, include_extras=True).items():
+        if key not in writes:
+            problems.add(
+                f"{given.__name__} has the key {key!r}, which the step does not write{did_you_mean(key, writes)}"
+            )
+        elif refused := _unfit_value(value, writes[key]):
+            problems.add(f"{given.__name__}[{key!r}] is {show(value)}, but {refused}")
+
+
+def _check_values(given: Any, writes: tuple[Place, ...], problems: Problems) -> None:
+    """A plain mapping has one type for all its values: it must leave room for each of the places."""
+    key, value = get_args(given) if len(get_args(given)) == 2 else (Any, Any)
+    if not fits(str, key):
+        problems.add(f"it returns {show(given)}; the keys are names of fields, so use dict[str, ...]")
+    for place in writes:
+        if bare(value) is not object and all(_unfit_value(one, place) for one in members(value)):
+            problems.add(f"it returns {show(given)}, but {place.path!r} is {show(place.annotation)}")

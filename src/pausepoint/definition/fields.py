@@ -1,0 +1,538 @@
+"""What the engine knows about a state model: its places, which of them grow, and how a value is checked.
+
+A *place* is a field of the state, or a part of one ("plan.title": a field of a nested
+model). Every place can be read and checked on its own, so that a checkpoint touches only
+what a step wrote. Fields are always known by their attribute names; aliases play no role.
+
+Validators that look at more than their own field cannot run on a single place. A model that
+has some is marked `Shape.needs_whole`, and a checkpoint then validates the whole state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
+
+from pausepoint.codec.values import Typed, typed
+from pausepoint.definition.types import NONE, admits_none, bare, members, show, without_none
+from pausepoint.errors import DefinitionError, StateRefused, did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+T = TypeVar("T")
+Growing = Literal["append", "merge"]
+
+_WINDOW = re.compile(r"(?P<path>[^\[\]]+)\[-(?P<count>[1-9][0-9]{0,8}):\]", re.ASCII)
+
+
+class Growth:
+    """A marker on a field that grows: see `Append` and `Merge`."""
+
+    __slots__ = ("kind", "name")
+
+    def __init__(self, name: str, kind: Growing) -> None:
+        self.name = name
+        self.kind: Growing = kind
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Append = Growth("Append", "append")
+"""``Annotated[list[X], Append]``: a step that writes the field returns only the new items."""
+
+Merge = Growth("Merge", "merge")
+"""``Annotated[dict[str, X], Merge]``: a step that writes the field returns only the new or changed keys."""
+
+
+class Replace(Generic[T]):
+    """Returned for a field that grows: overwrite it instead.
+
+    >>> Replace(["only this"])
+    Replace(['only this'])
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Replace({self.value!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Replace) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash((Replace, self.value))
+
+
+class At:
+    """``Annotated[str, At("plan.title")]``: the parameter reads this part of the state, whatever its own name is.
+
+    ``Annotated[list[Message], At("messages[-20:]")]`` reads the last 20 items of a list, and costs what they weigh.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __repr__(self) -> str:
+        return f"At({self.path!r})"
+
+
+def windowed(path: str) -> tuple[str, int | None]:
+    """A path without its window, and how many of the last items that asks for; None if it asks for everything.
+
+    >>> windowed("messages[-20:]"), windowed("messages")
+    (('messages', 20), ('messages', None))
+    """
+    if "[" not in path and "]" not in path:
+        return path, None
+    found = _WINDOW.fullmatch(path)
+    if found is None:
+        place = path.partition("[")[0] or "messages"
+        raise DefinitionError(
+            f"At({path!r}) is not possible: besides a whole place only the last items of a list can be read,"
+            f" as in At('{place}[-20:]')"
+        )
+    return found["path"], int(found["count"])
+
+
+class Place:
+    """One readable or writable place of a state model. ``annotation`` is its type without growth markers.
+
+    ``under_optional``: a model on the way to it may be None, so it can be read but not written.
+    ``frozen``: the model forbids to write it.
+    """
+
+    __slots__ = (
+        "_rules",
+        "_validate",
+        "admits_none",
+        "annotation",
+        "field",
+        "frozen",
+        "grows",
+        "growth",
+        "parts",
+        "path",
+        "typed",
+        "under_optional",
+    )
+
+    def __init__(self, path: str, info: FieldInfo, rules: _Rules, under_optional: bool) -> None:
+        self.path = path
+        self.parts = tuple(path.split("."))
+        self.field = self.parts[0]
+        self.annotation: Any = info.annotation
+        self.grows: Growing | None = next((mark.kind for mark in info.metadata if isinstance(mark, Growth)), None)
+        self.typed: Typed = typed(_storable(info))
+        self.growth: Typed | None = self.typed if self.grows else None
+        self.admits_none = admits_none(info.annotation)
+        self.under_optional = under_optional
+        self.frozen = bool(info.frozen)
+        self._rules = rules
+        self._validate: Callable[[object], Any] | None = None
+
+    def check(self, value: object) -> Any:
+        """Validate a value that is to be written here, with the constraints and validators of its field.
+
+        Raises `StateRefused`. Validators that look at other fields run in `Shape.check_whole`
+        only: without them, the type is checked here; what they prepare passes as it is.
+        """
+        validate = self._validate
+        if validate is None:
+            validate = self._validate = self._rules.validator(self.parts[-1])
+        try:
+            return validate(value)
+        except Exception as exc:
+            raise refusal(self.path, value, exc) from exc
+
+    @property
+    def is_list(self) -> bool:
+        """Whether what is stored here is a list (or None), so that the last of its items can be read alone."""
+        stored = self.typed.annotation
+        kinds = [get_origin(member) or member for member in members(stored) if member is not NONE]
+        return get_origin(stored) is not Annotated and kinds == [list]
+
+    def __repr__(self) -> str:
+        return f"Place({self.path!r}, {show(self.annotation)})"
+
+
+def _storable(info: FieldInfo) -> Any:
+    """The type that stored values of a field are read back with.
+
+    A stored value has passed the field's validators already and must not pass them a second
+    time: constraints and before/after validators stay behind, what defines the type stays on.
+    """
+    kept = [mark for mark in info.metadata if _defines_type(mark)]
+    if info.discriminator is not None:
+        from pydantic import Discriminator
+
+        kept.append(Discriminator(info.discriminator) if isinstance(info.discriminator, str) else info.discriminator)
+    annotation = info.annotation
+    for mark in kept:
+        annotation = Annotated[annotation, mark]  # type: ignore[assignment]  # a type made at run time
+    return annotation
+
+
+def _defines_type(mark: object) -> bool:
+    passed = {"AfterValidator", "BeforeValidator", "WrapValidator"}
+    return hasattr(mark, "__get_pydantic_core_schema__") and type(mark).__name__ not in passed
+
+
+class Shape:
+    """A state model, taken apart. Made by `shape`."""
+
+    __slots__ = ("_nested", "_places", "fields", "model", "needs_whole")
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+        rules = _Rules(model)
+        self.fields = {
+            name: Place(name, info, rules, under_optional=False) for name, info in model.model_fields.items()
+        }
+        self._places = dict(self.fields)
+        self._nested = {name: found for name, info in model.model_fields.items() if (found := _nested(info.annotation))}
+        self.needs_whole = any(_Rules(each).beyond_a_field for each in _reachable(model))
+
+    def __repr__(self) -> str:
+        return f"Shape({self.model.__name__}: {', '.join(self.fields)})"
+
+    def place(self, path: str) -> Place:
+        """The place at ``path``; `DefinitionError` with the nearest right name if there is none."""
+        found = self._places.get(path)
+        if found is None:
+            found = self._places[path] = self._find(path)
+        return found
+
+    def _find(self, path: str) -> Place:
+        if "[" in path:
+            whole = path.partition("[")[0]
+            raise DefinitionError(
+                f"{path!r} is no place: a window is for reading alone, in At({path!r}); name {whole!r}"
+            )
+        model, under_optional, way = self.model, False, path.split(".")
+        for depth, name in enumerate(way):
+            here = ".".join(way[:depth])
+            if name not in model.model_fields:
+                known = [f"{here}.{field}" if here else field for field in model.model_fields]
+                raise DefinitionError(f"{self.model.__name__} has no field {path!r}{did_you_mean(path, known)}")
+            info = model.model_fields[name]
+            if depth == len(way) - 1:
+                return Place(path, info, _Rules(model), under_optional)
+            nested = _nested(info.annotation)
+            if nested is None:
+                raise DefinitionError(_no_parts(path, ".".join(way[: depth + 1]), info.annotation))
+            model, under_optional = nested, under_optional or admits_none(info.annotation)
+        raise AssertionError("a path has at least one part")
+
+    def start(self, given: Mapping[str, Any] | BaseModel) -> dict[str, Any]:
+        """The first values of a session, by field name: validated, with fresh defaults for what is not given."""
+        if not isinstance(given, Mapping):
+            if type(given) is not self.model:
+                raise StateRefused(
+                    f"the state is a {self.model.__name__}, not a {type(given).__name__};"
+                    f" pass {self.model.__name__}(...) or its fields by name",
+                    field="",
+                )
+            given = given.__dict__
+        for name in given:
+            if name not in self.fields:
+                problem = f"{self.model.__name__} has no field {name!r}{did_you_mean(str(name), self.fields)}"
+                raise StateRefused(problem, field=str(name))
+        return self._validated(dict(given))
+
+    def build(self, values: Mapping[str, Any]) -> BaseModel:
+        """A state made of values that are valid already: no validator runs. A missing field gets its default."""
+        content: dict[str, Any] = {}
+        for name, info in self.model.model_fields.items():
+            if name in values:
+                content[name] = values[name]
+            elif info.is_required():
+                raise StateRefused(
+                    f"{self.model.__name__}.{name} has no value and no default; give the field a default,"
+                    " or let a step before write it",
+                    field=name,
+                )
+            else:
+                content[name] = info.get_default(call_default_factory=True, validated_data=content)
+        made = self.model.__new__(self.model)
+        # What unpickling does: the one way to fill a model that neither validates nor runs model_post_init.
+        made.__setstate__(
+            {
+                "__dict__": content,
+                "__pydantic_fields_set__": set(values),
+                "__pydantic_extra__": None,
+                "__pydantic_private__": None,
+            }
+        )
+        return made
+
+    def check_whole(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All values, after every validator of the model has run. Raises `StateRefused`."""
+        # Pydantic takes a nested model that is an instance already as valid; one that was
+        # written in part is not, so nested models are validated from their fields.
+        return self._validated(
+            {
+                name: _opened(value, self._nested[name]) if name in self._nested else value
+                for name, value in values.items()
+            }
+        )
+
+    def _validated(self, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            made = self.model.__pydantic_validator__.validate_python(values, by_alias=False, by_name=True)
+        except Exception as exc:
+            raise refusal("", values, exc, self._field_of) from exc
+        return dict(made.__dict__)
+
+    def _field_of(self, place: str) -> str:
+        """A field by its name or, as pydantic reports it, by its alias."""
+        for name, info in self.model.model_fields.items():
+            if place in (info.validation_alias, info.alias):
+                return name
+        return place
+
+
+def shape(model: type[BaseModel]) -> Shape:
+    """What there is to know about a state model; `DefinitionError` if it cannot be a state."""
+    problems = list(_unfit(model))
+    if problems:
+        raise DefinitionError("; ".join(problems), problems=tuple(problems))
+    return _shape(model)
+
+
+@lru_cache(maxsize=512)
+def _shape(model: type[BaseModel]) -> Shape:
+    return Shape(model)
+
+
+def _unfit(model: Any) -> Iterator[str]:
+    """Why a class cannot be a state: what it holds would not be stored."""
+    from pydantic import BaseModel, RootModel
+
+    if isinstance(model, BaseModel):
+        yield f"state is an instance of {type(model).__name__}; pass the class itself"
+        return
+    if not isinstance(model, type) or not issubclass(model, BaseModel) or model is BaseModel:
+        yield f"state must be a pydantic model (a subclass of BaseModel), not {show(model)}"
+        return
+    if issubclass(model, RootModel):
+        yield f"{model.__name__} is a RootModel and has no fields; put its value into a field of a BaseModel"
+        return
+    if model.__pydantic_complete__ is not True and model.model_rebuild(raise_errors=False) is not True:
+        yield f"{model.__name__} names a type that is not defined; define it before the workflow is made"
+        return
+    if model.model_config.get("extra") == "allow":
+        yield f'{model.__name__} allows extra fields (extra="allow"), which have no type; declare a dict field for them'
+    for each in _reachable(model):
+        yield from _unstored(each)
+    if model.model_config.get("arbitrary_types_allowed"):  # else pydantic has refused them already
+        yield from _unknown_types(model)
+
+
+def _unstored(model: type[BaseModel]) -> Iterator[str]:
+    for name in model.__private_attributes__:
+        yield f"{model.__name__}.{name} is a private attribute, which is not stored; declare a field without underscore"
+    for name, info in model.model_fields.items():
+        if info.exclude:
+            yield f"{model.__name__}.{name} has exclude=True and would not be stored; remove exclude, or the field"
+        marks = [mark for mark in info.metadata if isinstance(mark, Growth)]
+        if len(marks) > 1:
+            yield f"{model.__name__}.{name} is marked {' and '.join(map(repr, marks))}; choose one"
+        elif marks and not _can_grow(marks[0], info.annotation):
+            wanted = "list[X]" if marks[0] is Append else "dict[str, X]"
+            yield f"{model.__name__}.{name} is marked {marks[0]} and must be a {wanted}, not {show(info.annotation)}"
+        elif _buried(info.annotation):
+            yield f"{model.__name__}.{name}: Append and Merge mark a whole field; put Annotated[...] outermost"
+
+
+def _unknown_types(model: type[BaseModel]) -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        try:
+            _ = typed(_storable(info)).adapter
+        except DefinitionError as exc:
+            yield f"{model.__name__}.{name}: {exc.message}"
+
+
+def _can_grow(mark: Growth, annotation: Any) -> bool:
+    annotation = bare(annotation)
+    if mark.kind == "append":
+        return (get_origin(annotation) or annotation) is list
+    inside = get_args(annotation)
+    return (get_origin(annotation) or annotation) is dict and (not inside or bare(inside[0]) is str)
+
+
+def _buried(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated and any(isinstance(mark, Growth) for mark in annotation.__metadata__):
+        return True
+    return any(_buried(part) for part in get_args(annotation))
+
+
+def _nested(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, if it holds one (or one or None): then the field has parts."""
+    from pydantic import BaseModel, RootModel
+
+    (*others, one) = members(without_none(annotation))
+    if not others and isinstance(one, type) and issubclass(one, BaseModel) and not issubclass(one, RootModel):
+        return one if one is not BaseModel else None
+    return None
+
+
+def _reachable(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """The model and all models whose fields are places of it."""
+    found = [model]
+    for each in found:
+        for info in each.model_fields.values():
+            nested = _nested(info.annotation)
+            if nested is not None and nested not in found:
+                found.append(nested)
+    return found
+
+
+def _opened(value: object, model: type[BaseModel]) -> object:
+    """A nested model as a dict of its fields, so that it is validated again; anything else as it is."""
+    if type(value) is not model:
+        return value
+    return {
+        name: _opened(part, nested) if (nested := _nested(model.model_fields[name].annotation)) else part
+        for name, part in value.__dict__.items()
+    }
+
+
+def _no_parts(path: str, here: str, annotation: Any) -> str:
+    kinds = {get_origin(member) or member for member in members(annotation)}
+    if dict in kinds:
+        hint = f"; read or write {here!r} as a whole, or mark it Merge and return only the keys that change"
+    elif list in kinds:
+        hint = f"; read or write {here!r} as a whole, or mark it Append and return only what is new"
+    else:
+        hint = "; only fields of a nested pydantic model can be named by a path"
+    return f"{path!r} is no place: {here!r} is a {show(annotation)} and has no parts that can be named{hint}"
+
+
+class _Rules:
+    """The validation rules of one model, field by field, read from the schema that pydantic made of it."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+        self.definitions: dict[str, Any] = {}
+        self.config: Any = None
+        self.model_wide = False
+        self.fields: dict[str, Any] = self._open(model.__pydantic_core_schema__)
+        self.looks_around = {name for name, field in self.fields.items() if _asks_for_others(field["schema"])}
+
+    def _open(self, schema: Any) -> dict[str, Any]:
+        """Walk down to the fields, noting what is wrapped around them: that is model-wide."""
+        while schema["type"] != "model-fields":
+            if schema["type"] == "definitions":
+                self.definitions = {each["ref"]: each for each in schema["definitions"]}
+            elif schema["type"] == "model":
+                self.config = schema.get("config")
+                self.model_wide |= bool(schema.get("post_init") or schema.get("custom_init"))
+            elif schema["type"] != "definition-ref":
+                self.model_wide = True
+            schema = self.definitions[schema["schema_ref"]] if "schema_ref" in schema else schema.get("schema")
+            if schema is None:  # a model with a schema of its own making: only the whole of it can be validated
+                return {}
+        return dict(schema["fields"])
+
+    @property
+    def beyond_a_field(self) -> bool:
+        """Whether a valid value in each field is not enough."""
+        return bool(self.model_wide or self.looks_around or any(self._watched()) or not self._complete())
+
+    def _complete(self) -> bool:
+        return self.fields.keys() == self.model.model_fields.keys()
+
+    def _watched(self) -> Iterator[bool]:
+        """For each field that grows: does anything limit the grown value, beyond the type of its items?"""
+        for name, info in self.model.model_fields.items():
+            if name in self.fields and any(isinstance(mark, Growth) for mark in info.metadata):
+                schema = self.fields[name]["schema"]
+                plain = schema["schema"] if schema["type"] == "default" else schema
+                yield not plain.keys() <= {"type", "items_schema", "keys_schema", "values_schema", "metadata", "ref"}
+
+    def validator(self, name: str) -> Callable[[object], Any]:
+        """What validates a value of one field alone: all that does not look at others."""
+        schema = _alone(self.fields[name]["schema"]) if self._complete() else None
+        if schema is None:
+            return _as_it_is
+        from pydantic_core import SchemaValidator
+
+        if self.definitions:
+            schema = {"type": "definitions", "schema": schema, "definitions": list(self.definitions.values())}
+        return partial(SchemaValidator(schema, self.config).validate_python, by_alias=False, by_name=True)
+
+
+def _alone(schema: Any) -> Any:
+    """A field's schema without the validators that run last and look at other fields; None if others remain."""
+    while _asks_for_others(schema):
+        if schema["type"] not in ("default", "function-after"):
+            return None
+        schema = schema["schema"]
+    return schema
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _asks_for_others(schema: Any) -> bool:
+    """Whether a validator of this field takes `ValidationInfo`, through which it sees the fields before it."""
+    if isinstance(schema, (list, tuple)):
+        return any(_asks_for_others(each) for each in schema)
+    # Inside another model, dataclass or TypedDict, validators see the fields of that one.
+    if not isinstance(schema, dict) or schema.get("type") in {"model", "dataclass", "typed-dict"}:
+        return False
+    function = schema.get("function")
+    if isinstance(function, dict) and function.get("type") == "with-info":
+        return True
+    passed = {"metadata", "serialization", "default", "function", "config"}
+    return any(_asks_for_others(each) for key, each in schema.items() if key not in passed)
+
+
+def refusal(path: str, value: object, exc: Exception, name: Callable[[str], str] = str) -> StateRefused:
+    """What pydantic said about a value that is to stand at ``path``, as our error."""
+    from pydantic import ValidationError
+
+    where = path or "the state"
+    if isinstance(exc, RecursionError):
+        return StateRefused(f"{where}: {type(value).__name__} is nested too deep to be validated", field=path)
+    if not isinstance(exc, ValidationError):
+        return StateRefused(
+            f"a validator of {where} raised {type(exc).__name__}: {exc}; raise ValueError to refuse a value", field=path
+        )
+    errors = exc.errors(include_url=False, include_context=False)
+    lines = [f"{_located(path, error['loc'], name)}: {_reason(error)}" for error in errors[:5]]
+    more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
+    first = str(errors[0]["loc"][0]) if errors[0]["loc"] else ""
+    return StateRefused("; ".join(lines) + more, field=path or name(first))
+
+
+def _located(path: str, loc: tuple[int | str, ...], name: Callable[[str], str]) -> str:
+    for index, part in enumerate(loc):
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            part = name(part) if index == 0 and not path else part
+            path += f".{part}" if path else part
+    return path or "the state"
+
+
+def _reason(error: Any) -> str:
+    if error["type"] == "missing":
+        return "a value is required"
+    return f"{error['msg']} (got {type(error['input']).__name__})"
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two places are the same, or one is a part of the other."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

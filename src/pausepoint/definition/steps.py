@@ -1,0 +1,304 @@
+"""Steps, routes, guards, scopes and migrations, as their author writes them.
+
+The decorators check what a function shows by itself and keep it callable; how it fits a
+state is seen when a `pausepoint.definition.workflow.Workflow` is made of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+from pausepoint.definition.artifacts import Artifact
+from pausepoint.definition.binding import Function, resolve, unfit_function, valid_name
+from pausepoint.definition.retry import Retry
+from pausepoint.errors import DefinitionError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Target = TypeVar("Target", bound=str | None)
+
+When = Callable[..., bool]
+Timeout = timedelta | float | None
+_MISSING: Any = object()
+
+
+class StepOptions(TypedDict, total=False):
+    """What can be said about a step. See `step`."""
+
+    writes: str | Sequence[str]
+    name: str | None
+    was: str | Sequence[str]
+    retry: int | Retry
+    timeout: timedelta | float | None
+    when: When | None
+    leaves: Artifact | Sequence[Artifact]
+
+
+class Declared(Generic[P, R]):
+    """A function with a role in a workflow. It stays callable, so a test calls it directly."""
+
+    role = "function"
+
+    def __init__(self, fn: Callable[P, R], name: str | None, names: Mapping[str, Any]) -> None:
+        problem = unfit_function(fn)
+        if isinstance(fn, Declared):
+            problem = f"it is a {fn.role} already; decorate the function once"
+        shown = str(name or getattr(fn, "__name__", repr(fn)))
+        if problem:
+            raise DefinitionError(f"{self.role} {shown!r}: {problem}")
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.name = shown
+        self.hints = _early_hints(fn, names)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.fn(*args, **kwargs)
+
+
+def _early_hints(fn: Function, names: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The annotations of a nested function: only where it is written are the local names known that they use."""
+    if "<locals>" not in fn.__qualname__:
+        return None
+    try:
+        return resolve(fn, names)
+    except DefinitionError:
+        return None  # tried again, and reported, when the workflow is made
+
+
+class Step(Declared[P, R]):
+    """One atomic piece of a workflow. Made by `step`; `Workflow` fits it to its state."""
+
+    role = "step"
+
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        *,
+        writes: str | Sequence[str] = (),
+        name: str | None = None,
+        was: str | Sequence[str] = (),
+        retry: int | Retry = 1,
+        timeout: Timeout = None,
+        when: When | None = None,
+        leaves: Artifact | Sequence[Artifact] = (),
+        scope: Scope | None = None,
+        names: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(fn, name, names)
+        refused = valid_name(self.name)
+        if refused:
+            raise DefinitionError(f"step {refused}; give it one with @step(name=...)", step=self.name)
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.declared_writes = as_names(writes)
+        self.many = len(self.declared_writes) > 1
+        self.was = as_names(was)
+        self.retry = _retry(retry, self.name)
+        self.timeout = _seconds(timeout, self.name)
+        self.scope = scope
+        self.agent = scope.name if scope else self.name
+        self.leaves = (leaves,) if isinstance(leaves, Artifact) else tuple(leaves)
+        self.when = when
+        problem = unfit_function(when) if when is not None else None
+        if problem:
+            raise DefinitionError(f"step {self.name!r}, when: {problem}", step=self.name)
+        self.when_hints = _early_hints(when, names) if when is not None else None
+
+    def __repr__(self) -> str:
+        writes = ", ".join(self.declared_writes) or "nothing"
+        scope = f" in scope {self.scope.name}" if self.scope else ""
+        return f"<step {self.name}{scope}, writes {writes}>"
+
+
+class StepDecorator:
+    """``@step(...)``, with its options given."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+
+    def __call__(self, fn: Callable[P, R], /) -> Step[P, R]:
+        return Step(fn, names=sys._getframe(1).f_locals, **self.options)
+
+
+@overload
+def step(fn: Callable[P, R], /, **options: Unpack[StepOptions]) -> Step[P, R]: ...
+@overload
+def step(**options: Unpack[StepOptions]) -> StepDecorator: ...
+def step(fn: Any = _MISSING, /, **options: Any) -> Any:
+    """Make a function a step: its parameters are what it reads, its return value is what it writes.
+
+    ``writes`` names the field (or several: then the step returns a mapping), ``retry`` the
+    attempts or a `Retry`, ``timeout`` the longest run of one attempt, ``when`` a pure function
+    of fields that says whether the step runs at all. ``was`` is what the step was called before (or several
+    such names): sessions that know it by an old name go on with it. ``leaves`` are the files that it leaves in the
+    session's folder: an `Artifact`, or several.
+
+    >>> @step(writes="draft")
+    ... def shout(topic: str) -> str:
+    ...     return topic.upper()
+    >>> shout("otters")
+    'OTTERS'
+    """
+    return Step(fn, names=sys._getframe(1).f_locals, **options) if fn is not _MISSING else StepDecorator(options)
+
+
+class Scope:
+    """What one agent may read and write. ``reads=["*"]`` is everything; what it may write, it may read.
+
+    >>> Scope("IngestionAgent", reads=["requirements"], writes=["documents"])
+    Scope('IngestionAgent', reads=['requirements'], writes=['documents'])
+    """
+
+    def __init__(self, name: str, *, reads: str | Sequence[str] = (), writes: str | Sequence[str] = ()) -> None:
+        refused = valid_name(name)
+        if refused:
+            raise DefinitionError(f"scope {refused}")
+        self.name = name
+        self.reads = as_names(reads)
+        self.writes = as_names(writes)
+
+    def __repr__(self) -> str:
+        return f"Scope({self.name!r}, reads={list(self.reads)}, writes={list(self.writes)})"
+
+    @overload
+    def step(self, fn: Callable[P, R], /, **options: Unpack[StepOptions]) -> Step[P, R]: ...
+    @overload
+    def step(self, **options: Unpack[StepOptions]) -> StepDecorator: ...
+    def step(self, fn: Any = _MISSING, /, **options: Any) -> Any:  # type: ignore[misc]  # mypy: Unpack after self
+        """Like `pausepoint.step`, for a step of this scope."""
+        options["scope"] = self
+        return Step(fn, names=sys._getframe(1).f_locals, **options) if fn is not _MISSING else StepDecorator(options)
+
+    def may_read(self, path: str) -> bool:
+        return "*" in self.reads or covered(path, self.reads) or covered(path, self.writes)
+
+    def may_write(self, path: str) -> bool:
+        return covered(path, self.writes)
+
+
+class After(Declared[P, R]):
+    """What stands after a step."""
+
+    def __init__(self, fn: Callable[P, R], after: str | Step[..., Any], names: Mapping[str, Any]) -> None:
+        super().__init__(fn, None, names)
+        self.after = after.name if isinstance(after, Step) else after
+
+    def __repr__(self) -> str:
+        return f"<{self.role} {self.name} after {self.after}>"
+
+
+class Route(After[P, R]):
+    """Decides where a session goes after a step. Made by `route`."""
+
+    role = "route"
+
+
+class Guard(After[P, R]):
+    """Says why a step may not be left yet. Made by `guard`."""
+
+    role = "guard"
+
+
+def route(*, after: str | Step[..., Any]) -> Callable[[Callable[P, Target]], Route[P, Target]]:
+    """A pure function of fields that returns the name of the next step, or None for the end.
+
+    Its return type lists where it may lead: ``Literal["write", "research"] | None``.
+    """
+
+    def decorate(fn: Callable[P, Target]) -> Route[P, Target]:
+        return Route(fn, after, sys._getframe(1).f_locals)
+
+    return decorate
+
+
+def guard(*, after: str | Step[..., Any]) -> Callable[[Callable[P, str | None]], Guard[P, str | None]]:
+    """A pure function of fields that returns why the step may not be left yet, or None if it may."""
+
+    def decorate(fn: Callable[P, str | None]) -> Guard[P, str | None]:
+        return Guard(fn, after, sys._getframe(1).f_locals)
+
+    return decorate
+
+
+class Migration(Declared[P, R]):
+    """Carries a stored state one version up. Made by `migrate`."""
+
+    role = "migration"
+
+    def __init__(self, fn: Callable[P, R], from_version: int, names: Mapping[str, Any]) -> None:
+        super().__init__(fn, None, names)
+        if type(from_version) is not int or from_version < 1:
+            raise DefinitionError(
+                f"migration {self.name!r}: from_version={from_version!r} is not a whole number from 1 on"
+            )
+        if inspect.iscoroutinefunction(fn):
+            raise DefinitionError(f"migration {self.name!r}: it must be a plain def, not async: it is a pure function")
+        if not _takes_one(fn):
+            raise DefinitionError(f"migration {self.name!r}: it must take one argument, the stored state as a dict")
+        self.from_version = from_version
+
+    def __repr__(self) -> str:
+        return f"<migration {self.name} from version {self.from_version} to {self.from_version + 1}>"
+
+
+def _takes_one(fn: Function) -> bool:
+    """Whether a function can be called with one value and nothing else."""
+    try:
+        inspect.signature(fn).bind(None)
+    except TypeError:
+        return False
+    return True
+
+
+def migrate(*, from_version: int) -> Callable[[Callable[P, R]], Migration[P, R]]:
+    """A pure function that carries the state of a stored session from one version of its workflow to the next.
+
+    It gets the stored state as a dict of plain values and returns all of the next version's.
+
+    >>> @migrate(from_version=1)
+    ... def split_name(state: dict[str, Any]) -> dict[str, Any]:
+    ...     first, _, last = state.pop("name").partition(" ")
+    ...     return {**state, "first": first, "last": last}
+    >>> split_name({"name": "Ada Lovelace"})
+    {'first': 'Ada', 'last': 'Lovelace'}
+    """
+
+    def decorate(fn: Callable[P, R]) -> Migration[P, R]:
+        return Migration(fn, from_version, sys._getframe(1).f_locals)
+
+    return decorate
+
+
+def covered(path: str, areas: Iterable[str]) -> bool:
+    """Whether a place lies in one of the areas: is it, or is a part of it."""
+    return any(path == area or path.startswith(f"{area}.") for area in areas)
+
+
+def as_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _retry(given: int | Retry, name: str) -> Retry:
+    try:
+        if isinstance(given, Retry):
+            return given
+        if type(given) is not int:
+            raise ValueError(f"retry={given!r} is neither a number of attempts nor a Retry")
+        return Retry(attempts=given)
+    except ValueError as exc:
+        raise DefinitionError(f"step {name!r}: {exc}; retry=3 means three attempts in all", step=name) from exc
+
+
+def _seconds(given: Timeout, name: str) -> float | None:
+    if given is None:
+        return None
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds <= 0:
+        raise DefinitionError(f"step {name!r}: timeout={given!r} is not a time span above zero, in seconds", step=name)
+    return float(seconds)

@@ -1,0 +1,526 @@
+"""The workflow: steps, routes, guards and scopes joined to a state.
+
+A workflow is checked as a whole when it is made. Everything that can be seen to be wrong by
+then is raised as one `DefinitionError`; what remains is prepared, so that running a step
+looks nothing up any more.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import EllipsisType, FunctionType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin
+
+from pausepoint.definition.artifacts import BoundArtifact, bind
+from pausepoint.definition.binding import (
+    Binder,
+    BoundRoute,
+    BoundStep,
+    Check,
+    Function,
+    Inputs,
+    Problems,
+    Read,
+    check_result,
+    resolve,
+    valid_name,
+)
+from pausepoint.definition.fields import Place, Shape, overlap, shape
+from pausepoint.definition.steps import Guard, Migration, Route, Scope, Step, as_names, guard, route, step
+from pausepoint.definition.types import NONE, admits_none, fits, members, show
+from pausepoint.errors import DefinitionError, did_you_mean
+from pausepoint.model.events import ENGINE_EVENTS
+from pausepoint.model.questions import is_time_to_answer
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = [
+    "BoundRoute",
+    "BoundStep",
+    "Check",
+    "Guard",
+    "Read",
+    "Route",
+    "Scope",
+    "Step",
+    "Workflow",
+    "guard",
+    "route",
+    "step",
+]
+
+S = TypeVar("S", bound="BaseModel")
+_MISSING: Any = object()
+
+
+class Workflow(Generic[S]):
+    """A name, a state model, the list of steps, and the routes and guards between them.
+
+    Raises `DefinitionError`, with all that is wrong with it. ``events`` are the types that
+    its steps may emit, ``migrations`` carry the state of older versions up to this one, ``questions_expire`` is how
+    long its questions wait where the call does not say (None: for ever; by default as the engine says).
+    The attributes are what an engine works with: ``outline`` is the list of the steps' names,
+    ``leaves``: some step leaves artifacts, so its sessions need a folder;
+    ``renamed`` says what steps with ``was=`` are called now, ``migrations`` are by the version they start from.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        state: type[S],
+        steps: Sequence[Step[..., Any]],
+        routes: Sequence[Route[..., Any]] = (),
+        guards: Sequence[Guard[..., Any]] = (),
+        version: int = 1,
+        migrations: Sequence[Migration[..., Any]] = (),
+        events: Sequence[str] = (),
+        questions_expire: timedelta | EllipsisType | None = ...,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.model = state
+        self.questions_expire = questions_expire
+        problems = Problems(f"workflow {name!r}")
+        if not is_time_to_answer(questions_expire):
+            problems.add(f"questions_expire is a timedelta above zero, or None, not {questions_expire!r}")
+        self.events = _checked_events(events, problems)
+        _check_head(name, version, problems)
+        self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(
+            _checked_migrations(migrations, version, problems)
+        )
+        self.shape = _shape_of(state, name, problems)
+        listed = _listed(steps, problems)
+        bound = {each.name: _bound_step(each, self.shape, problems) for each in listed}
+        self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
+        self.steps = tuple(bound.values())
+        self.outline = tuple(bound)
+        self.renamed: Mapping[str, str] = MappingProxyType(_renamed(listed, problems))
+        self._positions = {each: position for position, each in enumerate(bound)}
+        self.scopes = tuple({id(each.scope): each.scope for each in listed if each.scope}.values())
+        for scope in self.scopes:
+            _check_table(scope, self.shape, problems.at(f"scope {scope.name!r}"))
+        self.routes: Mapping[str, BoundRoute] = MappingProxyType(_bound_routes(routes, bound, self.shape, problems))
+        self.guards: Mapping[str, tuple[Check, ...]] = MappingProxyType(
+            _bound_guards(guards, bound, self.shape, problems)
+        )
+        if not problems.found:
+            self._check_reachable(problems)
+        _raise(name, problems)
+        self.first = self.steps[0].name
+        self.leaves = any(each.leaves for each in self.steps)
+
+    def __repr__(self) -> str:
+        steps = ", ".join(self._steps)
+        return f"Workflow({self.name!r}, version={self.version}, state={self.model.__name__}, steps=[{steps}])"
+
+    def checks(self, step: str) -> tuple[Check, ...]:
+        """What is asked when a step is left: its guards, then its route."""
+        guards, route = self.guards.get(step, ()), self.routes.get(step)
+        return guards if route is None else (*guards, route.check)
+
+    def step(self, name: str) -> BoundStep:
+        """The step of that name; `DefinitionError` with the nearest one if there is none."""
+        found = self._steps.get(name)
+        if found is None:
+            raise DefinitionError(
+                f"workflow {self.name!r} has no step {name!r}{did_you_mean(name, self._steps)}", workflow=self.name
+            )
+        return found
+
+    def position(self, name: str) -> int:
+        """Where a step stands in the list. Steps are compared by this, never by their names."""
+        return self._positions[self.step(name).name]
+
+    def following(self, name: str) -> str | None:
+        """The next step in the list; None after the last."""
+        position = self.position(name) + 1
+        return self.steps[position].name if position < len(self.steps) else None
+
+    def targets(self, name: str) -> tuple[str | None, ...]:
+        """All positions that may come after a step; None is the end."""
+        here = self.routes.get(self.step(name).name)
+        return here.targets if here else (self.following(name),)
+
+    def writers(self, field: str) -> tuple[str, ...]:
+        """The steps that write a field, or a part of it, in the order of the list."""
+        return tuple(each.name for each in self.steps if any(overlap(place.path, field) for place in each.writes))
+
+    def readers(self, *fields: str) -> tuple[str, ...]:
+        """The steps whose outcome depends on one of some fields, in the order of the list.
+
+        `DefinitionError` if there is no such field.
+        """
+        wanted = [self.shape.place(field).path for field in fields]
+        return tuple(
+            each.name
+            for each in self.steps
+            if any(overlap(path, field) for path in each.depends_on for field in wanted)
+        )
+
+    def mermaid(self) -> str:
+        """The workflow as a Mermaid flowchart: guards are hexagons, routes diamonds with all their targets."""
+        lines = ["flowchart TD", '    start(["start"]) --> s0']
+        for number, each in enumerate(self.steps):
+            lines += self._drawn(number, each)
+        if any(None in self.targets(each.name) for each in self.steps):
+            lines.append('    done(["end"])')
+        return "\n".join(lines) + "\n"
+
+    def _drawn(self, number: int, each: BoundStep) -> list[str]:
+        """One step and what leads on from it. Nodes are numbered: a step may be called ``end``."""
+        when = f"<br/>when {_label(each.when.name)}" if each.when else ""
+        here, lines = f"s{number}", [f'    s{number}["{each.name}{when}"]']
+        for index, check in enumerate(self.guards.get(each.name, ())):
+            lines.append(f'    {here} --> g{number}_{index}{{{{"guard {_label(check.name)}"}}}}')
+            here = f"g{number}_{index}"
+        chosen = self.routes.get(each.name)
+        if chosen:
+            lines.append(f'    {here} --> r{number}{{"{_label(chosen.check.name)}"}}')
+            here = f"r{number}"
+        ends = [f"s{self._positions[target]}" if target else "done" for target in self.targets(each.name)]
+        return lines + [f"    {here} --> {end}" for end in ends]
+
+    def _check_reachable(self, problems: Problems) -> None:
+        seen, ahead = set[str](), [self.steps[0].name]
+        while ahead:
+            name = ahead.pop()
+            if name not in seen:
+                seen.add(name)
+                ahead += [target for target in self.targets(name) if target]
+        for each in self._steps:
+            if each not in seen:
+                problems.at(f"step {each!r}").add(
+                    "no route leads to it and no step before it goes on to it; name it in a route, or take it out"
+                )
+
+
+def _raise(name: str, problems: Problems) -> None:
+    found = problems.found
+    if len(found) == 1:
+        raise DefinitionError(found[0], workflow=name, problems=tuple(found))
+    if found:
+        lines = "\n".join(f"- {each}" for each in found)
+        message = f"workflow {name!r} has {len(found)} problems:\n{lines}"
+        raise DefinitionError(message, workflow=name, problems=tuple(found))
+
+
+def _check_head(name: str, version: object, problems: Problems) -> None:
+    refused = valid_name(name)
+    if refused:
+        problems.add(refused)
+    if type(version) is not int or version < 1:
+        problems.add(f"version {version!r} is not a whole number from 1 on")
+
+
+def _checked_events(events: str | Sequence[str], problems: Problems) -> frozenset[str]:
+    for event in as_names(events):
+        refused = valid_name(event)
+        if refused:
+            problems.add(f"event {refused}")
+        elif event in ENGINE_EVENTS:
+            problems.add(f"event {event!r} is one of the engine's own types; choose another name")
+    return frozenset(as_names(events))
+
+
+def _checked_migrations(migrations: Any, version: object, problems: Problems) -> dict[int, Migration[..., Any]]:
+    """The migrations by the version that they start from: one each, and no gap up to the present version."""
+    found: dict[int, Migration[..., Any]] = {}
+    for each in [migrations] if isinstance(migrations, Migration) else migrations:
+        if not isinstance(each, Migration):
+            problems.add(_misplaced(each, "migration", "@migrate(from_version=...)"))
+        elif each.from_version in found:
+            other, source = found[each.from_version].name, each.from_version
+            problems.add(
+                f"migrations {other!r} and {each.name!r} both start from version {source}; make one of the two"
+            )
+        else:
+            found[each.from_version] = each
+    if type(version) is int:
+        _check_chain(found, version, problems)
+    return found
+
+
+def _check_chain(migrations: Mapping[int, Migration[..., Any]], version: int, problems: Problems) -> None:
+    for source, each in migrations.items():
+        if source >= version:
+            problems.at(f"migration {each.name!r}").add(
+                f"it leads from version {source} to {source + 1}, but the workflow is version {version};"
+                f" set version={source + 1}, or take it out"
+            )
+    for source in range(min(migrations, default=version), version):
+        if source not in migrations:
+            problems.add(
+                f"no migration leads from version {source} to {source + 1}; add one: @migrate(from_version={source})"
+            )
+
+
+def _renamed(steps: Sequence[Step[..., Any]], problems: Problems) -> dict[str, str]:
+    """What each old name of a step (``was=``) stands for now."""
+    names, found = {each.name for each in steps}, dict[str, str]()
+    for each in steps:
+        here = problems.at(f"step {each.name!r}")
+        for old in each.was:
+            if refused := valid_name(old):
+                here.add(f"was={old!r}: {refused}")
+            elif old in names:
+                here.add(f"was={old!r}: a step of that name is in use; a session could mean either")
+            elif old in found:
+                here.add(f"was={old!r}: step {found[old]!r} claims that name too; only one can have been it")
+            else:
+                found[old] = each.name
+    return found
+
+
+def _shape_of(state: Any, name: str, problems: Problems) -> Shape:
+    """The shape of the state. Without one nothing else can be judged, so its problems are raised at once."""
+    try:
+        return shape(state)
+    except DefinitionError as exc:
+        for each in exc.fields["problems"]:
+            problems.add(each)
+        _raise(name, problems)
+        raise
+
+
+def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
+    """The steps, each checked to be one, each name once."""
+    found: dict[str, Step[..., Any]] = {}
+    if isinstance(steps, Step) or not isinstance(steps, Iterable):
+        problems.add(f"steps must be a list of steps, not {steps!r}")
+        return []
+    for each in steps:
+        if not isinstance(each, Step):
+            problems.add(_misplaced(each, "step", "@step"))
+        elif found.get(each.name) is each:
+            problems.add(f"step {each.name!r} is listed twice; use a route to visit it again")
+        elif each.name in found:
+            problems.add(f"two steps are called {each.name!r}; rename one with @step(name=...)")
+        else:
+            found[each.name] = each
+    if not found and not problems.found:
+        problems.add("it has no steps; list at least one in steps=[...]")
+    return list(found.values())
+
+
+def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> BoundStep:
+    here = problems.at(f"step {each.name!r}")
+    hints = _hints(each.fn, each.hints, here)
+    inputs, writes = Inputs(), _places(each.declared_writes, state, here)
+    if hints is not None:
+        inputs = Binder(state, here, each.fn, hints, is_step=True).inputs()
+        if len(writes) == len(each.declared_writes):
+            check_result(hints, writes, each.many, here)
+    when = _bound_when(each.when, each.when_hints, state, here.at("when")) if each.when else None
+    if each.scope:
+        _check_scope(each.scope, inputs, writes, when, here)
+    return BoundStep(
+        name=each.name,
+        fn=each.fn,
+        is_async=each.is_async,
+        retry=each.retry,
+        timeout=each.timeout,
+        agent=each.agent,
+        context=inputs.context,
+        whole=inputs.whole,
+        session_id=inputs.session_id,
+        reads=inputs.reads,
+        fields=_fields_read(inputs, state),
+        writes=writes,
+        places={place.path: place for place in writes},
+        many=each.many,
+        when=when,
+        takes_blocking=inputs.context is not None and not each.is_async,
+        leaves=_bound_leaves(each, writes, state, here),
+    )
+
+
+def _bound_leaves(
+    each: Step[..., Any], writes: tuple[Place, ...], state: Shape, problems: Problems
+) -> tuple[BoundArtifact, ...]:
+    found: list[BoundArtifact] = []
+    for artifact in each.leaves:
+        try:
+            found.append(bind(artifact, writes, state))
+        except DefinitionError as exc:
+            problems.add(exc.message)
+    return tuple(found)
+
+
+def _fields_read(inputs: Inputs, state: Shape) -> frozenset[str]:
+    if inputs.whole is not None:
+        return frozenset(state.fields)
+    return frozenset(read.place.field for read in inputs.reads)
+
+
+def _hints(fn: Function, early: dict[str, Any] | None, problems: Problems) -> dict[str, Any] | None:
+    if early is not None:
+        return early
+    try:
+        return resolve(fn)
+    except DefinitionError as exc:
+        problems.add(exc.message)
+        return None
+
+
+def _places(declared: tuple[str, ...], state: Shape, problems: Problems) -> tuple[Place, ...]:
+    """The places that a step writes, each once, none a part of another."""
+    found: list[Place] = []
+    for path in declared:
+        twin = next((other.path for other in found if overlap(path, other.path)), None)
+        try:
+            place = state.place(path)
+        except DefinitionError as exc:
+            problems.add(f"writes={path!r}: {exc.message}")
+            continue
+        if twin == path:
+            problems.add(f"writes names {path!r} twice")
+        elif twin:
+            problems.add(f"writes names both {twin!r} and {path!r}, and one is a part of the other; name only one")
+        elif place.under_optional:
+            problems.add(f"writes={path!r}: a model on the way may be None; write that one as a whole")
+        elif place.frozen:
+            problems.add(f"writes={path!r}: the field is frozen; take frozen=True from it, or write another")
+        else:
+            found.append(place)
+    return tuple(found)
+
+
+def _bound_check(fn: Function, early: dict[str, Any] | None, state: Shape, problems: Problems) -> Check | None:
+    if inspect.iscoroutinefunction(fn):
+        problems.add("it must be a plain def, not async: it is a pure function of fields")
+        return None
+    hints = _hints(fn, early, problems)
+    if hints is None:
+        return None
+    inputs = Binder(state, problems, fn, hints, is_step=False).inputs()
+    return Check(fn.__name__, fn, inputs.reads, inputs.whole, _fields_read(inputs, state))
+
+
+def _bound_when(fn: Function, early: dict[str, Any] | None, state: Shape, problems: Problems) -> Check | None:
+    check = _bound_check(fn, early, state, problems)
+    if check is None or check.name == "<lambda>":  # which cannot be annotated
+        return check
+    returned = (early or resolve(fn)).get("return", _MISSING)
+    if returned is not bool:
+        shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
+        problems.add(f"{check.name!r} {shown}; write '-> bool'")
+    return check
+
+
+def _check_scope(
+    scope: Scope, inputs: Inputs, writes: tuple[Place, ...], when: Check | None, problems: Problems
+) -> None:
+    """Whether a step keeps within what its scope may read and write."""
+    here = problems.at(f"scope {scope.name!r}")
+    for place in writes:
+        if not scope.may_write(place.path):
+            here.add(f"the step writes {place.path!r}, which the scope does not own{_owned(scope.writes)}")
+    for read in (*inputs.reads, *(when.reads if when else ())):
+        if not scope.may_read(read.place.path):
+            may = _owned((*scope.reads, *scope.writes))
+            here.add(f"parameter {read.param!r} reads {read.place.path!r}, which the scope may not read{may}")
+    whole = inputs.whole or (when.whole if when else None)
+    if whole and "*" not in scope.reads:
+        here.add(f'parameter {whole!r} asks for the whole state; name fields instead, or let the scope read ["*"]')
+
+
+def _check_table(scope: Scope, state: Shape, problems: Problems) -> None:
+    """Whether a scope names places that exist."""
+    for path in dict.fromkeys((*scope.reads, *scope.writes)):
+        if path == "*":
+            if path in scope.writes:
+                problems.add('writes=["*"] is not possible: a scope names what it owns')
+            continue
+        try:
+            state.place(path)
+        except DefinitionError as exc:
+            problems.add(exc.message)
+
+
+def _owned(paths: tuple[str, ...]) -> str:
+    return f"; it has {', '.join(paths)}" if paths else "; it has none"
+
+
+def _bound_routes(
+    routes: Sequence[Route[..., Any]], steps: Mapping[str, BoundStep], state: Shape, problems: Problems
+) -> dict[str, BoundRoute]:
+    found: dict[str, BoundRoute] = {}
+    for each in routes:
+        here = _placed(each, "route", steps, problems)
+        if here is None:
+            continue
+        if each.after in found:
+            other = found[each.after].check.name
+            here.add(f"step {each.after!r} has the route {other!r} already; make one route of the two")
+            continue
+        check = _bound_check(each.fn, each.hints, state, here)
+        if check is not None:
+            found[each.after] = BoundRoute(check, _targets(each, steps, here))
+    return found
+
+
+def _bound_guards(
+    guards: Sequence[Guard[..., Any]], steps: Mapping[str, BoundStep], state: Shape, problems: Problems
+) -> dict[str, tuple[Check, ...]]:
+    found: dict[str, tuple[Check, ...]] = {}
+    for each in guards:
+        here = _placed(each, "guard", steps, problems)
+        check = _bound_check(each.fn, each.hints, state, here) if here else None
+        if here is None or check is None:
+            continue
+        returned = (each.hints or resolve(each.fn)).get("return", _MISSING)
+        if returned is _MISSING or set(members(returned)) == {NONE} or not _says_why(returned):
+            shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
+            here.add(f"it {shown}; write '-> str | None': why the step may not be left, or None")
+        found[each.after] = (*found.get(each.after, ()), check)
+    return found
+
+
+def _says_why(returned: Any) -> bool:
+    """Whether a guard of this return type can both refuse and let pass."""
+    return admits_none(returned) and fits(returned, str | None)
+
+
+def _placed(each: Any, role: str, steps: Mapping[str, BoundStep], problems: Problems) -> Problems | None:
+    """Where to report about a route or guard; None if it is none, or stands after no step of this workflow."""
+    if getattr(each, "role", None) != role:
+        problems.add(_misplaced(each, role, f"@{role}(after=...)"))
+        return None
+    here = problems.at(f"{role} {each.name!r}")
+    if each.after not in steps:
+        here.add(f"it stands after {each.after!r}, which is no step{did_you_mean(str(each.after), steps)}")
+        return None
+    return here
+
+
+def _misplaced(each: Any, role: str, decorator: str) -> str:
+    """What to do about something that is listed among those of a role it does not have."""
+    if isinstance(each, Step | Route | Guard | Migration):
+        return f"{each.role} {each.name!r} is listed in {role}s=; move it to {each.role}s=[{each.name}]"
+    what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
+    return f"{what} in {role}s is not a {role}; decorate it with {decorator}"
+
+
+def _targets(each: Route[..., Any], steps: Mapping[str, BoundStep], problems: Problems) -> tuple[str | None, ...]:
+    """Where a route may lead, from its return type."""
+    returned = (each.hints or resolve(each.fn)).get("return", _MISSING)
+    found: list[str | None] = []
+    for one in members(returned):
+        if one is not NONE and get_origin(one) is not Literal:
+            shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
+            problems.add(f'it {shown}; list the steps it may lead to: Literal["name", ...], with None for the end')
+            return ()
+        for target in get_args(one) or (None,):
+            if target is not None and target not in steps:
+                problems.add(f"its return type names {target!r}, which is no step{did_you_mean(str(target), steps)}")
+            elif target not in found:
+                found.append(target)
+    return tuple(found)
+
+
+def _label(name: str) -> str:
+    return "lambda" if name == "<lambda>" else name

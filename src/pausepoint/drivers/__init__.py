@@ -1,1 +1,0 @@
-"""Who drives sessions: this process (`local`)."""

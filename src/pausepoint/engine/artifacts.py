@@ -1,0 +1,441 @@
+"""The verbs about artifacts: how they stand, taking edits in, putting recorded content back, a session of a folder.
+
+A resume examines the folder first. What has to be decided is asked before anything is written; then edits become one
+record, and the steps that have to run again become one rewind.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pausepoint.artifacts.detection import by_files, recorded
+from pausepoint.artifacts.folder import Shelf, digest_of
+from pausepoint.artifacts.publisher import Desk, Past, check_free, code_of, gone, is_gone
+from pausepoint.artifacts.rebuild import by_judgement, by_record
+from pausepoint.artifacts.status import ArtifactState, Examination, Finding, artifact_named, examine, look
+from pausepoint.definition.artifacts import check_inside
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.base import texts
+from pausepoint.engine.rerun import Redoing, is_concerned
+from pausepoint.errors import (
+    AlreadyRunning,
+    FolderMisfit,
+    FolderRefused,
+    HoldLost,
+    InputConflict,
+    UndecidedEdits,
+    VerbRefused,
+    did_you_mean,
+)
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import EditBody, Line, fold
+from pausepoint.log.state import Blobs
+from pausepoint.log.telemetry import tell
+from pausepoint.log.trail import Adopted, Trail
+from pausepoint.model.ids import SessionId, check_session_id
+from pausepoint.model.sessions import Pause, SessionRow, Status
+from pausepoint.model.views import Stale
+from pausepoint.threads import in_thread
+
+if TYPE_CHECKING:
+    from pausepoint.engine.plan import Plan
+
+UNDRIVEN = (Status.COMPLETED, Status.WAITING, Status.SLEEPING)
+"""The statuses in which a resume need not drive a session."""
+
+Edits = Literal["accept", "discard"] | None
+
+ASKED = "it is to run again (asked for)"
+
+
+class Curation(Redoing):
+    """The verbs over the artifacts of a session."""
+
+    async def artifacts(self, session_id: str) -> list[ArtifactState]:
+        """How each artifact stands: valid, edited, invalid, missing or stale. Nothing is changed."""
+        self._check_open()
+        row = await self._row(session_id)
+        line = await self._timeline(row).line()
+        if line.trail is None:
+            return []
+        return (await self._examined(self._workflow_of(row), row, line)).states()
+
+    async def adopt(
+        self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
+    ) -> list[Stale]:
+        """Take edited artifacts in: those that are named, or all. What becomes stale by that, and what redoing costs.
+
+        Nothing runs; a resume redoes it.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        while True:
+            row, workflow, line = await self._artifact_session(session_id)
+            found = await self._examined(workflow, row, line)
+            chosen = _chosen(found, paths, ("edited",), row)
+            if not chosen:
+                return stale_of(line, found)
+            try:
+                line = await self._adopt(row, workflow, line, chosen, by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # it moved since it was looked at
+            return stale_of(line, await self._examined(workflow, await self._row(session_id), line))
+
+    async def restore(self, session_id: str, paths: Collection[str] = ()) -> list[str]:
+        """Put the recorded content of artifacts back: of those that are named, or of all that differ.
+
+        What is replaced is kept in the folder's ``.pausepoint/bin``. Returns the paths.
+        """
+        self._check_open()
+        row, workflow, line = await self._artifact_session(session_id)
+        found = await self._examined(workflow, row, line, written_anew=True)
+        chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
+        return await self._restore(row, workflow, line, chosen)
+
+    async def _artifact_session(self, session_id: str) -> tuple[SessionRow, Workflow[Any], Line]:
+        row = await self._parked(session_id, "changed")
+        line = await self._timeline(row).line()
+        if line.trail is None:
+            raise VerbRefused(
+                f"session {row.session_id!r} has no artifacts: none of its steps leaves any",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        return row, self._workflow_of(row), line
+
+    async def _rebuilt(
+        self, folder: str | Path, workflow: Workflow[Any], session_id: str | None, accept: bool, by: str | None,
+        given: dict[str, Any],
+    ) -> SessionId:  # fmt: skip
+        """The session of a folder, made anew if this store does not have it."""
+        path = Path(folder).absolute()
+        found = await in_thread(recorded, path, workflow)
+        if found is None:
+            seen, judged = await in_thread(by_files, path, workflow, given)
+            line = by_judgement(workflow, path, session_id, seen, judged, given, accept, self.limits)
+        else:
+            wanted = session_id or found.note.session_id
+            if await self.store.get(check_session_id(wanted)) is not None:
+                return await self._known_there(workflow, wanted, path)
+            line = await in_thread(by_record, workflow, path, wanted, found, accept, self.limits)
+        new = line.session(workflow, self.clock.now(), by)
+        carried = fold(new.records)
+        carried.state.provide(dict(new.blobs))
+        await self._check_carried(workflow, carried, new.session_id, path)
+        if await self.store.create(new) is None:
+            raise InputConflict(
+                f"session {new.session_id!r} exists already; give another session_id", session_id=new.session_id
+            )
+        self.driver.on_change()
+        return SessionId(new.session_id)
+
+    async def _known_there(self, workflow: Workflow[Any], session_id: str, folder: Path) -> SessionId:
+        """A session that this store has already, if that is its folder."""
+        line = await self._timeline(await self._row(session_id)).line()
+        trail = line.trail
+        if trail is None or Path(trail.folder).resolve() != folder.resolve():
+            where = "no folder" if trail is None else f"its folder at {trail.folder}"
+            raise FolderRefused(
+                f"{folder} was left by session {session_id!r}, which is in this store, with {where}; put the folder"
+                " back there, or give another session_id= to make another session of it",
+                session_id=session_id, path=str(folder),
+            )  # fmt: skip
+        await self._check_carried(workflow, line, session_id, folder)
+        return SessionId(session_id)
+
+    async def _check_carried(self, workflow: Workflow[Any], line: Line, session_id: str, folder: Path) -> None:
+        """Have a look whether the session could go on with the code at hand, before anything is stored."""
+        wrong = await self._misfit_of(workflow, line)
+        if wrong is not None:
+            raise FolderMisfit(
+                f"{folder} cannot be gone on with: {'; '.join(wrong[0])}; it was not touched, start in a new folder",
+                session_id=session_id, path=str(folder),
+            )  # fmt: skip
+
+    async def _check_past(self, row: SessionRow, line: Line) -> None:
+        workflow = self.workflows.get(row.workflow)
+        if line.trail is not None and workflow is not None:
+            await Desk(_Looked(self, workflow, row, line), line.trail).check_past()
+
+    # examining
+
+    async def _examined(
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = (),
+        written_anew: bool = False,
+    ) -> Examination:  # fmt: skip
+        """How everything stands; ``written_anew``: also if nothing of it is there. Else `FolderRefused`, then."""
+        assert line.trail is not None
+        shelf = Shelf(Path(line.trail.folder))
+        if not written_anew and await in_thread(is_gone, line.trail, shelf):
+            raise gone(row.session_id, shelf.path)
+        found = await in_thread(look, workflow, line.trail, shelf)
+        past = Past(_Looked(self, workflow, row, line), shelf)
+        found = [await _uncut(past, each) if each.cut else each for each in found]
+        return examine(line.trail, found, dict.fromkeys(rerun, ASKED), row.seq + 1)
+
+    async def _settle_artifacts(
+        self, row: SessionRow, edits: Edits, rerun: tuple[str, ...], by: str | None
+    ) -> SessionRow:  # fmt: skip
+        """Before a resume: have edits taken in or put back, and have what is stale by that redone. Else refuse."""
+        workflow = self.workflows.get(row.workflow)
+        if row.live or workflow is None or not workflow.leaves or row.status is Status.CANCELLED:
+            return row
+        if edits not in (None, "accept", "discard"):
+            raise ValueError(f"edits is 'accept' or 'discard', not {edits!r}")
+        while True:
+            line = await self._timeline(row).line()
+            if line.trail is None:
+                return row
+            found = await self._examined(workflow, row, line, _finished(workflow, line.trail, rerun))
+            self._check_decided(row, line, found, edits)
+            if line.version != workflow.version and (found.taken or found.undecided or found.redo):
+                raise _not_yet_migrated(row, line, workflow, found)
+            try:
+                return await self._settle(row, workflow, line, found, edits, rerun, by)
+            except (HoldLost, AlreadyRunning):
+                row = await self._row(row.session_id)
+                if row.live:
+                    return row
+
+    async def _settle(
+        self, row: SessionRow, workflow: Workflow[Any], line: Line, found: Examination, edits: Edits,
+        rerun: tuple[str, ...], by: str | None,
+    ) -> SessionRow:  # fmt: skip
+        adopted = [*found.taken, *(found.undecided if edits == "accept" else ())]
+        if edits == "discard":
+            await self._restore(row, workflow, line, [*found.taken, *found.undecided])
+        elif adopted:
+            await self._adopt(row, workflow, line, adopted, by, "")
+            row = await self._row(row.session_id)
+        line = await self._timeline(row).line()
+        assert line.trail is not None
+        found = await self._examined(workflow, row, line, rerun)
+        for step in _changed(workflow, line.trail):
+            if step not in found.redo:
+                text = f"the code of {step} has changed since; what it left is kept: resume(rerun=[{step!r}]) redoes it"
+                tell(logging.WARNING, text, row.session_id, step)
+        asked = line.trail.runs_again(rerun, ASKED)
+        if asked or found.redo or line.trail.pending or is_concerned(workflow, line):
+            await self._redo(row, workflow, line, found, by)
+            row = await self._row(row.session_id)
+        elif row.status in UNDRIVEN:  # a crash may have left something undone in its folder
+            await Desk(_Looked(self, workflow, row, line), line.trail).take_up()
+        return row
+
+    def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
+        open_ones = [each for each in found.undecided if edits is None or (edits, each.state) == ("accept", "invalid")]
+        if not open_ones:
+            return
+        costs = stale_of(line, found)
+        stale = "; accepting makes stale: " + ", ".join(map(str, costs)) if costs else ""
+        broken = [each for each in open_ones if each.state == "invalid"]
+        ways = "edits='discard' puts the recorded content back" + ("" if broken else ", edits='accept' takes it in")
+        mend = f"; mend {broken[0].file.path}, or have {broken[0].work.step} run again with rerun=" if broken else ""
+        raise UndecidedEdits(
+            f"session {row.session_id!r}: {'; '.join(found.problems())}{stale}. {ways}{mend}",
+            session_id=row.session_id, paths=[each.file.path for each in found.undecided],
+            stale=[each.step for each in costs],
+        )  # fmt: skip
+
+    # acting
+
+    async def _adopt(
+        self,
+        row: SessionRow,
+        workflow: Workflow[Any],
+        line: Line,
+        chosen: Sequence[Finding],
+        by: str | None,
+        reason: str,
+    ) -> Line:
+        """One record that takes edits in; the bytes are kept, so that they can be restored as they are."""
+        assert line.trail is not None
+        shelf, blobs = Shelf(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
+        lending = Lending(workflow, line.state, self.store, self.limits)
+        adopted = tuple(_adopted(workflow, lending, each, blobs) for each in chosen)
+        for each in chosen:
+            await in_thread(shelf.keep, each.data or b"")
+        leave = await self._timeline(row).last_step() if line.step is None else None
+        body = EditBody((), by, reason, row.ended or "", leave, adopted)
+        line.state.provide(dict(blobs))
+        line.edit(body)
+        for change in line.trail.adopts(row.seq + 1, by, adopted):
+            line.state.apply(change)
+        names = ", ".join(each.file.path for each in chosen)
+        summary = f"edited{f' by {by}' if by else ''}: {names}"
+        await self._revise(
+            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row)
+        )  # fmt: skip
+        return line
+
+    async def _restore(
+        self, row: SessionRow, workflow: Workflow[Any], line: Line, chosen: Sequence[Finding]
+    ) -> list[str]:  # fmt: skip
+        assert line.trail is not None
+        shelf = Shelf(Path(line.trail.folder))
+        past = Past(_Looked(self, workflow, row, line), shelf)
+        contents = [await past.content_of(each.file, each.work.step) for each in chosen]
+        await in_thread(shelf.make)
+        for each, data in zip(chosen, contents, strict=True):
+            await in_thread(shelf.stage, each.file.path, data)
+            known = line.trail.known.get(each.file.path, ())
+            await in_thread(shelf.publish, each.file.path, each.file.sha256, known)
+        return [each.file.path for each in chosen]
+
+    # planning
+
+    async def _planned(
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
+    ) -> Plan:
+        plan = await super()._planned(workflow, row, line, pauses)
+        if line.trail is None:
+            return plan
+        from pausepoint.engine.plan import with_artifacts
+
+        # While it runs its folder is in motion; the log knows what it keeps.
+        again = _finished(workflow, line.trail, rerun)
+        line.trail.runs_again(rerun, ASKED)
+        found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
+        writes = {step.name: tuple(step.places) for step in workflow.steps}
+        edited = [
+            each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited" and not each.same
+        ]
+        anew = line.step if is_concerned(workflow, line, edited) else None
+        changed, rounds = _changed(workflow, line.trail), await self._rounds(row, line, found)
+        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, anew, rounds)
+
+    async def _rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
+        """The steps that were visited more than once since the first visit that runs again."""
+        if not found.redo or all(count == 1 for count in line.visits.values()):
+            return []
+        since = min(redo.since for redo in found.redo.values())
+        before = (await self._timeline(row).before(since, keep=False)).line.visits
+        return [step for step, count in line.visits.items() if count - before.get(step, 0) > 1]
+
+    async def _check_free(self, session_id: str, folder: str | Path | None) -> None:
+        """Before a session is stored: its folder is not another's."""
+        if folder is None or await self.store.get(session_id) is not None:
+            return
+        path = Path(folder).absolute()
+        check_free((await in_thread(Shelf(path).notes)).get("session.json"), path, session_id)
+
+    async def _check_folder(self, session_id: str, folder: str | Path | None) -> None:
+        """A session that is there already has its folder."""
+        trail = (await self._timeline(await self._row(session_id)).line()).trail
+        if folder is not None and trail is not None and trail.folder != str(Path(folder).absolute()):
+            raise InputConflict(
+                f"session {session_id!r} exists already, and its folder is {trail.folder}, not {folder};"
+                " use another session_id, or leave folder= out",
+                session_id=session_id,
+            )
+
+    def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
+        return trail_for(workflow, session_id, folder)
+
+
+class _Looked:
+    """A session that nobody holds, for what a `Desk` does without writing to its log."""
+
+    def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
+        self.session_id, self.row, self.line = row.session_id, row, line
+        self.store, self.workflow, self.limits = control.store, workflow, control.limits
+
+
+def _changed(workflow: Workflow[Any], trail: Trail) -> list[str]:
+    """The finished steps whose code is another than the one that they ran with."""
+    ran = [work for work in trail.works.values() if work.step in workflow.outline and work.code and not work.skipped]
+    return [work.step for work in ran if work.code != code_of(workflow.step(work.step).fn)]
+
+
+def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
+    """Where a new session leaves its artifacts; None if it leaves none. `FolderRefused` if nobody said where."""
+    if not workflow.leaves:
+        if folder is not None:
+            raise FolderRefused(
+                f"workflow {workflow.name!r} leaves no artifacts; take folder= out, or have a step leave some",
+                session_id=session_id, path=str(folder),
+            )  # fmt: skip
+        return None
+    if folder is None:
+        raise FolderRefused(
+            f"workflow {workflow.name!r} leaves artifacts: say where, with folder='output/...'",
+            session_id=session_id, path="",
+        )  # fmt: skip
+    return Trail(str(Path(folder).absolute()))
+
+
+def stale_of(line: Line, found: Examination) -> list[Stale]:
+    """The finished steps that run again, and what they took when they last ran."""
+    works = line.trail.works if line.trail is not None else {}
+    return [Stale(step, redo.why, works[step].took / 1e6, works[step].usd / 1e6) for step, redo in found.redo.items()]
+
+
+def _not_yet_migrated(row: SessionRow, line: Line, workflow: Workflow[Any], found: Examination) -> VerbRefused:
+    paths = [each.file.path for each in found.findings if each.state != "valid"]
+    return VerbRefused(
+        f"session {row.session_id!r} was stored by version {line.version} of {row.workflow!r}, the code is version"
+        f" {workflow.version}, and artifacts have changed: {', '.join(paths) or 'to run again'}; put them back with"
+        " restore(), resume the session, which migrates it, pause it, and change them then",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip
+
+
+def _finished(workflow: Workflow[Any], trail: Trail, rerun: Sequence[str]) -> tuple[str, ...]:
+    for step in rerun:
+        workflow.step(step)
+    return tuple(step for step in rerun if step in trail.works)
+
+
+def _chosen(
+    found: Examination, paths: Collection[str], states: Collection[str], row: SessionRow
+) -> list[Finding]:  # fmt: skip
+    """The findings that are meant. What is named must be one of them."""
+    known = {each.file.path: each for each in found.findings}
+    for path in paths:
+        if path not in known:
+            check_inside(path)
+            raise FolderRefused(
+                f"session {row.session_id!r} has no artifact {path!r}{did_you_mean(path, known)}",
+                session_id=row.session_id, path=path,
+            )  # fmt: skip
+        wrong = known[path]
+        if wrong.state not in states:
+            raise VerbRefused(
+                f"{path} is {wrong.state}: {wrong.why}; nothing was changed: name what is {' or '.join(states)}",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+    return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
+
+
+def _adopted(workflow: Workflow[Any], lending: Lending, found: Finding, blobs: Blobs) -> Adopted:
+    """An edit of a file as a change of the state."""
+    data, file = found.data or b"", found.file
+    artifact = artifact_named(workflow, found.work.step, file.pattern)
+    assert artifact is not None, file.path
+    place = artifact.place
+    if artifact.many:
+        entry = artifact.typed.encode(found.value, file.path, lending.limits)
+        key = msgspec.json.encode(file.key)
+        change = lending.stored_change(place.path, "merge", b"{%b:%b}" % (key, entry), blobs)
+    else:
+        change = lending.replaced(place, found.value, blobs)
+    now = msgspec.structs.replace(file, field=place.path, sha256=digest_of(data), size=len(data))
+    return Adopted(now, found.work.step, change, found.same)
+
+
+async def _uncut(past: Past, found: Finding) -> Finding:
+    """A file that is the beginning of what was recorded, and no more, was cut off: nobody edits like that."""
+    try:
+        recorded = await past.content_of(found.file, found.work.step)
+    except FolderRefused:
+        return found.doubted()
+    data = found.data or b""
+    if not recorded.startswith(data) or not recorded[len(data) :].strip():
+        return found
+    line, column = data.count(b"\n") + 1, len(data) - data.rfind(b"\n")
+    why = f"line {line}, column {column}: cut off after {len(data)} of {len(recorded)} bytes"
+    return msgspec.structs.replace(found, state="invalid", why=why, line=line, column=column)

@@ -1,0 +1,119 @@
+"""What every verb needs: the store, the workflows that are known, the sessions that run here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pausepoint.clock import Clock, to_datetime
+from pausepoint.codec.values import Limits
+from pausepoint.definition.workflow import Workflow
+from pausepoint.errors import DefinitionError, StoreClosed, UnknownSession, WrongOwner, did_you_mean, said
+from pausepoint.model.ids import SessionId, check_session_id
+from pausepoint.model.sessions import SessionRow
+from pausepoint.model.views import SessionInfo
+from pausepoint.runtime.driver import LocalDriver
+from pausepoint.runtime.waker import Waker
+from pausepoint.stores.base import Store
+
+
+class Service:
+    """One open store and the definitions at hand. The verbs are in the classes that build on it."""
+
+    def __init__(self, store: Store, workflows: Iterable[Workflow[Any]], clock: Clock, limits: Limits) -> None:
+        self.store = store
+        self.clock = clock
+        self.limits = limits
+        self.driver = LocalDriver(store)
+        self.workflows: dict[str, Workflow[Any]] = {}
+        self.is_open = False
+        self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: len(self.driver.runs))
+        self.driver.on_news = self.waker.poke
+        for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:
+            self._know(workflow)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written at present, since when, and what to do; None while all is well."""
+        self._check_open()
+        return self.store.trouble
+
+    async def _wake(self, row: SessionRow) -> object:
+        """Drive a session that could go on by itself."""
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise StoreClosed("the engine is not open; use it inside `async with Engine(…) as engine:`")
+
+    def _know(self, workflow: Workflow[Any]) -> None:
+        if not isinstance(workflow, Workflow):
+            raise DefinitionError(
+                f"a Workflow is needed, not {type(workflow).__name__} {workflow!r:.60}; make one:"
+                " Workflow(name, state=Model, steps=[…])"
+            )
+        known = self.workflows.setdefault(workflow.name, workflow)
+        if known is not workflow:
+            raise DefinitionError(f"two different workflows are named {workflow.name!r}; rename one")
+
+    def _workflow_of(self, row: SessionRow) -> Workflow[Any]:
+        workflow = self.workflows.get(row.workflow)
+        if workflow is None:
+            raise DefinitionError(
+                f"session {row.session_id!r} belongs to workflow {row.workflow!r}, which this engine does not know;"
+                " pass it: Engine(…, workflows=[…])" + did_you_mean(row.workflow, self.workflows)
+            )
+        if row.version > workflow.version:
+            raise DefinitionError(
+                f"session {row.session_id!r} was stored by version {row.version} of {row.workflow!r}; this code is"
+                f" version {workflow.version}: run the newer code"
+            )
+        return workflow
+
+    async def _row(self, session_id: str) -> SessionRow:
+        row = await self.store.get(check_session_id(session_id))
+        if row is None:
+            raise UnknownSession(
+                f"no session {session_id!r} in this store; engine.sessions() lists those that are",
+                session_id=session_id,
+            )
+        return row
+
+    def _info(self, row: SessionRow) -> SessionInfo:
+        return SessionInfo(
+            SessionId(row.session_id), row.workflow, row.version, row.status, row.step, row.visit, row.owner, row.tags,
+            to_datetime(row.created_at), to_datetime(row.updated_at), row.pause_requested, row.cancel_requested,
+            self.store.describe_holder(row.holder) if row.live else None, row.failure,
+            row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
+            row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
+            to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
+            row.leaving,
+        )  # fmt: skip
+
+
+def check_owner(row: SessionRow, owner: str | None) -> None:
+    if owner is not None and row.owner is not None and owner != row.owner:
+        raise WrongOwner(
+            f"session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}; resume it as its owner",
+            session_id=row.session_id, owner=row.owner,
+        )  # fmt: skip
+
+
+def tags_of(tags: str | Sequence[str]) -> tuple[str, ...]:
+    found = (tags,) if isinstance(tags, str) else tuple(tags)
+    for tag in found:
+        if not isinstance(tag, str):
+            raise TypeError(f"a tag is a text, not {type(tag).__name__}: {tag!r}")
+        texts(tag=tag)
+    return found
+
+
+def texts(**given: object) -> None:
+    """Who, why and whose are kept as they are told: refuse early what could not be stored."""
+    for name, value in given.items():
+        if value is None or value == "":
+            continue
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a text, not {type(value).__name__}: {value!r}")
+        if said(ValueError(value)) != value:
+            raise ValueError(f"{name} must be a text of at most 10,000 characters that can be stored: {value!r:.60}")

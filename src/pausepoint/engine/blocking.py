@@ -1,0 +1,329 @@
+"""The same verbs for plain blocking code: an engine on an event loop in a thread of its own.
+
+A verb is one line here: its name, parameters, types and docstring are those of the async
+one. Adding a verb to `Control`, `Reading` or `Session` means adding that line to
+`BlockingEngine` or `BlockingSession`; a test names what is missing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+
+from pausepoint.engine.control import Control
+from pausepoint.engine.loop_thread import Interrupts, LoopThread
+from pausepoint.engine.session import Session
+from pausepoint.model.notebook import facts
+from pausepoint.runtime.files import Files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
+    from pydantic import BaseModel
+
+    from pausepoint.definition.workflow import Workflow
+    from pausepoint.model.views import Listing, SessionInfo
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="BaseModel")
+M = TypeVar("M", bound="BaseModel")
+
+
+# What follows gives a verb its blocking form. The overloads are for type checkers: a session becomes a blocking
+# session, an async iterator an iterator.
+
+
+@overload
+def on_engine(
+    verb: Callable[Concatenate[Control, P], Coroutine[Any, Any, Session[M]]],
+) -> Callable[Concatenate[BlockingEngine, P], BlockingSession[M]]: ...
+@overload
+def on_engine(
+    verb: Callable[Concatenate[Control, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingEngine, P], R]: ...
+@overload
+def on_engine(
+    verb: Callable[Concatenate[Control, P], AsyncIterator[R]],
+) -> Callable[Concatenate[BlockingEngine, P], Iterator[R]]: ...
+def on_engine(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb of the engine, blocking."""
+    return _blocking(verb, "BlockingEngine")
+
+
+@overload
+def on_session(
+    verb: Callable[Concatenate[Session[M], P], Coroutine[Any, Any, Session[M]]],
+) -> Callable[Concatenate[BlockingSession[M], P], BlockingSession[M]]: ...
+@overload
+def on_session(
+    verb: Callable[Concatenate[Session[M], P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingSession[M], P], R]: ...
+@overload
+def on_session(
+    verb: Callable[Concatenate[Session[M], P], AsyncIterator[R]],
+) -> Callable[Concatenate[BlockingSession[M], P], Iterator[R]]: ...
+def on_session(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb of a session, blocking."""
+    return _blocking(verb, "BlockingSession")
+
+
+def on_files(
+    verb: Callable[Concatenate[Files, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingFiles, P], R]:
+    """A verb of a session's files, blocking."""
+    blocking: Callable[Concatenate[BlockingFiles, P], R] = _blocking(verb, "BlockingFiles")
+    return blocking
+
+
+def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
+    name = verb.__name__
+
+    if inspect.iscoroutinefunction(verb):
+
+        @wraps(verb)
+        def call(self: BlockingEngine | BlockingSession[Any] | BlockingFiles, /, *args: Any, **kwargs: Any) -> Any:
+            return self._given(self._thread.call(getattr(self._wrapped, name), *args, **kwargs))
+    else:
+
+        @wraps(verb)
+        def call(self: BlockingEngine | BlockingSession[Any] | BlockingFiles, /, *args: Any, **kwargs: Any) -> Any:
+            self._thread.check()
+            return self._thread.iterate(getattr(self._wrapped, name)(*args, **kwargs))
+
+    return _described(call, owner)
+
+
+def _described(call: Callable[..., Any], owner: str) -> Callable[..., Any]:
+    """What ``help()`` shows: the verb's own words, and what it gives here."""
+    signature = inspect.signature(call)
+    returns = str(signature.return_annotation)
+    returns = returns.replace("AsyncIterator[", "Iterator[").replace("Session[", "BlockingSession[")
+    del call.__dict__["__wrapped__"]
+    call.__dict__["__signature__"] = signature.replace(return_annotation=returns)
+    call.__annotations__ = call.__annotations__ | {"return": returns}
+    call.__module__, call.__qualname__ = __name__, f"{owner}.{call.__name__}"
+    return call
+
+
+class BlockingEngine:
+    """What ``with Engine(…) as engine:`` gives: the verbs of an `Engine`, each of which waits for its result.
+
+    Any thread may call them. The sessions run on a thread of their own.
+    """
+
+    def __init__(self, control: Control, close: Callable[[], Awaitable[None]], *, signals: bool) -> None:
+        self._wrapped = control
+        self._close = close
+        self._interrupts = Interrupts(lambda reason: self._thread.post(control.driver.abort, reason))
+        self._thread = LoopThread(self._interrupts)
+        self._ending = threading.Lock()
+        self._signals = signals
+
+    def __repr__(self) -> str:
+        return f"BlockingEngine({'closed' if self._thread.is_over else 'open'})"
+
+    def _given(self, found: Any) -> Any:
+        return BlockingSession(found, self._thread) if isinstance(found, Session) else found
+
+    start = on_engine(Control.start)
+    if TYPE_CHECKING:  # a decorator does not keep overloads apart
+
+        @overload
+        def session(self, session_id: str) -> BlockingSession[Any]: ...
+        @overload
+        def session(self, session_id: str, workflow: Workflow[M]) -> BlockingSession[M]: ...
+        def session(self, *args: Any, **given: Any) -> Any: ...
+        @overload
+        def resume(
+            self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
+            budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
+            edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
+        ) -> BlockingSession[Any]: ...  # fmt: skip
+        @overload
+        def resume(self, *, everything: Literal[True], by: str | None = None) -> Listing[SessionInfo]: ...
+        def resume(self, *args: Any, **given: Any) -> Any: ...
+    else:
+        session = on_engine(Control.session)
+        resume = on_engine(Control.resume)
+    same_input = on_engine(Control.same_input)
+    pause = on_engine(Control.pause)
+    cancel = on_engine(Control.cancel)
+    info = on_engine(Control.info)
+    sessions = on_engine(Control.sessions)
+    tally = on_engine(Control.tally)
+    state = on_engine(Control.state)
+    stored = on_engine(Control.stored)
+    outline = on_engine(Control.outline)
+    outcome = on_engine(Control.outcome)
+    pauses = on_engine(Control.pauses)
+    standing_pause = on_engine(Control.standing_pause)
+    artifacts = on_engine(Control.artifacts)
+    adopt = on_engine(Control.adopt)
+    restore = on_engine(Control.restore)
+    rebuild = on_engine(Control.rebuild)
+    misfits = on_engine(Control.misfits)
+    checkpoints = on_engine(Control.checkpoints)
+    children = on_engine(Control.children)
+    message = on_engine(Control.message)
+    questions = on_engine(Control.questions)
+    tally_questions = on_engine(Control.tally_questions)
+    question = on_engine(Control.question)
+    answer = on_engine(Control.answer)
+    plan = on_engine(Control.plan)
+    find = on_engine(Control.find)
+    diff = on_engine(Control.diff)
+    edit = on_engine(Control.edit)
+    fork = on_engine(Control.fork)
+    origin = on_engine(Control.origin)
+    rewind = on_engine(Control.rewind)
+    plan_rewind = on_engine(Control.plan_rewind)
+    plan_fork = on_engine(Control.plan_fork)
+    events = on_engine(Control.events)
+    remove = on_engine(Control.remove)
+    tombstones = on_engine(Control.tombstones)
+    gc = on_engine(Control.gc)
+    redact = on_engine(Control.redact)
+    verify = on_engine(Control.verify)
+    health = on_engine(Control.health)
+    export_session = on_engine(Control.export_session)
+    exported = on_engine(Control.exported)
+    import_session = on_engine(Control.import_session)
+
+    def files(self, session_id: str) -> BlockingFiles:
+        """The files of a session."""
+        return BlockingFiles(self._thread.look(lambda: self._wrapped.files(session_id)), self._thread)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written at present, since when, and what to do; None while all is well."""
+        return self._thread.look(lambda: self._wrapped.trouble)
+
+    def close(self) -> None:
+        """End what runs after its current operation, then close the store. Twice is no error."""
+        self._end(None)
+
+    def _begin(self, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Open the store on the loop's thread, then take the signals."""
+        try:
+            self._thread.call(start)
+            atexit.register(self.close)
+            if self._signals:
+                self._interrupts.install()
+        except BaseException as error:
+            self._end(error)
+            raise
+
+    def _end(self, error: BaseException | None) -> None:
+        """The end of the ``with`` block, which ``error`` may have led to."""
+        if not self._thread.is_ours:
+            return  # a forked child that leaves its parent's block: there is nothing of its own to close
+        if self._thread.is_here:
+            self._thread.check()
+        with self._ending:
+            if self._thread.is_over:
+                return
+            self._close_all(self._interrupts.closing(error))
+        if (verdict := self._interrupts.verdict()) is not None:
+            raise verdict from None
+
+    def _close_all(self, reason: str) -> None:
+        atexit.unregister(self.close)
+        try:
+            self._thread.call(self._stop, reason)
+        except Exception:
+            self._thread.stop()
+            raise
+        else:  # not after a third signal: whatever holds the loop up must not hold up the program
+            self._thread.stop()
+        finally:
+            self._interrupts.uninstall()
+
+    async def _stop(self, reason: str) -> None:
+        if reason:
+            await self._wrapped.driver.stop(reason)
+        await self._close()
+
+
+class BlockingFiles:
+    """The files of one session, with verbs that wait for their result."""
+
+    def __init__(self, files: Files, thread: LoopThread) -> None:
+        self._wrapped = files
+        self._thread = thread
+
+    def _given(self, found: Any) -> Any:
+        return found
+
+    add = on_files(Files.add)
+    get = on_files(Files.get)
+    list = on_files(Files.list)
+    open = on_files(Files.open)
+    progress = on_files(Files.progress)
+
+    @property
+    def outputs(self) -> Path:
+        """A folder for what a program leaves: the session's own, and gone with it. It is made when it is asked for."""
+        return self._wrapped.outputs
+
+
+class BlockingSession(Generic[S]):
+    """A handle on one session: an id, and verbs that wait for their result."""
+
+    def __init__(self, session: Session[S], thread: LoopThread) -> None:
+        self._wrapped = session
+        self._thread = thread
+        self.id = session.id
+
+    def __repr__(self) -> str:
+        return f"BlockingSession({self.id!r})"
+
+    def _repr_html_(self) -> str:
+        return facts({"id": self.id}, "Session")
+
+    def _given(self, found: Any) -> Any:
+        if found is self._wrapped:
+            return self
+        return BlockingSession(found, self._thread) if isinstance(found, Session) else found
+
+    @property
+    def files(self) -> BlockingFiles:
+        """The files of the session."""
+        return BlockingFiles(self._thread.look(lambda: self._wrapped.files), self._thread)
+
+    info = on_session(Session.info)
+    status = on_session(Session.status)
+    state = on_session(Session.state)
+    stored = on_session(Session.stored)
+    outline = on_session(Session.outline)
+    outcome = on_session(Session.outcome)
+    pause = on_session(Session.pause)
+    resume = on_session(Session.resume)
+    cancel = on_session(Session.cancel)
+    pauses = on_session(Session.pauses)
+    artifacts = on_session(Session.artifacts)
+    adopt = on_session(Session.adopt)
+    restore = on_session(Session.restore)
+    checkpoints = on_session(Session.checkpoints)
+    children = on_session(Session.children)
+    send = on_session(Session.send)
+    questions = on_session(Session.questions)
+    answer = on_session(Session.answer)
+    plan = on_session(Session.plan)
+    diff = on_session(Session.diff)
+    edit = on_session(Session.edit)
+    fork = on_session(Session.fork)
+    origin = on_session(Session.origin)
+    rewind = on_session(Session.rewind)
+    plan_rewind = on_session(Session.plan_rewind)
+    plan_fork = on_session(Session.plan_fork)
+    events = on_session(Session.events)
+    remove = on_session(Session.remove)
+    redact = on_session(Session.redact)
+    verify = on_session(Session.verify)

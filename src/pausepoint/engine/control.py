@@ -1,0 +1,570 @@
+"""The verbs: start, pause, resume, cancel. One service behind every front end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from uuid import uuid4
+
+import msgspec
+
+from pausepoint.definition.steps import as_names
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.artifacts import Curation, trail_for
+from pausepoint.engine.base import check_owner, tags_of, texts
+from pausepoint.engine.questions import Answering
+from pausepoint.engine.retention import Retention
+from pausepoint.engine.session import Session
+from pausepoint.engine.time_travel import together
+from pausepoint.engine.transfer import Transfer
+from pausepoint.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    DefinitionError,
+    HoldLost,
+    InputConflict,
+    PausepointError,
+    SessionEnded,
+    StateRefused,
+    UnknownSession,
+    VerbRefused,
+)
+from pausepoint.log.replay import CheckpointBody, KeyBody, to_payload
+from pausepoint.log.state import Blobs, Slot, stored
+from pausepoint.log.telemetry import Watch, pause_asked, tell
+from pausepoint.log.trail import Trail
+from pausepoint.model.ids import SessionId, check_session_id, new_session_id
+from pausepoint.model.records import Record, first_digest, seal
+from pausepoint.model.sessions import Filter, NewSession, Pause, PauseMode, SessionRow, Status
+from pausepoint.model.views import Listing, SessionInfo
+from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.driver import Run
+from pausepoint.runtime.files import Files
+from pausepoint.runtime.hold import end_parked
+from pausepoint.runtime.visit import to_micro_usd
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+S = TypeVar("S", bound="BaseModel")
+
+
+class Control(Curation, Retention, Transfer, Answering):
+    """The verbs over one open store."""
+
+    drives = Drive  # the testing package drives otherwise
+
+    @overload
+    async def session(self, session_id: str) -> Session[Any]: ...
+    @overload
+    async def session(self, session_id: str, workflow: Workflow[S]) -> Session[S]: ...
+    async def session(self, session_id: str, workflow: Workflow[Any] | None = None) -> Session[Any]:
+        """A handle on a stored session. With a workflow its state has a type; a session of another one is refused."""
+        self._check_open()
+        row = await self._row(session_id)
+        if workflow is not None:
+            self._know(workflow)
+            if row.workflow != workflow.name:
+                raise UnknownSession(
+                    f"no session {session_id!r} of workflow {workflow.name!r}: the one with this id is of"
+                    f" {row.workflow!r}; look at the id, or ask for it without the workflow",
+                    session_id=session_id,
+                )
+        return Session(self, SessionId(row.session_id))
+
+    def files(self, session_id: str) -> Files:
+        """The files of a session."""
+        self._check_open()
+        return Files(self.store, self.clock, check_session_id(session_id), self._check_open)
+
+    # starting
+
+    async def start(
+        self, workflow: Workflow[S], state: S | None = None, /, *,
+        session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
+        budget: float | Decimal | None = None, at: str | None = None,
+        paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
+        folder: str | Path | None = None, **fields: Any,
+    ) -> Session[S]:  # fmt: skip
+        """Store a session, then run it in the background.
+
+        An id that is taken goes on if the input is the same, and is an `InputConflict` otherwise. ``at`` begins at a
+        later step; the earlier ones are recorded as skipped. ``keep_for``: how long after its last update `gc` may
+        remove it (by default the engine's, `timedelta.max` is for ever). ``folder`` is where its artifacts go, if its
+        steps leave any.
+        """
+        self._check_open()
+        self._know(workflow)
+        texts(owner=owner, reason=reason, by=by)
+        given = _given(state, fields)
+        known = None if session_id is None else check_session_id(session_id)
+        pause = self._operator_pause(reason, by, "finish") if paused else None
+        while True:
+            new = self._new_session(workflow, given, known or new_session_id(), at, by, folder)
+            new = msgspec.structs.replace(
+                new, owner=owner, tags=tags_of(tags), pause=pause, claim=pause is None,
+                budget_usd=None if budget is None else to_micro_usd(budget), keep_for=self._kept_for(keep_for),
+            )  # fmt: skip
+            await self._check_free(new.session_id, folder)
+            created = await self._create(workflow, new)
+            if created is not None:
+                return created
+            if known is not None:
+                await self._check_folder(known, folder)
+                return await self._go_on(workflow, new, by)
+
+    async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
+        with self.driver.begins(new.session_id):
+            with self._driven_after_all(new.session_id):
+                row = await self.store.create(new)
+            if row is None:
+                return None
+            is_held = row.holder is not None  # not if everything stands still
+            Watch(row.session_id, row.workflow).started(row.step, paused=not is_held)
+            run = self._begin(workflow, row, new.records) if is_held else None
+            return Session(self, SessionId(row.session_id), run)
+
+    def _new_session(
+        self,
+        workflow: Workflow[Any],
+        given: BaseModel | dict[str, Any],
+        session_id: SessionId,
+        at: str | None,
+        by: str | None,
+        folder: str | Path | None = None,
+    ) -> NewSession:
+        blobs: Blobs = []
+        trail = trail_for(workflow, session_id, folder)
+        values, digest = self._input(workflow, given, at)
+        slots: dict[str, Slot] = {name: stored(data, blobs) for name, data in values.items()}
+        records, step = self._first_records(workflow, session_id, slots, at, by, trail)
+        return NewSession(
+            session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
+            records, tuple(blobs),
+        )  # fmt: skip
+
+    def _input(
+        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], at: str | None
+    ) -> tuple[dict[str, bytes], bytes]:
+        """The encoded fields that a session starts with, and a digest of what was given for them."""
+        if not isinstance(given, dict | workflow.model):
+            raise StateRefused(
+                f"{workflow.name} takes a {workflow.model.__name__}, not a {type(given).__name__}",
+                field=type(given).__name__,
+            )
+        values = workflow.shape.start(given)
+        named = given.keys() if isinstance(given, dict) else _named(given)
+        encoded: dict[str, bytes] = {}
+        digest = sha256(f"{workflow.name}|{at}".encode())
+        for name, place in workflow.shape.fields.items():
+            data = encoded[name] = place.typed.encode(values[name], name, self.limits)
+            if name in named:
+                digest.update(b"|%b=%b" % (name.encode(), sha256(data).digest()))
+        return encoded, digest.digest()
+
+    def _first_records(
+        self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at: str | None, by: str | None,
+        trail: Trail | None,
+    ) -> tuple[tuple[Record, ...], str]:  # fmt: skip
+        """A key frame, and a skipped visit for every step before ``at``."""
+        now = self.clock.now()
+        target = workflow.first if at is None else workflow.step(at).name
+        body = KeyBody(
+            slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline, trail=trail
+        )
+        records = [seal(first_digest(session_id), 1, 0, "key", workflow.first, 1, now, to_payload(body))]
+        for step in workflow.steps:
+            if step.name == target:
+                break
+            skip = CheckpointBody(
+                workflow.following(step.name), skipped=f"started at {target}", version=workflow.version
+            )
+            last = records[-1]
+            records.append(seal(last.digest, last.seq + 1, last.seq, "checkpoint", step.name, 1, now, to_payload(skip)))
+        return tuple(records), target
+
+    async def _go_on(self, workflow: Workflow[S], new: NewSession, by: str | None) -> Session[S]:
+        row = await self._row(new.session_id)
+        if (row.workflow, row.input_digest) != (new.workflow, new.input_digest):
+            raise InputConflict(
+                f"session {row.session_id!r} exists already, with other input (workflow {row.workflow!r});"
+                " use another session_id, or resume it by its id",
+                session_id=row.session_id,
+            )
+        check_owner(row, new.owner)
+        if new.pause is not None:  # asked to stand still, not to go on
+            await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
+            return Session(self, SessionId(row.session_id))
+        if await self._is_part_of_all(row):
+            return Session(self, SessionId(row.session_id))
+        budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
+        return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
+
+    async def fork(
+        self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
+        session_id: str | None = None, keep: bool = False, owner: str | None = None,
+        tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
+        paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
+    ) -> Session[Any]:  # fmt: skip
+        """A new session that begins as another one stands, or stood before visit ``at`` (given as for `rewind`).
+
+        It runs in the background, unless ``paused``. Edits are given by name, or as a mapping. Owner, tags and budget
+        are those of the other one where none are given. The other one may be in any status and is not touched.
+        """
+        self._check_open()
+        texts(owner=owner, reason=reason, by=by)
+        known = None if session_id is None else check_session_id(session_id)
+        pause = self._operator_pause(reason, by, "finish") if paused else None
+        given = together(edits, named)
+        while True:
+            row = await self._row(source)
+            workflow = self._workflow_of(row)
+            new = await self._forked(workflow, row, known or new_session_id(), at, given, keep, by, folder)
+            new = msgspec.structs.replace(
+                new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
+                budget_usd=new.budget_usd if budget is None else to_micro_usd(budget), pause=pause, claim=pause is None,
+            )  # fmt: skip
+            await self._check_free(new.session_id, folder)
+            try:
+                async with self._sharing_files(row, new) as new:
+                    created = await self._create(workflow, new)
+            except DamagedRecord:
+                await self._row(source)  # if it was removed in the meantime, that is what to say
+                raise
+            if created is not None:
+                return created
+            if known is not None:
+                return await self._go_on(workflow, new, by)
+
+    async def rebuild(
+        self, folder: str | Path, workflow: Workflow[S], /, *, session_id: str | None = None, accept: bool = False,
+        by: str | None = None, **given: Any,
+    ) -> Session[S]:  # fmt: skip
+        """The session of a folder of artifacts; made anew of it where this store does not have it. Nothing runs.
+
+        It stands where the folder's completion records lead, or, without such, where its files do; then ``given`` is
+        the input that no file carries, and files that do not add up are refused unless ``accept`` is set: then it goes
+        on with the first step that is not known to be done. `FolderRefused` says what is wrong; the folder is not
+        touched.
+        """
+        self._check_open()
+        self._know(workflow)
+        texts(by=by)
+        return Session(self, await self._rebuilt(folder, workflow, session_id, accept, by, given))
+
+    async def same_input(
+        self, workflow: Workflow[S], state: S | None = None, /, *, at: str | None = None, **fields: Any
+    ) -> list[SessionInfo]:
+        """The sessions that `start` was called for with this very input, newest first, however they stand now."""
+        self._check_open()
+        _, digest = self._input(workflow, _given(state, fields), at)
+        rows = await self.store.find(Filter(workflow=workflow.name, input_digest=digest, level="root"))
+        return [self._info(row) for row in rows]
+
+    async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
+        for child in await self.store.find(Filter(parent=row.key, unended=True)):
+            await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
+
+    # resuming
+
+    @overload
+    async def resume(
+        self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
+        budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
+        edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
+    ) -> Session[Any]: ...  # fmt: skip
+    @overload
+    async def resume(self, *, everything: Literal[True], by: str | None = None) -> Listing[SessionInfo]: ...
+    async def resume(
+        self, session_id: str | None = None, *, everything: bool = False, by: str | None = None,
+        owner: str | None = None, steal: bool = False, budget: float | Decimal | None = None, wake: bool = False,
+        accept: bool = False, until: str | None = None, edits: Literal["accept", "discard"] | None = None,
+        rerun: str | Sequence[str] = (),
+    ) -> Session[Any] | Listing[SessionInfo]:  # fmt: skip
+        """Close the operator's pauses, test the others again, and go on from exactly there, in this process.
+
+        A session that waits or sleeps goes on waiting or sleeping; ``wake`` ends its timers now.
+        ``accept`` takes what the definition has changed behind the session as it is. ``until`` a step: pause once that
+        has ended, if it does while this engine drives the session. ``edits``: artifacts that somebody changed are taken
+        in, or put back as they were; without it, `UndecidedEdits` if that would make finished steps stale. ``rerun``:
+        finished steps that are to run again, with all that reads what they wrote.
+
+        ``everything=True``, alone: lift the pause of everything. What it stopped goes on, here or in another process
+        that is open and knows the workflow; what somebody paused by itself stays paused.
+        """
+        self._check_open()
+        texts(by=by, owner=owner)
+        if everything or session_id is None:
+            if not everything or session_id is not None:
+                raise ValueError("name a session, or everything=True alone")
+            return await self._lift(by)
+        row = await self._row(session_id)
+        check_owner(row, owner)
+        row = await self._settle_artifacts(row, edits, as_names(rerun), by)
+        session: Session[Any] = Session(self, SessionId(row.session_id))
+        before = row.status
+        if before is Status.COMPLETED:
+            return session
+        if before is Status.CANCELLED:
+            raise _ended_for_good(row)
+        driven = row.live and not steal and not self.driver.strands(row)
+        if driven and before is Status.RUNNING:
+            await self.driver.begun(row.session_id)  # this engine may be about to drive it by itself
+            if self._woke_here(session):
+                return session
+            raise self._driven(row)
+        workflow = self._workflow_of(row)
+        self._stand_after(workflow, row, until, driven)
+        records = await self.store.records(row.key, row.key_frame)
+        money = None if budget is None else to_micro_usd(budget)
+        row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
+        self.driver.on_change(budget is not None)  # children of it may be pausing here
+        if driven and row.live:  # it was pausing, and goes on where it is
+            return session
+        waits = row.status in (Status.WAITING, Status.SLEEPING)
+        # Where a child is awaited, it may be the one that has to go on, and only the parent's step can say so.
+        if waits and not (wake or accept or row.frozen or row.awaits_child):
+            return session
+        try:
+            session._run = await self._take_over(
+                workflow, row, records, steal, resumed=True, by=by, wake=wake, accept=accept
+            )
+        except AlreadyRunning:
+            if not self._woke_here(session):
+                raise
+        return session
+
+    async def _lift(self, by: str | None) -> Listing[SessionInfo]:
+        found = await self.store.lift(by, self.clock.now())
+        self.driver.on_change()
+        for row in found:
+            await self._picked_up(row)
+        return Listing([self._info(await self._row(row.session_id)) for row in found], found.damaged)
+
+    def _woke_here(self, session: Session[Any]) -> bool:
+        """Whether this engine has picked the session up by itself, which is as good as having been asked to."""
+        drive = self.driver.drive(session.id)
+        if drive is None or not drive.taken_up or drive.resumed:
+            return False
+        session._run = self.driver.runs[session.id]
+        return True
+
+    def _driven(self, row: SessionRow) -> AlreadyRunning:
+        holder = self.store.describe_holder(row.holder)
+        if row.holder == self.store.number:
+            holder = f"this engine ({holder})"
+        return AlreadyRunning(
+            f"session {row.session_id!r} is driven by {holder}; wait for it with await (await"
+            f" engine.session({row.session_id!r})).outcome(), pause it, or take it over with"
+            f" engine.resume({row.session_id!r}, steal=True)",
+            session_id=row.session_id, holder=holder,
+        )  # fmt: skip
+
+    def _stand_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
+        """From now on, or no longer: a session is to stand still once a step of it has ended."""
+        self.driver.untils.pop(row.session_id, None)
+        if until is None:
+            return
+        if driven:
+            raise VerbRefused(
+                f"session {row.session_id!r} is still driven by {self.store.describe_holder(row.holder)}; until= is for"
+                " one that goes on here: wait until it is paused, then resume it",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        self.driver.untils[row.session_id] = workflow.step(until).name
+
+    async def _take_over(
+        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
+        fence: int | None = None, **how: Any,
+    ) -> Run:  # fmt: skip
+        seq, steal = row.seq, steal or self.driver.strands(row)
+        with self.driver.begins(row.session_id), self._driven_after_all(row.session_id, **how):
+            row = await self.store.claim(row.session_id, steal, fence)
+            if not row.seq == seq == records[-1].seq:
+                records = await self.store.records(row.key, row.key_frame)
+            return self._begin(workflow, row, records, taken_up=True, **how)
+
+    @contextmanager
+    def _driven_after_all(self, session_id: str, **how: Any) -> Iterator[None]:
+        """Who asked may go away, as a web request does, while the hold is taken: nobody would drive it."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.driver.later(self._drive_stranded(session_id, **how))
+            raise
+
+    async def _drive_stranded(self, session_id: str, **how: Any) -> None:
+        try:
+            with self.driver.begins(session_id):
+                await self._drive_if_ours(session_id, **how)
+        except (UnknownSession, SessionEnded):
+            pass  # there is nothing to drive
+        except PausepointError as error:
+            tell(logging.WARNING, f"was taken up for somebody who went away, and cannot be driven: {error}", session_id)
+
+    async def _drive_if_ours(self, session_id: str, **how: Any) -> None:
+        try:
+            row = await self.store.claim(session_id)  # comes after what was under way, whatever that came to
+        except AlreadyRunning:
+            if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
+                return
+            row = await self.store.claim(session_id, steal=True)
+        records = await self.store.records(row.key, row.key_frame)
+        self._begin(self._workflow_of(row), row, records, taken_up=True, **how)
+
+    async def _wake(self, row: SessionRow) -> Run | None:
+        if row.session_id in self.driver.beginning:
+            return None  # whoever sent the message and the waker see it at the same time: one of them is enough
+        with self.driver.begins(row.session_id):
+            workflow = self._workflow_of(row)
+            records = await self.store.records(row.key, row.key_frame)
+            # Only as it stands: another engine may have driven it since it was due, and even have seen it fail.
+            return await self._take_over(workflow, row, records, fence=row.fence)
+
+    def _begin(
+        self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
+        taken_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False, accept: bool = False,
+    ) -> Run:  # fmt: skip
+        drive = self.drives(
+            self.store, workflow, row, self.clock, self.limits, _Children(self, row), self.driver.changed
+        )
+        drive.taken_up, drive.resumed, drive.resumed_by, drive.wake = taken_up, resumed, by, wake
+        drive.accept, drive.until = accept, self.driver.untils.get(row.session_id)
+        drive.questions_expire = self.questions_expire
+        drive.load(records)
+        return self.driver.begin(drive)
+
+    # stopping
+
+    async def pause(
+        self, session_id: str | None = None, *, workflow: str | None = None, tag: str | None = None,
+        owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
+        mode: PauseMode = "finish", freeze: bool = False,
+    ) -> Listing[SessionInfo]:  # fmt: skip
+        """Ask sessions to stand still: one with all its children, those that match, or everything.
+
+        Ended ones say so by their status. With ``freeze`` what they sleep is as much longer as the pause takes;
+        otherwise time goes on. A pause of ``everything`` stands until `resume(everything=True)`: what any process
+        starts meanwhile is stored paused. Sessions whose facts cannot be read are asked as well and are in ``damaged``
+        of the list; if the one that was named is among them, its `DamagedRecord` is raised once that is done.
+        """
+        self._check_open()
+        texts(reason=reason, by=by)
+        if mode not in ("finish", "abort"):
+            raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}")
+        named = [part for part in (session_id, workflow, tag, owner) if part is not None]
+        if everything == bool(named):
+            raise ValueError("name a session, a workflow, a tag or an owner; or everything=True alone")
+        if session_id is not None:
+            with suppress(DamagedRecord):  # nothing may keep a session from being stopped
+                await self._row(session_id)
+        query = Filter(
+            session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
+            tree=session_id is not None,
+        )  # fmt: skip
+        pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
+        found = await self.store.pause(query, pause)
+        pause_asked(found, by, reason)
+        found.sort(key=lambda row: row.session_id != session_id)  # who was named comes first, then its children
+        self.driver.on_change()
+        for damage in found.damaged:
+            tell(logging.ERROR, f"was asked to pause, and is damaged: {damage}", damage.fields["session_id"])
+            if damage.fields["session_id"] == session_id:
+                raise damage
+        return Listing(map(self._info, found), found.damaged)
+
+    async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
+        """End a session for good; what it has done stays readable."""
+        self._check_open()
+        texts(reason=reason, by=by)
+        row = await self._row(session_id)
+        if row.status in (Status.COMPLETED, Status.CANCELLED):
+            return row.status
+        tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
+        self.driver.on_change()
+        for damage in tree.damaged:
+            tell(logging.ERROR, f"was asked to end, and is damaged: {damage}", damage.fields["session_id"])
+        for each in tree:
+            if not each.live:
+                await end_parked(self.store, self.clock, each.session_id)
+        return (await self._row(session_id)).status
+
+    def _operator_pause(self, reason: str, by: str | None, mode: PauseMode, freeze: bool = False) -> Pause:
+        return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode, freeze=freeze)
+
+    async def _picked_up(self, row: SessionRow) -> None:
+        """Have a session that became due go on here, if its workflow is known here."""
+        if row.due and row.status is Status.READY and row.workflow in self.workflows:
+            # What came is kept, whatever becomes of this; what cannot go on here is left to the waker, who says so.
+            with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
+                await self._wake(row)
+            await self.driver.begun(row.session_id)  # if the waker was quicker
+
+    async def _started_for(
+        self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
+    ) -> None:  # fmt: skip
+        """Start the session that a message is for, unless it is there. If somebody else is quicker, to theirs."""
+        if await self.store.get(check_session_id(session_id)) is None:
+            self._know(workflow)
+            new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
+            await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
+
+
+def _named(given: BaseModel) -> set[str]:
+    """The fields that somebody gave, also one whose default was filled in place. What a factory makes is not given."""
+    plain = {name: field for name, field in type(given).model_fields.items() if field.default_factory is None}
+    changed = {name for name, field in plain.items() if getattr(given, name, field.default) != field.default}
+    return given.model_fields_set | changed
+
+
+def _given(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | dict[str, Any]:
+    if state is not None and fields:
+        raise TypeError("give the state as a model or as fields, not both")
+    return fields if state is None else state
+
+
+def _ended_for_good(row: SessionRow) -> VerbRefused:
+    return VerbRefused(
+        f"session {row.session_id!r} was cancelled and cannot be resumed; rewind it to a step, fork it, or start a new"
+        " one",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip
+
+
+class _Children:
+    """The children of one session, for its visits."""
+
+    def __init__(self, control: Control, parent: SessionRow) -> None:
+        self.control = control
+        self.parent = parent
+
+    async def child(self, child_id: str) -> SessionRow | None:
+        row = await self.control.store.get(child_id)
+        if row is not None and self.control.driver.strands(row):
+            return msgspec.structs.replace(row, live=False)  # held by us, driven by nobody
+        return row
+
+    async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:
+        return await self.control._state(workflow, row)
+
+    async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
+        self.control._know(workflow)
+        parent = self.parent
+        new = self.control._new_session(workflow, given, child_id, None, None)
+        new = msgspec.structs.replace(
+            new, owner=parent.owner, tags=parent.tags, parent=parent.key, keep_for=parent.keep_for
+        )
+        await self.control._create(workflow, new)
+
+    async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
+        self.control._know(workflow)
+        records = await self.control.store.records(row.key, row.key_frame)
+        with suppress(AlreadyRunning, SessionEnded):
+            await self.control._take_over(workflow, row, records, resumed=True)

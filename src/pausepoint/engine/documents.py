@@ -1,0 +1,398 @@
+"""What ``--json`` prints: the stable shapes of sessions, checkpoints, events and pauses. See docs/cli.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pausepoint.clock import to_datetime
+
+if TYPE_CHECKING:
+    from pausepoint.engine.plan import Plan
+    from pausepoint.engine.retention import CleanUp, Redaction
+    from pausepoint.engine.transfer import Bundle
+    from pausepoint.engine.verify import Verification
+    from pausepoint.model.questions import Question, Receipt
+    from pausepoint.model.sessions import Event, Failure, Holder, Pause
+    from pausepoint.model.views import Checkpoint, Health, Outcome, SessionInfo, StoredState
+
+
+def session(info: SessionInfo) -> dict[str, Any]:
+    """A session without its state."""
+    return {
+        "session_id": info.session_id,
+        "workflow": info.workflow,
+        "version": info.version,
+        "status": info.status.value,
+        "step": info.step,
+        "visit": info.visit,
+        "leaving": info.leaving,
+        "owner": info.owner,
+        "tags": list(info.tags),
+        "created_at": moment(info.created_at),
+        "updated_at": moment(info.updated_at),
+        "pause_requested": info.pause_requested,
+        "cancel_requested": info.cancel_requested,
+        "holder": info.holder,
+        "failure": None if info.failure is None else failure(info.failure),
+        "spent_usd": info.spent_usd,
+        "spent_tokens": info.spent_tokens,
+        "budget_usd": info.budget_usd,
+        "progress": None if info.progress is None else {"done": info.progress[0], "total": info.progress[1]},
+        "waiting": list(info.waiting),
+        "wakes_at": moment(info.wakes_at),
+        "parent_id": info.parent_id,
+    }
+
+
+def failure(found: Failure) -> dict[str, Any]:
+    """A step's own error."""
+    return {
+        "step": found.step,
+        "type": found.type,
+        "message": found.message,
+        "attempts": found.attempts,
+        "traceback": found.traceback,
+    }
+
+
+def pause(found: Pause) -> dict[str, Any]:
+    """Why a session stands still."""
+    return {
+        "kind": found.kind,
+        "reason": found.reason,
+        "by": found.by,
+        "at": moment(to_datetime(found.at)),
+        "step": found.step,
+        "mode": found.mode,
+        "freeze": found.freeze,
+        "standing": found.standing,
+    }
+
+
+def question(found: Question, answer: str) -> dict[str, Any]:
+    """A question: its record, what else a front end needs, and the command that answers it."""
+    return found.to_json() | {
+        "kind": found.kind,
+        "key": found.key,
+        "version": found.version,
+        "digest": found.digest,
+        "answerSchema": found.answer_schema,
+        "choices": found.choices,
+        "complaint": found.complaint,
+        "default": found.default,
+        "onExpiry": found.on_expiry,
+        "insteadOf": found.instead_of,
+        "owner": found.owner,
+        "failure": found.failure,
+        "answer": answer,
+    }
+
+
+def inbox(found: Sequence[dict[str, Any]], total: int, broken: Any) -> dict[str, Any]:
+    """What ``inbox`` found: questions, how many match in all, and those that cannot be read."""
+    return {"questions": list(found), "total": total, "damaged": [damaged(each) for each in broken]}
+
+
+def answered(found: Receipt, info: SessionInfo, resume: str) -> dict[str, Any]:
+    """What ``answer`` recorded, and the session as it is then; ``resume`` is the command that goes on."""
+    return {
+        "question_id": found.question_id,
+        "key": found.key,
+        "version": found.version,
+        "by": found.by,
+        "channel": found.channel,
+        "at": moment(found.at),
+        "session": session(info),
+        "resume": resume,
+    }
+
+
+def outcome(
+    found: Outcome[Any], info: SessionInfo, resume: str | None = None, questions: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """How a session stands after it ran here. ``resume`` is the command that goes on; None: it is complete.
+
+    ``state`` is None if the stored one does not fit the code at hand.
+    """
+    from pausepoint.errors import StateRefused
+
+    try:
+        content = state(found.state)
+    except StateRefused:
+        content = None
+    return session(info) | {
+        "pauses": [pause(each) for each in found.pauses],
+        "skipped_visits": found.skipped_visits,
+        "saved_seconds": found.saved_time.total_seconds(),
+        "saved_usd": found.saved_usd,
+        "questions": list(questions),
+        "state": content,
+        "resume": resume,
+    }
+
+
+def stopped(info: SessionInfo, resume: str) -> dict[str, Any]:
+    """What they say if they have to end before the session does."""
+    return session(info) | {"resume": resume}
+
+
+def detached(session_id: str, process: int, log: str, watch: str) -> dict[str, Any]:
+    """What ``run --detach`` says: which process drives the session, where it writes to, how to follow it."""
+    return {"session_id": session_id, "process": process, "log": log, "watch": watch}
+
+
+def candidates(found: Sequence[SessionInfo]) -> dict[str, Any]:
+    """What ``resume`` says if there is more than one session that it could go on with."""
+    return {"candidates": [session(each) for each in found]}
+
+
+def said(at: datetime, level: str, session_id: str, step: str, text: str) -> dict[str, Any]:
+    """One line of a worker: what became of a session."""
+    return {"at": moment(at), "level": level, "session_id": session_id, "step": step, "text": text}
+
+
+def worked(driven: Sequence[SessionInfo]) -> dict[str, Any]:
+    """What ``worker --once`` drove, as it stands afterwards."""
+    return {"sessions": [session(each) for each in driven]}
+
+
+def state(model: Any) -> Any:
+    """A state as plain JSON, by the model's own rules."""
+    return model.model_dump(mode="json")
+
+
+def checkpoint(found: Checkpoint) -> dict[str, Any]:
+    """One finished visit."""
+    return {
+        "seq": found.seq,
+        "name": found.name,
+        "step": found.step,
+        "visit": found.visit,
+        "at": moment(found.at),
+        "took_seconds": found.took.total_seconds(),
+        "skipped": found.skipped,
+        "attempts": found.attempts,
+        "fields": list(found.fields),
+        "version": found.version,
+        "left_behind": found.left_behind,
+        "redacted": found.redacted,
+    }
+
+
+def event(found: Event) -> dict[str, Any]:
+    """One line of a session's history."""
+    return {
+        "cursor": found.cursor,
+        "session_id": found.session_id,
+        "at": moment(to_datetime(found.at)),
+        "agent_name": found.agent_name,
+        "event_type": found.event_type,
+        "summary": found.summary,
+        "data": found.data,
+    }
+
+
+def moment(when: datetime | None) -> str | None:
+    """A time as ISO 8601, UTC."""
+    return None if when is None else when.isoformat()
+
+
+def damaged(error: Any) -> dict[str, Any]:
+    """A session whose facts cannot be read."""
+    return {"session_id": error.session_id, "error": str(error)}
+
+
+def listing(infos: Any, total: int, broken: Any, still: Pause | None = None) -> dict[str, Any]:
+    """What ``ls`` found: at most as many as were asked for, how many match in all, and those that cannot be read.
+
+    ``still``: the pause of everything, while it stands.
+    """
+    return {
+        "stands_still": None if still is None else pause(still),
+        "sessions": [session(each) for each in infos],
+        "total": total,
+        "damaged": [damaged(each) for each in broken],
+    }
+
+
+def standing(
+    store: str, trouble: str | None, still: Pause | None, counts: dict[str, int], found: Any, broken: Any
+) -> dict[str, Any]:  # fmt: skip
+    """What ``status`` says: ``found`` are sessions, each with its open pauses and the sessions that it waits for, and
+    which agents of a run are in the middle of which task while it pauses."""
+    return {
+        "store": store,
+        "trouble": trouble,
+        "stands_still": None if still is None else pause(still),
+        "counts": counts,
+        "sessions": [
+            session(one.info)
+            | {
+                "pauses": [pause(each) for each in one.pauses],
+                "waits_for": [{"session_id": each.session_id, "status": each.status.value} for each in one.waits_for],
+                "finishing": [{"agent": agent, "task": task} for task, agent in one.agents.items()],
+            }
+            for one in found
+        ],
+        "damaged": [damaged(each) for each in broken],
+    }
+
+
+def shown(
+    info: SessionInfo, pauses: Sequence[Pause], questions: Sequence[dict[str, Any]], reached: Checkpoint | None,
+    stored: StoredState | None, error: str,
+) -> dict[str, Any]:  # fmt: skip
+    """What ``show`` says: the state as of record ``seq``, or why it cannot be read."""
+    return session(info) | {
+        "pauses": [pause(each) for each in pauses],
+        "questions": list(questions),
+        "checkpoint": None if reached is None else checkpoint(reached),
+        "seq": None if stored is None else stored.seq,
+        "state": None if stored is None else stored.values,
+        "state_error": error or None,
+    }
+
+
+def why(found: Plan, step: str, last: Checkpoint | None) -> dict[str, Any]:
+    """What ``why`` says of a step; ``last`` is its last visit that counts."""
+    planned = found[step]
+    return {
+        "session_id": found.session_id,
+        "status": found.status.value,
+        "step": step,
+        "verdict": planned.verdict,
+        "why": planned.why,
+        "visits": planned.visits,
+        "obstacles": list(found.obstacles),
+        "last": None if last is None else checkpoint(last),
+        "artifacts": [each for each in found.to_json()["artifacts"] if each["step"] == step],
+    }
+
+
+def checkpoints(session_id: str, found: Sequence[Checkpoint]) -> dict[str, Any]:
+    """The checkpoints of a session, the newest last."""
+    return {"session_id": session_id, "checkpoints": [checkpoint(each) for each in found]}
+
+
+def history(session_id: str, found: Sequence[Event]) -> dict[str, Any]:
+    """The events of a session, the oldest first."""
+    return {"session_id": session_id, "events": [event(each) for each in found]}
+
+
+def verification(found: Verification, session_id: str | None) -> dict[str, Any]:
+    """What ``verify`` looked at and what was wrong with it."""
+    return {
+        "ok": found.ok,
+        "session_id": session_id,
+        "sessions": found.sessions,
+        "records": found.records,
+        "redacted": found.redacted,
+        "signals": found.signals,
+        "values": found.values,
+        "files": found.files,
+        "tombstones": found.tombstones,
+        "problems": [
+            {"what": each.what, "text": each.text, "session_id": each.session_id, "seq": each.seq}
+            for each in found.problems
+        ],
+    }
+
+
+def redaction(session_id: str, found: Redaction) -> dict[str, Any]:
+    """What ``redact`` took away."""
+    return {
+        "session_id": session_id,
+        "records": list(found.records),
+        "signals": list(found.signals),
+        "erased": found.erased,
+    }
+
+
+def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
+    """What ``gc`` did, or would do. Sizes are in bytes."""
+    return {
+        "applied": found.applied,
+        "expired": list(found.expired),
+        "expired_bytes": found.expired_bytes,
+        "completed": list(found.completed),
+        "kept": [{"session_id": session_id, "why": why} for session_id, why in found.kept.items()],
+        "values": found.values,
+        "value_bytes": found.value_bytes,
+        "questions": found.questions,
+        "strays": found.strays,
+        "stray_bytes": found.stray_bytes,
+        "unknown_folders": list(found.unknown),
+        "free_bytes": found.free_bytes,
+        "given_back_bytes": found.given_back,
+        "folded": found.folded,
+        "total_bytes": total,
+    }
+
+
+def health(found: Health) -> dict[str, Any]:
+    """A store, the disk that it is on, and who has it open."""
+    about = found.store
+    return {
+        "kind": about.kind,
+        "place": about.place,
+        "schema": about.schema,
+        "size_bytes": about.size,
+        "free_bytes": about.free,
+        "versions": about.versions,
+        "file_system": about.file_system,
+        "disk_free_bytes": about.disk_free,
+        "ballast_bytes": about.ballast,
+        "trouble": found.trouble,
+        "stands_still": None if found.standing is None else pause(found.standing),
+        "sessions": {status.value: count for status, count in found.sessions.items()},
+        "engines": [holder(each) for each in found.engines],
+        "gone": [holder(each) for each in found.gone],
+        "crashes": dict(found.crashes),
+    }
+
+
+def holder(found: Holder) -> dict[str, Any]:
+    """An engine and the sessions that it holds, or has left behind."""
+    return {
+        "pid": found.pid,
+        "host": found.host,
+        "since": moment(to_datetime(found.since)),
+        "sessions": list(found.sessions),
+    }
+
+
+def exported(found: Bundle, file: str, count: int) -> dict[str, Any]:
+    """What ``export`` wrote, with the sessions that this one called."""
+    return {
+        "session_id": found.session_id,
+        "file": file,
+        "bytes": count,
+        "sessions": [each.session_id for each in found.sessions],
+        "records": sum(len(each.records) for each in found.sessions),
+        "signals": sum(len(each.signals) for each in found.sessions),
+        "values": len(found.blobs),
+    }
+
+
+def imported(info: SessionInfo, file: str) -> dict[str, Any]:
+    """What ``import`` took in."""
+    return {"file": file, "session": session(info)}
+
+
+def edited(info: SessionInfo, changed: Sequence[str], resume: str) -> dict[str, Any]:
+    """What ``edit`` changed; ``resume`` is the command that goes on."""
+    return session(info) | {"changed": list(changed), "resume": resume}
+
+
+def rewound(
+    info: SessionInfo, left_behind: Sequence[str], changed: Sequence[str], resume: str
+) -> dict[str, Any]:  # fmt: skip
+    """What ``rewind`` took back, and what it changed."""
+    return session(info) | {"left_behind": list(left_behind), "changed": list(changed), "resume": resume}
+
+
+def forked(info: SessionInfo, source: str, resume: str) -> dict[str, Any]:
+    """What ``fork`` made."""
+    return session(info) | {"forked_from": source, "resume": resume}

@@ -1,0 +1,204 @@
+"""The public Engine: a store from its URL, and the verbs over it for as long as it is open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from pausepoint.clock import Clock, SystemClock
+from pausepoint.codec.values import DEFAULT_LIMITS, Limits
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.control import Control
+from pausepoint.errors import CallRefused, StoreClosed, StoreError
+from pausepoint.model.questions import EXPIRY, is_time_to_answer
+from pausepoint.model.views import Outcome
+from pausepoint.name import DEFAULT_STORE
+from pausepoint.runtime.signals import SignalWatch
+from pausepoint.stores.base import Store
+from pausepoint.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from pausepoint.engine.blocking import BlockingEngine
+
+S = TypeVar("S", bound="BaseModel")
+
+DEFAULT_URL = f"sqlite:///{DEFAULT_STORE}"
+
+
+class Engine(Control):
+    """Runs workflows and keeps their sessions in a store.
+
+    ``url`` is ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path, or a `Store`.
+    Used as ``async with Engine(…) as engine:``; leaving the block ends what still runs after its current operation
+    and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM. ``keep_for`` is how long after
+    its last update a session may be removed by `gc`; None: never. ``create=False`` is for who only looks or asks:
+    where there is no store yet, opening raises `StoreMissing` and makes nothing. In plain blocking code
+    ``with Engine(…) as engine:`` gives the same verbs without ``await``, on a thread of its own.
+
+    >>> import asyncio
+    >>> from pydantic import BaseModel
+    >>> from pausepoint import Engine, Workflow, step
+    >>> class Greeting(BaseModel):
+    ...     name: str
+    ...     text: str = ""
+    >>> @step(writes="text")
+    ... async def greet(name: str) -> str:
+    ...     return f"Hello, {name}!"
+    >>> greeting = Workflow("greeting", state=Greeting, steps=[greet])
+    >>> async def main() -> str:
+    ...     async with Engine(":memory:") as engine:
+    ...         session = await engine.start(greeting, name="Ada")
+    ...         return (await session.outcome()).state.text
+    >>> asyncio.run(main())
+    'Hello, Ada!'
+    """
+
+    def __init__(
+        self,
+        url: str | Path | Store = DEFAULT_URL,
+        *,
+        workflows: Iterable[Workflow[Any]] = (),
+        limits: Limits = DEFAULT_LIMITS,
+        clock: Clock | None = None,
+        signals: bool = True,
+        keep_for: timedelta | None = None,
+        create: bool = True,
+        questions_expire: timedelta | None = EXPIRY,
+    ) -> None:
+        if not is_time_to_answer(questions_expire):
+            raise ValueError(f"questions_expire is a timedelta above zero, or None, not {questions_expire!r}")
+        clock = clock or SystemClock()
+        super().__init__(store_from(url, clock, create), workflows, clock, limits)
+        self.keep_for = keep_for
+        self.questions_expire = questions_expire
+        self._kept_for(keep_for)
+        self._signals = signals
+        self._watch: SignalWatch | None = None
+        self._blocking: BlockingEngine | None = None
+        self._way = ""
+        self._pid = 0
+
+    def __enter__(self) -> BlockingEngine:
+        from pausepoint.engine.blocking import BlockingEngine  # an async program does without
+
+        self._opened_by("with")
+        if self._blocking is not None:
+            raise StoreClosed("this Engine was opened before; make another one")
+        self._blocking = BlockingEngine(self, self.close, signals=self._signals)
+        self._blocking._begin(self._open)
+        return self._blocking
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._blocking is not None:
+            self._blocking._end(error)
+
+    def _opened_by(self, way: str) -> None:
+        if self._way not in ("", way):
+            raise CallRefused(f"this Engine was opened by `{self._way}`; make another one for `{way}`")
+        self._way = way
+
+    async def _open(self) -> None:
+        await self.store.open(self.driver.on_change)
+        self.is_open = True
+        self._pid = os.getpid()
+        self.waker.start()
+
+    async def __aenter__(self) -> Self:
+        self._opened_by("async with")
+        await self._open()
+        if self._signals:
+            self._watch = SignalWatch(self.driver)
+            self._watch.install()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+        if self._watch is not None and (verdict := self._watch.verdict()) is not None:
+            raise verdict from None
+
+    async def close(self) -> None:
+        """End what runs after its current operation, then close the store. Twice is no error."""
+        if not self.is_open:
+            return
+        if self._watch is not None:
+            self._watch.leaving = True
+        await self.waker.stop()
+        try:
+            await self.driver.stop("the engine was closed")
+        finally:
+            self.is_open = False
+            if self._watch is not None:
+                self._watch.uninstall()
+            await self.store.close()
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        if os.getpid() != self._pid:
+            raise StoreClosed("this engine was opened by another process; open an Engine of its own after fork()")
+        if self._blocking is not None and not self._blocking._thread.is_here:
+            raise CallRefused(
+                "this Engine was opened by `with`; use the blocking engine that it gave: `with Engine(…) as engine:`"
+            )
+
+
+def run(
+    workflow: Workflow[S], state: S | None = None, /, *, store: str | Path | Store = DEFAULT_URL,
+    session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
+    budget: float | Decimal | None = None, at: str | None = None,
+    paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
+    folder: str | Path | None = None, **fields: Any,
+) -> Outcome[S]:  # fmt: skip
+    """Start a session, wait until it stops running, and say how it stands. For scripts and notebooks.
+
+    The options are those of `Engine.start`; ``store`` is the first argument of `Engine`. A session that fails or pauses
+    raises nothing: look at the outcome's ``status``. With a ``session_id``, running again goes on.
+
+    >>> from pydantic import BaseModel
+    >>> from pausepoint import Workflow, run, step
+    >>> class Greeting(BaseModel):
+    ...     name: str
+    ...     text: str = ""
+    >>> @step(writes="text")
+    ... def greet(name: str) -> str:
+    ...     return f"Hello, {name}!"
+    >>> run(Workflow("greeting", state=Greeting, steps=[greet]), store=":memory:", name="Ada").state.text
+    'Hello, Ada!'
+    """
+    with Engine(store, workflows=[workflow]) as engine:
+        session = engine.start(
+            workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at=at,
+            paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, **fields,
+        )  # fmt: skip
+        return session.outcome()
+
+
+def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> Store:
+    """The one place that knows which URL means which store."""
+    if isinstance(url, Path):
+        return SqliteStore(url, clock=clock, create=create)
+    if not isinstance(url, str):
+        if not hasattr(url, "commit"):
+            raise StoreError(f"a store is needed, not {type(url).__name__} {url!r:.60}; give a path, a URL or a Store")
+        if not create:
+            raise StoreError(f"create=False is for a path or a URL; say it to the {type(url).__name__} instead")
+        return url
+    if url in (":memory:", "sqlite:///:memory:", "sqlite://:memory:", "sqlite://"):
+        return SqliteStore(":memory:", clock=clock, create=create)
+    if url.startswith("sqlite:///"):
+        return SqliteStore(url.removeprefix("sqlite:///"), clock=clock, create=create)
+    if "://" not in url:
+        return SqliteStore(url, clock=clock, create=create)
+    raise StoreError(
+        f"{url!r} names no store that Pausepoint knows; use sqlite:///path/to/file.db, a path, or :memory:"
+    )

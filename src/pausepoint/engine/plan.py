@@ -1,0 +1,241 @@
+"""What a resume would do, and why: made from records alone, nothing runs.
+
+A plan says for every step whether it is done, runs next, will run, may run or will not, up to
+the next route, whose choice nobody knows before the step in front of it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from pausepoint.artifacts.status import ArtifactState, Examination
+from pausepoint.clock import to_datetime
+from pausepoint.definition.fields import overlap
+from pausepoint.definition.workflow import Workflow
+from pausepoint.log.replay import Line
+from pausepoint.log.trail import Trail, Work
+from pausepoint.model.ids import SessionId
+from pausepoint.model.notebook import table
+from pausepoint.model.sessions import Pause, SessionRow, Status
+from pausepoint.model.views import Stale
+
+Verdict = Literal["done", "next", "will run", "may run", "left out"]
+
+_NEW = -1
+"""The version of a field that will be written: none that anybody has read."""
+
+
+class PlannedStep(msgspec.Struct, frozen=True):
+    """One step of a plan: what becomes of it and why. ``visits`` is how often it has run to its end so far."""
+
+    step: str
+    verdict: Verdict
+    why: str
+    visits: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a resume of a session would do. ``obstacles`` are the reasons for which it would not go on at all.
+
+    ``artifacts`` are the files that it left, as they stand; ``stale`` the finished steps that would run again;
+    ``undecided`` the files that somebody has to decide about first; ``changed`` the steps that are kept although their
+    code is another by now.
+    """
+
+    session_id: SessionId
+    status: Status
+    steps: tuple[PlannedStep, ...]
+    obstacles: tuple[str, ...] = ()
+    artifacts: tuple[ArtifactState, ...] = ()
+    stale: tuple[Stale, ...] = ()
+    undecided: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[PlannedStep]:
+        return iter(self.steps)
+
+    def __getitem__(self, step: str) -> PlannedStep:
+        return {each.step: each for each in self.steps}[step]
+
+    def __str__(self) -> str:
+        width = max((len(each.step) for each in self.steps), default=0)
+        lines = [f"{self.session_id} is {self.status}"]
+        lines += [f"  ! {obstacle}" for obstacle in self.obstacles]
+        lines += [f"  {each.verdict:8}  {each.step:{width}}  {each.why}" for each in self.steps]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data, for `json.dumps`."""
+        return {
+            "session_id": self.session_id,
+            "status": self.status.value,
+            "obstacles": list(self.obstacles),
+            "steps": [msgspec.structs.asdict(each) for each in self.steps],
+            "artifacts": [msgspec.structs.asdict(each) for each in self.artifacts],
+            "stale": [msgspec.structs.asdict(each) for each in self.stale],
+            "undecided": list(self.undecided),
+            "changed": list(self.changed),
+        }
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [("", "stands still", "", obstacle) for obstacle in self.obstacles]
+        rows += [(each.step, each.verdict, each.visits or "", each.why) for each in self.steps]
+        return table(["step", "what", "visits", "why"], rows, f"Plan of session {self.session_id}, {self.status}")
+
+
+def make_plan(
+    workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], misfit: tuple[str, ...]
+) -> Plan:
+    """The plan of a session that stands as its row, its records and its open pauses say."""
+    obstacles = misfit or tuple(_obstacle(pause) for pause in pauses if pause.kind != "operator")
+    ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line)
+    steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
+    return Plan(SessionId(row.session_id), row.status, steps, obstacles)
+
+
+def with_artifacts(
+    plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Sequence[str],
+    writes: Mapping[str, tuple[str, ...]], anew: str | None, rounds: Collection[str] = (),
+) -> Plan:  # fmt: skip
+    """The plan with what follows from the artifacts in the session's folder.
+
+    ``changed``: steps whose code is another than it was. ``writes``: what each step writes. ``anew``: the step that
+    is open, and begins once more. ``rounds``: those that were visited more than once since what runs again.
+    """
+    outlook = _Outlook(trail, found, anew, rounds)
+    steps: list[PlannedStep] = []
+    for each in plan.steps:
+        each = outlook.of(each, writes[each.step])
+        if each.verdict == "done" and each.step in changed:
+            why = f"{each.why}; its code has changed since; resume with rerun= to run it again"
+            each = msgspec.structs.replace(each, why=why)
+        steps.append(each)
+    return msgspec.structs.replace(
+        plan, steps=tuple(steps), obstacles=(*plan.obstacles, *found.problems()), artifacts=tuple(found.states()),
+        stale=tuple(stale), undecided=tuple(each.file.path for each in found.undecided),
+        changed=tuple(each.step for each in steps if each.verdict == "done" and each.step in changed),
+    )  # fmt: skip
+
+
+class _Outlook:
+    """What becomes of the steps, one after the other: whether one is kept depends on what those before it write.
+
+    ``first`` is the first that runs again; ``written``: fields that may be others than they were when it is passed.
+    """
+
+    def __init__(self, trail: Trail, found: Examination, anew: str | None, rounds: Collection[str]) -> None:
+        self.first = min(found.redo, key=lambda step: found.redo[step].since, default=None)
+        self.trail, self.redo, self.anew, self.rounds = trail, {**trail.redo, **found.redo}, anew, rounds
+        self.behind, self.versions, self.written = False, dict(trail.versions), set[str]()
+
+    def of(self, each: PlannedStep, writes: Sequence[str]) -> PlannedStep:
+        """The next one, and what comes of what it writes."""
+        self.behind = self.behind or each.step == self.first
+        verdict, why = self._verdict(each)
+        if verdict in ("next", "will run"):
+            self.versions |= dict.fromkeys(writes, _NEW)
+        if verdict in ("next", "will run", "may run"):
+            self.written |= {*writes}
+        return msgspec.structs.replace(each, verdict=verdict, why=why)
+
+    def _verdict(self, each: PlannedStep) -> tuple[Verdict, str]:
+        kept, work = self.trail.kept.get(each.step), self.trail.works.get(each.step)
+        if each.step in self.redo:
+            comes_next = each.verdict == "next" if self.first is None else each.step == self.first
+            return "next" if comes_next else "will run", self.redo[each.step].why
+        comes_again = each.verdict == "may run" or (kept is None and self.behind and each.verdict != "done")
+        if work is not None and (each.step in self.rounds or (comes_again and self.first is not None)):
+            return "may run", "it is in a loop, whose rounds are passed once more"
+        if self.behind and work is not None and (field := self._first_written(work)):
+            return "may run", f"runs if {field}, which it reads, is written"
+        if (kept is not None and kept.holds(self.versions)) or (self.behind and work is not None):
+            self.versions |= kept.left.writes if kept is not None else {}
+            self.written -= {*work.writes} if work is not None else set()
+            return "done", "kept: what it read is as it was"
+        if self.first is not None and each.verdict == "next":
+            return ("will run", each.why) if self.behind else ("may run", f"comes round again after {self.first}")
+        return each.verdict, "begins anew: what it reads was edited" if each.step == self.anew else each.why
+
+    def _first_written(self, work: Work) -> str:
+        """A field that a finished visit reads, and that nobody had written by then, or the visit were stale."""
+        found = (field for field in sorted(self.written) if any(overlap(field, place) for place in work.places))
+        return next(found, "")
+
+
+def _obstacle(pause: Pause) -> str:
+    where = "behind" if pause.kind == "guard" else "at"
+    return f"{pause.kind}: {pause.reason}" + (f" ({where} {pause.step})" if pause.step else "")
+
+
+def _planned(line: Line, step: str, ahead: dict[str, tuple[Verdict, str]]) -> PlannedStep:
+    visits = line.visits.get(step, 0)
+    if step in ahead:
+        verdict, why = ahead[step]
+        return PlannedStep(step, verdict, why, visits)
+    if visits:
+        return PlannedStep(
+            step, "done", "its checkpoint is kept" if visits == 1 else f"{visits} visits are kept", visits
+        )
+    return PlannedStep(step, "left out", "the session did not come by here")
+
+
+def _ahead(workflow: Workflow[Any], row: SessionRow, line: Line) -> dict[str, tuple[Verdict, str]]:
+    """The steps that are still to come, as far as that is known."""
+    found: dict[str, tuple[Verdict, str]] = {}
+    here = line.step
+    if here is None or here not in workflow.outline:
+        return found
+    if not line.leaving:
+        found[here] = ("next", _why_next(row, line))
+    _follow(workflow, here, found)
+    for name in found:
+        verdict, why = found[name]
+        if workflow.step(name).when is not None and verdict != "may run":
+            found[name] = (verdict, f"{why}; its `when` may skip it")
+    return found
+
+
+def _follow(workflow: Workflow[Any], here: str, found: dict[str, tuple[Verdict, str]]) -> None:
+    """Along the list up to the next route; behind it everything that it may lead to."""
+    while here not in workflow.routes:
+        following = workflow.following(here)
+        if following is None or following in found:
+            return
+        guards = workflow.guards.get(here, ())
+        after = f"follows {here}" + (f", if {' and '.join(guard.name for guard in guards)} let it" if guards else "")
+        found[following] = ("will run", after)
+        here = following
+    open_ends = [here]
+    while open_ends:
+        here = open_ends.pop()
+        for target in workflow.targets(here):
+            if target is not None and target not in found:
+                route = workflow.routes.get(here)
+                found[target] = (
+                    "may run",
+                    f"route {route.check.name!r} after {here} decides" if route else f"follows {here}",
+                )
+                open_ends.append(target)
+
+
+def _why_next(row: SessionRow, line: Line) -> str:
+    if row.failure is not None and row.ended == "failed":
+        return f"failed: {row.failure.type}: {row.failure.message}"
+    reasons = []
+    if line.left and line.opened == line.left[-1][1] + 2:  # its visit began with the key frame of a rewind
+        reasons.append("rewound")
+    if line.operations:
+        count = sum(1 for operation in line.operations.values() if not operation.total)
+        kept = f"; {count} {'operation is' if count == 1 else 'operations are'} remembered" if count else ""
+        reasons.append(f"interrupted{kept}")
+    if line.attempts:
+        reasons.append(f"{line.attempts} attempts failed")
+    if row.waiting:
+        kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in row.waiting.split(",")]
+        reasons.append(f"waits for {' or '.join(kinds)}")
+    if row.wakes_at:
+        reasons.append(f"sleeps until {to_datetime(row.wakes_at).isoformat(timespec='seconds')}")
+    return "; ".join(reasons) or ("never ran" if not line.visits.get(line.step or "") else "comes round again")

@@ -1,0 +1,414 @@
+"""Looking at sessions: their facts, their state, how they end, their history. Nothing here writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from pausepoint.codec.values import as_plain, decode
+from pausepoint.definition.steps import as_names
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.base import Service
+from pausepoint.errors import (
+    AmbiguousSession,
+    DamagedRecord,
+    DefinitionError,
+    StateRefused,
+    StoreUnavailable,
+    UnknownSession,
+    did_you_mean,
+)
+from pausepoint.log import events as history
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
+from pausepoint.log.state import State
+from pausepoint.log.timeline import Timeline
+from pausepoint.log.versions import DoesNotFit, adoption, bring_up, fits
+from pausepoint.model.ids import SessionId, is_session_id
+from pausepoint.model.questions import Inquiry, Question, question_of
+from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
+from pausepoint.model.views import Checkpoint, Diff, Health, Listing, Misfit, Outcome, SessionInfo, StoredState
+from pausepoint.runtime.driver import Run, waited_for
+from pausepoint.stores.base import Found
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from pausepoint.engine.plan import Plan
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a session that another process drives."""
+
+
+class Reading(Service):
+    """The verbs that only look."""
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """What is known about a session without reading its state."""
+        self._check_open()
+        return self._info(await self._row(session_id))
+
+    async def sessions(
+        self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
+        status: Status | str | Iterable[Status | str] | None = None, prefix: str | None = None,
+        parent: str | None = None, level: Level = "any", sort: Sort = "created", reverse: bool = False,
+        limit: int | None = None,
+    ) -> Listing[SessionInfo]:  # fmt: skip
+        """Sessions that match, newest first. Those whose facts cannot be read are in ``damaged`` of the list.
+
+        ``status`` may be several, ``prefix`` is how the id begins, ``parent`` is who called them. ``level="root"``
+        leaves out what another session called, ``"top"`` only those whose caller matches as well. ``sort`` by
+        ``created``, ``updated``, ``workflow``, ``spent`` or ``id``. With ``limit`` no others are read.
+        """
+        self._check_open()
+        above = None if parent is None else (await self._row(parent)).key
+        query = Filter(
+            workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), prefix=prefix, parent=above,
+            level=level, sort=sort, reverse=reverse, limit=limit,
+        )  # fmt: skip
+        found = await self.store.find(query)
+        return Listing(map(self._info, found), found.damaged)
+
+    async def tally(
+        self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
+        status: Status | str | Iterable[Status | str] | None = None, level: Level = "any",
+    ) -> dict[tuple[str, Status], int]:  # fmt: skip
+        """How many sessions match, by workflow and status; ``level`` is as for `sessions`. None of them is read."""
+        self._check_open()
+        return await self.store.tally(
+            Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), level=level)
+        )
+
+    async def find(self, beginning: str) -> SessionInfo:
+        """The session of that id, or the only one whose id begins so: what a person types.
+
+        The id of a child begins like that of the session that called it; then the latter is meant. In a child's id both
+        parts may be cut: ``k3f9.8348``. Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
+        """
+        self._check_open()
+        row = await self.store.get(beginning) if is_session_id(beginning) else None
+        if row is not None:
+            return self._info(row)
+        rows = await self.store.find(Filter(prefix=beginning)) if beginning else Found()
+        if rows.damaged:
+            raise rows.damaged[0]
+        ids = {row.session_id for row in rows}
+        above = [row for row in rows if row.parent_id not in ids]
+        if len(above) == 1:
+            return self._info(above[0])
+        if not rows:
+            return await self._find_child(beginning)
+        some = ", ".join(row.session_id for row in above[:10]) + (", …" if len(above) > 10 else "")
+        raise AmbiguousSession(
+            f"{len(above)} sessions begin with {beginning!r}: {some}; give more of the id",
+            session_id=beginning, candidates=[row.session_id for row in above],
+        )  # fmt: skip
+
+    async def _find_child(self, beginning: str) -> SessionInfo:
+        called_by, dot, rest = beginning.rpartition(".")
+        if dot:
+            with suppress(UnknownSession):
+                whole = f"{(await self.find(called_by)).session_id}.{rest}"
+                if whole != beginning:
+                    return await self.find(whole)
+        raise UnknownSession(f"no session begins with {beginning!r}", session_id=beginning)
+
+    async def children(self, session_id: str) -> Listing[SessionInfo]:
+        """The sessions that a session has called, newest first."""
+        self._check_open()
+        found = await self.store.find(Filter(parent=(await self._row(session_id)).key))
+        return Listing(map(self._info, found), found.damaged)
+
+    async def state(self, session_id: str, at: int | str | None = None) -> BaseModel:
+        """The state as of the last checkpoint, validated field by field.
+
+        ``at``: as of the end of an earlier visit (``"write#2"``; ``"write"`` is the last one), or of any record of the
+        log, by its number.
+        """
+        self._check_open()
+        row = await self._row(session_id)
+        return await self._state(self._workflow_of(row), row, at)
+
+    async def stored(self, session_id: str, at: int | str | None = None) -> StoredState:
+        """The state as it is stored, as plain JSON, whatever code is at hand. ``at`` is as for `state`."""
+        self._check_open()
+        row = await self._row(session_id)
+        seq, state = await self._state_at(row, at)
+        if needed := state.needs(state.slots):
+            state.provide(await self.store.blobs(needed))
+        values = {name: as_plain(decode(state.read(name) or b"null")) for name in state.slots}
+        return StoredState(SessionId(row.session_id), seq, values)
+
+    async def outline(self, session_id: str) -> tuple[str, ...]:
+        """The steps of a session's workflow, in their order, as it was last driven; whatever code is at hand."""
+        self._check_open()
+        line = await self._timeline(await self._row(session_id)).line()
+        return tuple(line.outline)
+
+    async def _state(self, workflow: Workflow[Any], row: SessionRow, at: int | str | None = None) -> BaseModel:
+        timeline = self._timeline(row)
+        line = await timeline.line(None if at is None else await timeline.find(at))
+        await bring_up(workflow, line, self.store, self.limits)
+        return await self._built(workflow, line.state)
+
+    def _timeline(self, row: SessionRow) -> Timeline:
+        workflow = self.workflows.get(row.workflow)
+        return Timeline(self.store, row, {} if workflow is None else workflow.renamed)
+
+    async def _built(self, workflow: Workflow[Any], state: State) -> BaseModel:
+        lending = Lending(workflow, state, self.store, self.limits)
+        lending.fill_new_fields()
+        await lending.prefetch()
+        return cast("BaseModel", lending.build())
+
+    async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
+        """Wait until the session neither runs nor will go on by itself, then say how it stands."""
+        self._check_open()
+        run = self.driver.runs.get(session_id, run)
+        with waited_for(run):
+            if run is not None:
+                await run.finished()
+                if run.broken is not None:
+                    raise run.broken
+            row = await self._unheld(session_id)
+            state = await self._final_state(row, run)
+        visits, took, usd = run.kept if run is not None else (0, 0, 0)
+        pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
+        return Outcome(
+            SessionId(row.session_id), row.status, tuple(pauses), row.failure,
+            visits, timedelta(microseconds=took), usd / 1e6, row.spent_usd / 1e6, row.spent_tokens, state,
+            await self._open_questions(row),
+        )  # fmt: skip
+
+    async def _open_questions(self, row: SessionRow) -> tuple[Question, ...]:
+        """What it, or something that it called, waits for; of one that waits for nobody, nothing is read."""
+        if row.ended is not None or row.waiting is None:
+            return ()
+        now = self.clock.now()
+        query = Inquiry(session_id=row.session_id, statuses=(QuestionStatus.WAITING,))
+        found = await self.store.questions(query)
+        for damage in found.damaged:
+            raise damage
+        return tuple(question_of(each, now) for each in found)
+
+    async def _final_state(self, row: SessionRow, run: Run | None) -> BaseModel | StateRefused:
+        workflow = self._workflow_of(row)
+        final = None if run is None else run.final
+        try:
+            if final is not None and final[0] == row.seq and row.version == workflow.version:
+                return await self._built(workflow, final[1])
+            return await self._state(workflow, row)
+        except StateRefused as error:
+            return error
+
+    async def _unheld(self, session_id: str) -> SessionRow:
+        with self.driver.listening(session_id) as news:
+            while True:
+                row = await self._row(session_id)
+                if self.driver.strands(row):
+                    raise self.driver.troubles.get(session_id) or _undriven(row)
+                if not (row.live or await self._moves_by_itself(row)):
+                    return row
+                self._workflow_of(row)  # rather now than after the wait
+                await self._news_of(news)
+
+    async def _moves_by_itself(self, row: SessionRow) -> bool:
+        """Whether a parked session will go on without anybody's help: a timer runs, or a child of it moves."""
+        if row.wakes_by_itself:
+            return not self.waker.leaves(row)
+        if row.status is not Status.WAITING or row.awaits_timer:
+            return row.status is Status.WAITING
+        if not row.awaits_child:
+            return False
+        tree = await self.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
+        if row not in tree:
+            return True  # a child has ended since it was looked at, and told it so
+        return any(each.live or each.wakes_by_itself for each in tree if each.key != row.key)
+
+    async def _news_of(self, news: asyncio.Event) -> None:
+        """Wait until something may have changed. A process that is killed tells nobody, so look from time to time."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), LOOK_EVERY)
+        news.clear()  # before the next look, so that nothing is missed in between
+        self._check_open()
+
+    async def pauses(self, session_id: str) -> list[Pause]:
+        """The open pause records of a session."""
+        self._check_open()
+        return await self.store.pauses((await self._row(session_id)).key)
+
+    async def standing_pause(self) -> Pause | None:
+        """The pause of everything, while it stands: who asked, why, since when. None: sessions may run."""
+        self._check_open()
+        return await self.store.standing_pause()
+
+    async def _is_part_of_all(self, row: SessionRow) -> bool:
+        """Whether a pause of everything keeps it where it is: only a resume lets it go on, no verb that starts."""
+        return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
+
+    async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
+        """What a resume would do with each step, and why. Nothing runs and nothing is changed.
+
+        ``rerun`` is as for `resume`.
+        """
+        self._check_open()
+        row = await self._row(session_id)
+        workflow = self._workflow_of(row)
+        line = fold(await self.store.records(row.key, row.key_frame))
+        return await self._planned(workflow, row, line, await self.store.pauses(row.key), as_names(rerun))
+
+    async def _planned(
+        self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
+    ) -> Plan:
+        from pausepoint.engine.plan import make_plan  # nothing that only runs sessions needs it
+
+        misfit = await self._misfit_of(workflow, line)
+        if misfit is None and not fits(workflow, line):
+            line.adopt((await adoption(workflow, line, self.store, self.limits))[0])
+        return make_plan(workflow, row, line, pauses, misfit[0] if misfit else ())
+
+    async def misfits(self) -> Listing[Misfit]:
+        """The parked sessions that would not go on with the code at hand, and why.
+
+        Nothing is claimed or changed; migrations are tried in memory. Of each session the records from its last key
+        frame on are read.
+        """
+        self._check_open()
+        found = await self.store.find(Filter(unended=True))
+        misfits = Listing[Misfit](damaged=found.damaged)
+        for row in found:
+            if not row.live and (wrong := await self._misfit(row)) is not None:
+                misfits.append(Misfit(self._info(row), *wrong))
+        return misfits
+
+    async def _misfit(self, row: SessionRow) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Why a session would not go on, and what can be done; None if it would."""
+        try:
+            line = fold(await self.store.records(row.key, row.key_frame))
+            return await self._misfit_of(self._workflow_of(row), line)
+        except (DefinitionError, DamagedRecord) as error:
+            return (str(error),), ()
+
+    async def _misfit_of(
+        self, workflow: Workflow[Any], line: Line
+    ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:  # fmt: skip
+        try:
+            if fits(workflow, line):
+                Lending(workflow, line.state, self.store, self.limits).fill_new_fields()
+            else:
+                await adoption(workflow, line, self.store, self.limits)
+        except DoesNotFit as wrong:
+            return wrong.reasons, wrong.ways
+        except (DefinitionError, StateRefused, DamagedRecord) as error:
+            return (str(error),), ()
+        return None
+
+    async def health(self) -> Health:
+        """How the store is, who else has it open, and which sessions nobody looks after. Nothing is changed."""
+        self._check_open()
+        about, found = await self.store.about(), await self.store.find(Filter())
+        crashes = {SessionId(row.session_id): row.crashes for row in found if row.crashes and row.ended is None}
+        others = [holder for holder in about.holders if holder.number != self.store.number]
+        return Health(
+            about, self.trouble, dict(Counter(row.status for row in found)),
+            tuple(holder for holder in others if holder.live), tuple(holder for holder in others if not holder.live),
+            crashes, tuple(str(damage) for damage in found.damaged), await self.store.standing_pause(),
+        )  # fmt: skip
+
+    async def checkpoints(
+        self, session_id: str, *, before: int | None = None, limit: int | None = 100
+    ) -> list[Checkpoint]:
+        """The last finished visits, the newest last; those that a rewind has left behind are marked.
+
+        ``before`` a number: to page backwards, pass the ``seq`` of the first one seen. ``limit=None``: all of them.
+        """
+        self._check_open()
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be a number of checkpoints, or None for all of them, not {limit}")
+        return await self._timeline(await self._row(session_id)).checkpoints(before, limit)
+
+    async def diff(
+        self, session_id: str, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None
+    ) -> Diff:
+        """Compare the state at two checkpoints, given as for `state`. None means now.
+
+        Pass ``other=`` to compare with another session, such as a fork: ``b`` is then a checkpoint of that one.
+        Values are compared as they are stored, whatever the version of the workflow was.
+        """
+        from pausepoint.log.diff import Comparison  # nothing that only runs sessions needs it
+
+        self._check_open()
+        if a is None and other is None:
+            raise ValueError("Name a checkpoint to compare with, or pass other= to compare two sessions.")
+        row = await self._row(session_id)
+        second = row if other is None else await self._row(other)
+        (seq_a, state_a), (seq_b, state_b) = await self._state_at(row, a), await self._state_at(second, b)
+        found = Comparison(state_a, state_b)
+        while needed := found.needs():
+            found.provide(await self.store.blobs(needed))
+        other_id = None if other is None else SessionId(second.session_id)
+        return Diff(SessionId(row.session_id), seq_a, seq_b, tuple(found.changes()), other_id)
+
+    async def _state_at(self, row: SessionRow, at: int | str | None) -> tuple[int, State]:
+        timeline = self._timeline(row)
+        seq = row.seq if at is None else await timeline.find(at)
+        return seq, (await timeline.line(seq)).state
+
+    async def origin(self, session_id: str) -> Origin | None:
+        """Where a fork comes from; None if the session is none."""
+        self._check_open()
+        (first,) = await self.store.records((await self._row(session_id)).key, 1, 1)
+        body: KeyBody = body_of(first)
+        return body.origin
+
+    async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
+        """The history after a cursor; with ``follow``, also what comes, until the session ends."""
+        self._check_open()
+        cursor = history.Cursor.parse(after) if after else history.Cursor()
+        progress: tuple[int, int] | None = None
+        with self.driver.listening(session_id) as news:
+            while True:
+                row = await self._row(session_id)
+                for event in await self._news(row, cursor):
+                    cursor = history.Cursor.parse(event.cursor)
+                    yield event
+                if not follow or row.ended is not None:
+                    return
+                drive = self.driver.drive(session_id)
+                shown = drive.ledger.progress if drive is not None else row.progress
+                if shown is not None and shown != progress:
+                    progress = shown
+                    done, total = shown
+                    summary = f"{done}/{total}"
+                    yield Event(
+                        "",
+                        session_id,
+                        self.clock.now(),
+                        row.step or "",
+                        "progress",
+                        summary,
+                        {"done": done, "total": total},
+                    )
+                await self._news_of(news)
+
+    async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
+        # Signals first: those that came after record row.seq belong to the next reading.
+        signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
+        records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []
+        return list(history.events(row.session_id, cursor, records, signals))
+
+
+def _statuses(given: Status | str | Iterable[Status | str] | None) -> tuple[Status, ...]:
+    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name not in list(Status):
+            raise ValueError(f"{name!r} is no status{did_you_mean(str(name), list(Status))}")
+    return tuple(map(Status, names))
+
+
+def _undriven(row: SessionRow) -> StoreUnavailable:
+    return StoreUnavailable(f"session {row.session_id!r} is held by this engine and driven by nobody; resume it")

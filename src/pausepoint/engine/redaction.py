@@ -1,0 +1,172 @@
+"""What has to go when something is redacted: which records carry it, and which large values nobody else names.
+
+Pure, but for the walk through the log. The record of a redaction says which entries it took the content of; whoever
+proves the log reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from pausepoint.log.replay import (
+    CheckpointBody,
+    DefinitionBody,
+    EditBody,
+    EventBody,
+    KeyBody,
+    OperationBody,
+    body_of,
+)
+from pausepoint.log.state import Blob, Change, Inline, State
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import SessionRow
+from pausepoint.stores.base import Store
+
+TYPE = "session.redacted"
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What the record of a redaction says. ``records`` are stretches: the first and the last number of each."""
+
+    records: list[tuple[int, int]] = []
+    signals: list[int] = []
+    field: str | None = None
+    by: str | None = None
+    reason: str = ""
+
+
+_taken = msgspec.json.Decoder(Taken)
+
+
+@dataclass
+class Carriers:
+    """The records to take the content of, and the large values that only they name."""
+
+    seqs: set[int] = field(default_factory=set)
+    gone: set[bytes] = field(default_factory=set)
+    kept: set[bytes] = field(default_factory=set)
+
+    def note(self, record: Record, body: Any, goes: bool) -> None:
+        if goes:
+            self.seqs.add(record.seq)
+        (self.gone if goes else self.kept).update(named_by(body))
+
+    @property
+    def unnamed(self) -> tuple[bytes, ...]:
+        """What nothing names any more once the records have lost their content."""
+        return tuple(sorted(self.gone - self.kept))
+
+
+async def stretches(store: Store, row: SessionRow) -> AsyncIterator[list[Record]]:
+    """The log from its end to its beginning, from key frame to key frame: never more than one stretch in memory."""
+    until = row.seq
+    while until > 0:
+        since = await store.key_frame(row.key, until)
+        yield await store.records(row.key, since, until)
+        until = since - 1
+
+
+async def carriers_of_field(store: Store, row: SessionRow, name: str, harmless: Collection[bytes]) -> Carriers:
+    """The records that carry a field's value, unless it is one of ``harmless``, and what the visits that wrote it
+    remembered on the way. The field is followed through migrations, to whatever it may have been before."""
+    found, names = Carriers(), {name}
+    writers: set[tuple[str, int]] = set()
+    async for records in stretches(store, row):
+        for record in reversed(records):
+            if record.redacted:
+                continue
+            body = body_of(record)
+            goes = _carries(body, names, harmless)
+            if isinstance(body, CheckpointBody) and goes:
+                writers.add((record.step, record.visit))
+            elif isinstance(body, DefinitionBody):
+                names = _before(body, names)
+            elif (record.step, record.visit) in writers:
+                goes = goes or record.kind in ("operation", "wait") or _remembers(body)
+            found.note(record, body, goes)
+    return found
+
+
+async def carriers_of_records(store: Store, row: SessionRow, seqs: Collection[int]) -> Carriers:
+    """These records, as far as they still have a content."""
+    found = Carriers()
+    async for records in stretches(store, row):
+        for record in records:
+            if not record.redacted:
+                found.note(record, body_of(record), record.seq in seqs)
+    return found
+
+
+def _before(body: DefinitionBody, names: set[str]) -> set[str]:
+    """What fields were called before a migration. One that it wrote may come from any of those that it dropped."""
+    found = {body.moved.get(name, name) for name in names}
+    return found.union(body.dropped) if names.intersection(body.fields) else found
+
+
+def _carries(body: Any, names: set[str], harmless: Collection[bytes]) -> bool:
+    if any(change.path.split(".")[0] in names for change in _changes(body)):
+        return True
+    if isinstance(body, KeyBody):
+        slots = [slot for name, slot in body.fields.items() if name in names]
+        return not all(isinstance(slot, Inline) and bytes(slot.data) in harmless for slot in slots)
+    return isinstance(body, DefinitionBody) and not names.isdisjoint(body.fields)
+
+
+def _changes(body: Any) -> list[Change]:
+    """All that a record writes, or will have written again."""
+    if isinstance(body, CheckpointBody):
+        return list(body.changes)
+    if isinstance(body, EditBody):
+        return [*body.changes, *(each.change for each in body.adopted)]
+    if isinstance(body, KeyBody) and body.trail is not None:
+        return [change for kept in body.trail.kept.values() for change in kept.changes]
+    return []
+
+
+def _remembers(body: Any) -> bool:
+    return isinstance(body, KeyBody) and body.journal is not None
+
+
+def named_by(body: Any) -> set[bytes]:
+    """The large values that a record names."""
+    return {bytes.fromhex(hash_) for hash_ in _named(body)}
+
+
+def _named(body: Any) -> Iterator[str]:
+    yield from _hashes(change.value for change in _changes(body))
+    if isinstance(body, OperationBody):
+        yield from _hashes((body.value,))
+    elif isinstance(body, DefinitionBody):
+        yield from _hashes(body.fields.values())
+    elif isinstance(body, KeyBody):
+        yield from (hash_.hex() for hash_ in State(dict(body.fields)).needs(body.fields))
+        for operation in body.journal.operations if body.journal is not None else ():
+            yield from _hashes((operation.value,))
+
+
+def _hashes(values: Iterable[Inline | Blob]) -> Iterator[str]:
+    return (value.hash for value in values if isinstance(value, Blob))
+
+
+def taken_by(body: Any) -> Taken | None:
+    """What a record says was redacted; None if it is not the record of a redaction."""
+    return _taken.decode(body.data) if isinstance(body, EventBody) and body.type == TYPE else None
+
+
+def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Numbers as stretches.
+
+    >>> ranges([3, 1, 2, 7])
+    [(1, 3), (7, 7)]
+    """
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found

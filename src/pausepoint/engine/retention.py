@@ -1,0 +1,544 @@
+"""The end of a session's data: removal by hand or by expiry, redaction, sweeping, and the proof that all is intact."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from pausepoint.clock import to_micros
+from pausepoint.codec.values import encode
+from pausepoint.engine import redaction
+from pausepoint.engine.base import texts
+from pausepoint.engine.queries import Reading
+from pausepoint.errors import (
+    AlreadyRunning,
+    DamagedRecord,
+    HoldLost,
+    StateRefused,
+    StoreUnavailable,
+    UnknownSession,
+    VerbRefused,
+    did_you_mean,
+)
+from pausepoint.log import events as history
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import EventBody, Journal, KeyBody, Line, body_of, fold, to_payload
+from pausepoint.log.state import Blobs, Change, Inline, State, stored
+from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.ids import SessionId, check_session_id, is_session_id
+from pausepoint.model.records import Record, RecordKind, seal
+from pausepoint.model.sessions import Commit, Event, Filter, Removal, SessionRow, Tombstone, has_expired
+from pausepoint.runtime.files import Files
+from pausepoint.stores.base import Store
+
+if TYPE_CHECKING:
+    from pausepoint.engine.verify import Verification
+
+ROWS = 500
+"""How many rows are deleted, or looked at, in one transaction; others commit in between."""
+
+QUESTIONS_KEPT_FOR = timedelta(days=7)
+"""How long after its end it is still known what became of a question."""
+
+BYTES = 2**20
+"""How much space is given back in one transaction."""
+
+
+class _Default:
+    """The field's own default."""
+
+
+DEFAULT = _Default()
+
+_EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false", b"n": b"null"} | {
+    sign.encode(): b"0" for sign in "-0123456789"
+}
+"""What is left of a stored value, by the first byte of its JSON."""
+
+
+class CleanUp(msgspec.Struct):
+    """What a clean-up has done, or would do. Sizes are in bytes; ``expired_bytes`` only of what it would do.
+
+    ``strays`` are what uploads that were cut off have left behind, ``unknown`` the ids whose folders of files lie
+    beside the store although it has no such session. Those stay: they may belong to another copy of the database.
+    """
+
+    applied: bool
+    expired: list[SessionId] = []
+    expired_bytes: int = 0
+    completed: list[SessionId] = []
+    kept: dict[SessionId, str] = {}
+    values: int = 0
+    value_bytes: int = 0
+    free_bytes: int = 0
+    given_back: int = 0
+    folded: bool = False
+    questions: int = 0
+    strays: int = 0
+    stray_bytes: int = 0
+    unknown: list[str] = []
+
+
+class Redaction(msgspec.Struct, frozen=True):
+    """What a redaction has taken away.
+
+    ``erased`` is False if the old bytes may still be in the write-ahead log, because another process reads the database
+    at the moment: `gc` erases them.
+    """
+
+    records: tuple[int, ...]
+    signals: tuple[int, ...]
+    erased: bool
+
+
+class Retention(Reading):
+    """The verbs that take data away, and the one that looks whether any is damaged."""
+
+    keep_for: timedelta | None = None
+    """How long sessions that are started from here are kept, unless they say so themselves; None: for ever."""
+
+    def _kept_for(self, keep_for: timedelta | None) -> int | None:
+        found = self.keep_for if keep_for is None else keep_for
+        if found is None or found == timedelta.max:
+            return None
+        if not isinstance(found, timedelta):
+            raise TypeError(
+                f"keep_for is a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}"
+            )
+        if found < timedelta(0):
+            raise ValueError(f"keep_for cannot be negative: {found!r}")
+        return found // timedelta(microseconds=1)
+
+    # removal
+
+    async def remove(self, session_id: str, *, by: str | None = None, reason: str = "") -> Tombstone:
+        """Delete a session and all that it called: their files first, then their records. A tombstone stays.
+
+        One that is driven is refused: pause or cancel it first. What is interrupted, `gc` completes.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        removals = await self.store.remove(check_session_id(session_id), by, reason, self.clock.now())
+        stones = [await self._complete(removal) for removal in _children_first(removals)]
+        return next(stone for stone in stones if stone.session_id == session_id)
+
+    async def _complete(self, removal: Removal) -> Tombstone:
+        session_id = removal.tombstone.session_id
+        folder = self.store.folder(session_id)
+        if folder is not None:
+            await asyncio.to_thread(_remove_files, folder, session_id)
+        stone = await self._stripped(removal)
+        self.driver.on_change()
+        return stone
+
+    async def _stripped(self, removal: Removal) -> Tombstone:
+        try:
+            while (stone := await self.store.strip(removal.key, self._at_once(ROWS))) is None:
+                await asyncio.sleep(0)
+        except DamagedRecord:
+            # Nothing is left to be stripped: perhaps another cleaner was at the same and was quicker.
+            if removal.tombstone not in await self.store.tombstones(removal.tombstone.session_id):
+                raise
+            return removal.tombstone
+        return stone
+
+    def _at_once(self, many: int) -> int:
+        """How much to do in one batch. On a full disk the ballast has to pay for it, and that is small."""
+        return many if self.store.trouble is None else max(1, many // 32)
+
+    async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
+        """What is left of removed sessions, in the order of their removal."""
+        self._check_open()
+        return await self.store.tombstones(session_id)
+
+    async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
+        """The history after a cursor; with ``follow``, also what comes, until the session ends.
+
+        Of a session that was removed, the last event is left: ``session.removed``.
+        """
+        events = super().events(session_id, after, follow=follow)
+        try:
+            async for event in events:
+                after = event.cursor or after
+                yield event
+        except UnknownSession:
+            last = await self._last_event(session_id)
+            if last is None:
+                raise
+            if not after or history.Cursor.parse(after).seq < history.Cursor.parse(last.cursor).seq:
+                yield last
+        finally:
+            await cast(AsyncGenerator[Event, None], events).aclose()
+
+    async def _last_event(self, session_id: str) -> Event | None:
+        if any(removal.tombstone.session_id == session_id for removal in await self.store.removing()):
+            return None
+        stones = await self.store.tombstones(session_id)
+        return history.of_tombstone(stones[-1]) if stones else None
+
+    # clean-up
+
+    async def gc(
+        self, *, apply: bool = False, now: datetime | None = None, keep_for: timedelta | None = None,
+        keep_questions_for: timedelta = QUESTIONS_KEPT_FOR,
+        on_progress: Callable[[CleanUp], None] | None = None,
+    ) -> CleanUp:  # fmt: skip
+        """Say what could be cleaned up; with ``apply``, do it.
+
+        Completes removals that were interrupted, removes sessions that have expired, deletes large values that nothing
+        names, and gives the space back. Works in small batches, so others go on meanwhile; ``on_progress`` is called
+        between them. Cancelling it between two batches loses nothing. ``keep_for``: sessions that are completed or
+        cancelled, and of which nobody said how long they are kept, have expired so long after their last update.
+        Questions that came to their end are forgotten after ``keep_questions_for``; what was asked and answered stays
+        in the log. Those that wait are never.
+        """
+        self._check_open()
+        report = CleanUp(apply)
+        ended_for = None if keep_for is None else self._kept_for(keep_for)
+        tell = on_progress or (lambda report: None)
+        await self._complete_removals(report, tell)
+        at = self.clock.now() if now is None else to_micros(now)
+        await self._remove_expired(report, at, ended_for, tell)
+        await self._forget_questions(report, at - (self._kept_for(keep_questions_for) or at), tell)
+        await self._sweep(report, tell)
+        await self._clear_strays(report, tell)
+        report.free_bytes = (await self.store.space()).free
+        while apply and (given := await self.store.compact(self._at_once(BYTES))):
+            report.given_back += given
+            tell(report)
+        report.folded = apply and await self.store.fold()
+        tell(report)
+        return report
+
+    async def _complete_removals(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+        for removal in await self.store.removing():
+            session_id = SessionId(removal.tombstone.session_id)
+            if report.applied:
+                try:
+                    await self._complete(removal)
+                except StoreUnavailable as error:
+                    report.kept[session_id] = str(error)
+                    continue
+            report.completed.append(session_id)
+            tell(report)
+
+    async def _remove_expired(
+        self, report: CleanUp, now: int, ended_for: int | None, tell: Callable[[CleanUp], None]
+    ) -> None:
+        after = 0
+        while batch := await self.store.expired(now, after, ROWS, ended_for):
+            for after, session_id in batch:  # noqa: B007 (where the next batch begins)
+                try:
+                    if await self._expires(session_id, report.applied, now, ended_for):
+                        if not report.applied:
+                            report.expired_bytes += await self.store.weight(session_id)
+                        report.expired.append(SessionId(session_id))
+                except UnknownSession:
+                    pass  # another cleaner was quicker
+                except (DamagedRecord, StoreUnavailable, AlreadyRunning) as error:
+                    report.kept[SessionId(session_id)] = str(error)
+                tell(report)
+
+    async def _expires(self, session_id: str, apply: bool, now: int, ended_for: int | None) -> bool:
+        if apply:
+            removals = await self.store.remove(session_id, None, "expired", now, expired=True, ended_for=ended_for)
+            for removal in _children_first(removals):
+                await self._complete(removal)
+            return bool(removals)
+        tree = await self.store.find(Filter(session_id=session_id, tree=True))
+        if tree.damaged:
+            raise tree.damaged[0]
+        return has_expired(tree, now, ended_for)
+
+    async def _forget_questions(self, report: CleanUp, before: int, tell: Callable[[CleanUp], None]) -> None:
+        """How many could be forgotten is only known once they are."""
+        while report.applied and (count := await self.store.forget_questions(before, self._at_once(ROWS))):
+            report.questions += count
+            tell(report)
+
+    async def _sweep(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+        after: int | None = 0
+        while after is not None:
+            found = await self.store.sweep(after, self._at_once(ROWS), report.applied)
+            report.values += found.count
+            report.value_bytes += found.bytes
+            after = found.last
+            tell(report)
+
+    def _files(self, row: SessionRow) -> Files:
+        return Files(self.store, self.clock, row.session_id)
+
+    async def _clear_strays(self, report: CleanUp, tell: Callable[[CleanUp], None]) -> None:
+        going = {removal.tombstone.session_id for removal in await self.store.removing()}
+        for session_id in await asyncio.to_thread(_with_files, self.store):
+            try:
+                row = await self._row(session_id)
+                count, size = await self._files(row)._clear(row.key, apply=report.applied)
+            except UnknownSession:
+                report.unknown += [session_id] if session_id not in going else []
+            except DamagedRecord:
+                pass  # what is its own cannot be told
+            else:
+                report.strays += count
+                report.stray_bytes += size
+            tell(report)
+
+    # redaction
+
+    async def redact(
+        self, session_id: str, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None,
+        signal: int | None = None, event: str | None = None, file: str | None = None,
+        by: str | None = None, reason: str = "",
+    ) -> Redaction:  # fmt: skip
+        """Take the content out of what is stored, for good; that it was there, and who took it away, stays.
+
+        ``field``: its present value becomes ``value`` (by default the field's default), and every record that carries
+        it is emptied, with what the visits that wrote it remembered. ``seq``: one record. ``signal``: a message or
+        request, by its number. ``event``: the entry behind an event, by its cursor. ``file``: a file, by its id, with
+        its bytes; what steps have made of it is in the fields that they wrote.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        if sum(each is not None for each in (field, seq, signal, event, file)) != 1:
+            raise ValueError(
+                "name one thing to redact: a field, a record (seq=), a signal, an event (by its cursor) or a file"
+            )
+        while True:
+            row = await self._row(session_id)
+            where = (seq, signal) if event is None else await self._entry(row, event)
+            if file is not None:
+                where = None, (await self._files(row)._signal(file)).n
+            try:
+                return await self._redact(row, field, value, *where, redaction.Taken(field=field, by=by, reason=reason))
+            except HoldLost:
+                continue  # it moved since it was looked at
+
+    async def _redact(
+        self,
+        row: SessionRow,
+        field: str | None,
+        value: Any,
+        seq: int | None,
+        signal: int | None,
+        taken: redaction.Taken,
+    ) -> Redaction:
+        line = fold(await self.store.records(row.key, row.key_frame, row.seq))
+        work = _Work(row, line, redaction.Carriers(), taken)
+        if field is not None:
+            await self._redact_field(work, field, value)
+        elif seq is not None:
+            await self._redact_record(work, seq)
+        else:
+            assert signal is not None
+            await self._redact_signal(work, signal)
+        await self.store.revise(work.commit(self.clock.now()))
+        if work.files:
+            await self._files(row)._forget(work.files)
+        self.driver.on_change()
+        return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.store.fold())
+
+    async def _entry(self, row: SessionRow, cursor: str) -> tuple[int | None, int | None]:
+        """Which record or signal an event tells of. Its cursor says what was read with it, so the later of the two."""
+        at = history.Cursor.parse(cursor)
+        if at.index or not at.signal:
+            return at.seq + bool(at.index), None
+        found = await self.store.signals(row.key, at.signal - 1)
+        if found and found[0].after >= at.seq:
+            return None, at.signal
+        return at.seq, None
+
+    async def _redact_field(self, work: _Work, name: str, value: Any) -> None:
+        workflow, state = self._workflow_of(work.row), work.line.state
+        harmless: list[bytes] = []
+        if work.line.version != workflow.version and name in workflow.shape.fields and name not in state.slots:
+            raise StateRefused(
+                f"session {work.row.session_id!r} was stored by version {work.line.version} of {workflow.name!r}, which"
+                f" has no field {name!r}; name it as it is stored ({', '.join(sorted(state.slots))}), or resume the"
+                " session first, which migrates it",
+                field=name,
+            )
+        if name in workflow.shape.fields:
+            lending = Lending(workflow, state.copy(), self.store, self.limits)
+            with suppress(StateRefused):
+                harmless.append(_encoded(lending, name, _default(lending, name)))
+            work.changes = await self._replacement(lending, name, value, work)
+            harmless += [bytes(change.value.data) for change in work.changes if isinstance(change.value, Inline)]
+        elif name in state.slots and work.line.version != workflow.version:
+            work.changes = (await self._emptied(state, name, value),)  # a migration has yet to read it
+        elif name in state.slots:  # stored before the model lost it
+            state.carry({}, {}, (name,))
+        work.found = await redaction.carriers_of_field(self.store, work.row, name, harmless)
+        if name not in workflow.shape.fields and not work.found.seqs:
+            raise StateRefused(
+                f"no record of session {work.row.session_id!r} has a field {name!r}"
+                + did_you_mean(name, workflow.shape.fields),
+                field=name,
+            )
+
+    async def _emptied(self, state: State, name: str, value: Any) -> Change:
+        """What takes the place of a field that only an older version has: nothing is known of its type but its form."""
+        if value is not DEFAULT:
+            return Change(name, "set", Inline(msgspec.Raw(encode(value, name, self.limits))))
+        if needed := state.needs([name]):
+            state.provide(await self.store.blobs(needed))
+        return Change(name, "set", Inline(msgspec.Raw(_EMPTY.get((state.read(name) or b"null")[:1], b"null"))))
+
+    async def _replacement(self, lending: Lending, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
+        """What takes the field's place, validated; with what an older version has stored, only the field itself."""
+        place, blobs = lending.shape.fields[name], work.blobs
+        value = _default(lending, name) if value is DEFAULT else place.check(value)
+        changes: tuple[Change, ...] = (Change(name, "set", stored(_encoded(lending, name, value), blobs)),)
+        if not lending.shape.needs_whole or work.row.version != lending.workflow.version:
+            return changes
+        lending.fill_new_fields()
+        return await lending.accept_whole(changes, blobs)
+
+    async def _redact_record(self, work: _Work, seq: int) -> None:
+        row = work.row
+        found = await self.store.records(row.key, seq, seq) if 1 <= seq <= row.seq else []
+        if not found:
+            raise work.refusal(f"there is no record {seq}; its log has the numbers 1 to {row.seq}")
+        (record,) = found
+        if record.redacted:
+            raise work.refusal(f"record {seq} was redacted before")
+        if record.kind in ("operation", "wait") and seq > work.line.opened:
+            raise work.refusal(
+                f"record {seq} is remembered by the visit that is open ({work.line.step}#{work.line.visit}), which"
+                " would do it again; let the visit end, or rewind it, first"
+            )
+        if redaction.taken_by(body_of(record)) is not None:
+            raise work.refusal(f"record {seq} says what was redacted; the log could not be proved without it")
+        work.found = await redaction.carriers_of_records(self.store, row, {seq})
+
+    async def _redact_signal(self, work: _Work, n: int) -> None:
+        found = await self.store.signals(work.row.key, n - 1) if n >= 1 else []
+        if not found:
+            raise work.refusal(f"there is no signal {n}")
+        if found[0].redacted:
+            raise work.refusal(f"signal {n} was redacted before")
+        work.signals = (n,)
+        if found[0].kind == "file":
+            work.files = (file_facts(found[0].payload),)
+            work.line.chunked.pop(work.files[0].id, None)
+        work.found = await redaction.carriers_of_records(self.store, work.row, ())
+        if any(signal.n == n for signal in await self.store.mail(work.row.key)):
+            work.consume = (n,)  # nobody can read it any more
+
+    # proof
+
+    async def verify(
+        self, session_id: str | None = None, *, on_progress: Callable[[Verification], None] | None = None
+    ) -> Verification:
+        """Look whether anything that is stored is damaged: one session, or everything. Nothing is changed."""
+        from pausepoint.engine.verify import Inspector  # nothing that only runs sessions needs it
+
+        self._check_open()
+        inspector = Inspector(self.store, on_progress or (lambda report: None))
+        if session_id is None:
+            return await inspector.everything()
+        return await inspector.session(check_session_id(session_id))
+
+
+class _Work:
+    """One redaction in the making: the present line, what goes, and what takes its place."""
+
+    def __init__(self, row: SessionRow, line: Line, found: redaction.Carriers, taken: redaction.Taken) -> None:
+        self.row = row
+        self.line = line
+        self.found = found
+        self.taken = taken
+        self.changes: tuple[Change, ...] = ()
+        self.blobs: Blobs = []
+        self.signals: tuple[int, ...] = ()
+        self.files: tuple[FileFacts, ...] = ()
+        self.consume: tuple[int, ...] = ()
+
+    def refusal(self, why: str) -> VerbRefused:
+        row = self.row
+        return VerbRefused(f"session {row.session_id!r}: {why}", session_id=row.session_id, status=row.status.value)
+
+    def commit(self, now: int) -> Commit:
+        """The record of the redaction, and a key frame that needs nothing of what went."""
+        row, line = self.row, self.line
+        for change in self.changes:
+            line.state.apply(change)
+        self.blobs += line.state.seal()
+        frame = line.key_body()
+        if frame.journal is None and line.step is not None:  # what the visit hands to outside services stays the same
+            frame = msgspec.structs.replace(frame, journal=Journal(line.opened))
+        self.found.kept |= redaction.named_by(frame)
+        first = self._seal(row.digest, row.seq + 1, now, self._event())
+        second = self._seal(first.digest, first.seq + 1, now, frame)
+        return Commit(
+            row.key, row.fence, row.seq, (first, second), max(now, row.updated_at), second.seq, line.step, line.visit,
+            line.leaving, row.ended, row.failure, release=True, keep_crashes=True, progress=row.progress,
+            blobs=tuple(self.blobs), waiting=row.waiting, wakes_at=row.wakes_at, consume=self.consume,
+            redact=tuple(sorted(self.found.seqs)), redact_signals=self.signals, unname=self.found.unnamed,
+        )  # fmt: skip
+
+    def _event(self) -> EventBody:
+        taken = msgspec.structs.replace(
+            self.taken, records=redaction.ranges(self.found.seqs), signals=list(self.signals)
+        )
+        what = f"field {taken.field!r}" if taken.field else "a signal" if self.signals else "a record"
+        what = "a file" if self.files else what
+        why = f" ({taken.reason})" if taken.reason else ""
+        data = msgspec.Raw(msgspec.json.encode(taken))
+        return EventBody(redaction.TYPE, f"{what} was redacted by {taken.by or 'somebody'}{why}", taken.by or "", data)
+
+    def _seal(self, previous: bytes, seq: int, now: int, body: EventBody | KeyBody) -> Record:
+        kind: RecordKind = "event" if isinstance(body, EventBody) else "key"
+        return seal(previous, seq, seq - 1, kind, self.line.step or "", self.line.visit, now, to_payload(body))
+
+
+def _default(lending: Lending, name: str) -> Any:
+    try:
+        others = {each: None for each in lending.shape.fields if each != name}
+        return getattr(lending.shape.build(others), name)
+    except StateRefused as error:
+        raise StateRefused(f"{name!r} has no default; give the value that is to take its place", field=name) from error
+
+
+def _encoded(lending: Lending, name: str, value: Any) -> bytes:
+    return lending.shape.fields[name].typed.encode(value, name, lending.limits)
+
+
+def _children_first(removals: list[Removal]) -> list[Removal]:
+    return sorted(removals, key=lambda removal: removal.key, reverse=True)
+
+
+def _with_files(store: Store) -> list[str]:
+    """The sessions that have a folder. Its name begins with the id."""
+    folder = store.folder("any")
+    if folder is None or not folder.parent.is_dir():
+        return []
+    ids = [each.name.partition("~")[0] for each in folder.parent.iterdir()]
+    return sorted(id for id in ids if is_session_id(id))
+
+
+def _remove_files(folder: Path, session_id: str) -> None:
+    """Delete a session's folder, and make sure that it is gone for good before anything else is deleted."""
+    if not os.path.lexists(folder.parent):
+        return
+    try:
+        while os.path.lexists(folder):
+            with suppress(FileNotFoundError):  # another cleaner is at the same
+                folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
+        descriptor = os.open(folder.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        raise StoreUnavailable(
+            f"the files of session {session_id!r} in {folder} cannot be deleted ({exc.strerror}); look at the folder's"
+            " permissions, then run engine.gc(apply=True), which goes on with the removal"
+        ) from exc

@@ -1,0 +1,383 @@
+"""Going back: edit the state of a parked session, rewind it to an earlier visit, fork a new one from it.
+
+Nothing here changes what was written. An edit and a rewind are records of their own, committed
+in one transaction with the claim of the session, so that a refused one leaves no trace and a
+crash in between leaves nothing half done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+
+from pausepoint.definition.fields import Place
+from pausepoint.definition.steps import as_names
+from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.base import texts
+from pausepoint.engine.queries import Reading
+from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, StateRefused, VerbRefused
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
+from pausepoint.log.state import Blob, Blobs, Change, State
+from pausepoint.log.telemetry import Watch
+from pausepoint.log.timeline import Before
+from pausepoint.log.trail import Trail
+from pausepoint.log.versions import DoesNotFit, adoption, fits
+from pausepoint.model.files import file_facts
+from pausepoint.model.ids import SessionId
+from pausepoint.model.pauses import Paused
+from pausepoint.model.questions import Inquiry
+from pausepoint.model.records import Record, RecordKind, first_digest, seal
+from pausepoint.model.sessions import Commit, NewSession, Pause, QuestionChange, QuestionStatus, SessionRow, Status
+from pausepoint.stores.disk import Folder, shared
+from pausepoint.threads import in_thread
+
+if TYPE_CHECKING:
+    from pausepoint.engine.plan import Plan
+
+STAYS = ("operator", "budget")
+"""The kinds of pauses that do not belong to a place in the workflow: a rewind leaves them open."""
+
+
+class Travel(Reading):
+    """The verbs that move a session along its own history."""
+
+    async def edit(
+        self, session_id: str, fields: Mapping[str, Any] | None = None, /, *,
+        by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+    ) -> Status:  # fmt: skip
+        """Change the state of a parked session, as a whole or not at all.
+
+        Fields are given by name, or as a mapping, which may also name parts (``"plan.title"``); a field that grows is
+        replaced. The values pass the model's validators. A guard that held the session back is asked again.
+        ``based_on``: the ``seq`` of its `info` when its state was read; refused if it has moved since.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        given = together(fields, named)
+        if not given:
+            raise TypeError("name what to change: edit(topic='squid'), or edit({'plan.title': 'Squid'})")
+        while True:
+            row = await self._parked(session_id, "edited", based_on)
+            try:
+                await self._edit(row, given, by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # it moved since it was looked at
+            return (await self._row(session_id)).status
+
+    async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
+        timeline = self._timeline(row)
+        line = await timeline.line()
+        lending = self._editing(
+            row, line.version, line.state, "resume it, which migrates it, and pause it before the edit; or fork it"
+        )
+        blobs: Blobs = []
+        changes = await changed(lending, given, blobs)
+        body = EditBody(changes, by, reason, row.ended or "", await timeline.last_step() if line.step is None else None)
+        line.state.provide(dict(blobs))
+        line.edit(body)
+        facts = await self._ask_guards_again(row, lending, line)
+        summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
+        await self._revise(
+            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row), **facts
+        )
+
+    def _editing(self, row: SessionRow, version: int, state: State, instead: str) -> Lending:
+        """What validates edits of a state; ``instead`` says what to do if that is of another version than the code."""
+        workflow = self._workflow_of(row)
+        if version != workflow.version:
+            raise VerbRefused(
+                f"session {row.session_id!r} was stored by version {version} of {row.workflow!r}, the code is version"
+                f" {workflow.version}: {instead}",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        return Lending(workflow, state, self.store, self.limits)
+
+    async def _asked_anew(self, row: SessionRow) -> tuple[QuestionChange, ...]:
+        """What waits was asked before the edit: it is cancelled, and asked anew if the step still wants to know."""
+        waiting = await self.store.questions(Inquiry(session=row.key, statuses=(QuestionStatus.WAITING,)))
+        for damage in waiting.damaged:
+            raise damage
+        return tuple(QuestionChange(each.facts.id, QuestionStatus.CANCELLED) for each in waiting)
+
+    async def _ask_guards_again(self, row: SessionRow, lending: Lending, line: Line) -> dict[str, Any]:
+        """Which pauses end because a guard that held the session back no longer does, or has another reason to."""
+        pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind == "guard"]
+        if not pauses or line.step is None:
+            return {}
+        try:
+            for check in lending.workflow.guards.get(line.step, ()):
+                if lending.far(check):
+                    await lending.prefetch(check)
+            refused = refusal(lending.workflow, line.step, lending.evaluate)
+            why = refused.refused if refused is not None else ""
+        except Paused as paused:
+            why = paused.reason
+        except Exception:
+            return {}  # the pause stays; resume asks once more, and fails the session with what the guard raises
+        if any(pause.reason == why for pause in pauses):
+            return {}
+        opened = (Pause(str(uuid4()), "guard", why, None, self.clock.now(), line.step),) if why else ()
+        return {"close_pauses": tuple(pause.id for pause in pauses), "open_pauses": opened}
+
+    async def rewind(
+        self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+    ) -> Status:  # fmt: skip
+        """Redo a visit of a parked session and what follows: ``"write"`` (the last one), ``"write#2"``, or a number.
+
+        The old line stays in the log and readable. The visit begins with an empty journal; ``keep`` inherits the
+        operations that it has finished. Spending is not taken back; children that have not ended are cancelled.
+        With edits, given as for `edit`, the state that the visit begins with is changed in the same transaction.
+        """
+        self._check_open()
+        texts(by=by, reason=reason)
+        given = together(edits, named)
+        while True:
+            row = await self._parked(session_id, "rewound", based_on)
+            try:
+                await self._rewind(row, to, keep, given, by, reason)
+            except (HoldLost, AlreadyRunning):
+                continue  # it moved since it was looked at
+            await self._cancel_children(row, by)
+            return (await self._row(session_id)).status
+
+    async def _rewind(
+        self, row: SessionRow, to: int | str, keep: bool, given: dict[str, Any], by: str | None, reason: str
+    ) -> None:
+        line, base, visit = await self._back(row, to, keep)
+        await self._check_past(row, line)
+        blobs = line.state.seal()
+        edit = EditBody(await self._edits_there(row, line, given, blobs), by, reason) if given else None
+        pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
+        body = RewindBody(visit, keep, by, reason, row.ended or "")
+        summary = f"rewound{f' by {by}' if by else ''} to before {visit}"
+        await self._revise(
+            row, line, "rewind", body, f"{summary}, edited: {', '.join(given)}" if given else summary,
+            parent=base, edit=edit, blobs=blobs, close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
+            cancel_children=f"{row.session_id} was rewound",
+        )  # fmt: skip
+
+    async def _edits_there(
+        self, row: SessionRow, line: Line, given: dict[str, Any], blobs: Blobs
+    ) -> tuple[Change, ...]:  # fmt: skip
+        """What is edited of the state that a rewind leads to. The line itself stays as it was: it is the key frame."""
+        instead = "fork it at that place with the edits, which migrates the fork; or rewind it without them"
+        return await changed(self._editing(row, line.version, line.state.copy(), instead), given, blobs)
+
+    async def _back(self, row: SessionRow, to: int | str, keep: bool) -> Before:
+        found = await self._timeline(row).before(to, keep)
+        line = found.line
+        if row.seq > found.base:
+            line.left = (*line.left, (found.base + 1, row.seq))
+        if line.trail is not None:  # what was published from the line that is left is ours all the same
+            now = (await self._timeline(row).line()).trail
+            line.trail.known = now.known if now is not None else line.trail.known
+        line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
+        return found
+
+    async def _check_past(self, row: SessionRow, line: Line) -> None:
+        """Refuse to go back to where something is missing by now. Of a session alone, without files, nothing can be."""
+
+    async def plan_rewind(
+        self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+    ) -> Plan:  # fmt: skip
+        """What a resume would do after such a rewind; the edits are validated. A session that is driven has one too.
+
+        ``rerun`` is as for `resume`.
+        """
+        self._check_open()
+        row = await self._row(session_id)
+        workflow, given = self._workflow_of(row), together(edits, named)
+        line = (await self._back(row, to, keep)).line
+        await self._check_past(row, line)
+        if given:
+            blobs: Blobs = []
+            body = EditBody(await self._edits_there(row, line, given, blobs))
+            line.fold(seal(row.digest, row.seq + 3, row.seq + 2, "edit", "", 0, row.updated_at, to_payload(body)), body)
+            line.state.provide(dict(blobs))
+        pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind in STAYS]
+        return await self._planned(workflow, _standing(row, line, len(pauses)), line, pauses, as_names(rerun))
+
+    async def plan_fork(
+        self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
+        keep: bool = False, **named: Any,
+    ) -> Plan:  # fmt: skip
+        """What such a fork would do; the edits are validated. Nothing is stored: its ``session_id`` is the source's."""
+        self._check_open()
+        row = await self._row(source)
+        workflow = self._workflow_of(row)
+        new = await self._forked(workflow, row, SessionId(row.session_id), at, together(edits, named), keep, None, ".")
+        line = fold(new.records)
+        row = msgspec.structs.replace(row, seq=1, live=False, pause_requested=False)
+        return await self._planned(workflow, _standing(row, line), line, [])
+
+    async def _parked(self, session_id: str, what: str, based_on: int | None = None) -> SessionRow:
+        row = await self._row(session_id)
+        if row.live:
+            raise VerbRefused(
+                f"session {row.session_id!r} is {row.status.value}, driven by {self.store.describe_holder(row.holder)},"
+                f" and can only be {what} while nobody drives it; pause it first and wait for its outcome()",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        if based_on not in (None, row.seq):
+            raise VerbRefused(
+                f"session {row.session_id!r} has moved since its state was read: its log was at record {based_on}"
+                f" and is at {row.seq}; read the state again, then have it {what}",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        return row
+
+    async def _revise(
+        self, row: SessionRow, line: Line, kind: RecordKind, body: EditBody | RewindBody, summary: str,
+        *, parent: int | None = None, edit: EditBody | None = None, blobs: Blobs, **facts: Any,
+    ) -> None:  # fmt: skip
+        """Commit a record to a session that nobody drives. One with another parent has a key frame behind it.
+
+        ``edit``: what is edited of that key frame, as a record of its own.
+        """
+        now, step, visit = self.clock.now(), line.step or "", line.visit
+        records = [seal(row.digest, row.seq + 1, parent or row.seq, kind, step, visit, now, to_payload(body))]
+        if parent is not None:
+            records.append(_after(records[0], "key", to_payload(line.key_body())))
+        frame = row.key_frame if parent is None else records[-1].seq
+        if edit is not None:
+            records.append(_after(records[-1], "edit", to_payload(edit)))
+        commit = Commit(
+            row.key, row.fence, row.seq, tuple(records), max(now, row.updated_at),
+            frame, line.step, visit, line.leaving,
+            release=True, version=line.version, blobs=tuple(blobs), **facts,
+        )  # fmt: skip
+        await self.store.revise(commit)
+        Watch(row.session_id, row.workflow).committed(commit, EventBody(f"session.{kind}", summary))
+        self.driver.changed(row.session_id)
+        self.driver.on_change()
+
+    def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
+        """Where a fork leaves its artifacts."""
+        raise NotImplementedError
+
+    async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
+        """End the unfinished children of a session that was rewound."""
+        raise NotImplementedError
+
+    # forking
+
+    async def _forked(
+        self, workflow: Workflow[Any], row: SessionRow, session_id: SessionId, at: int | str | None,
+        edits: dict[str, Any], keep: bool, by: str | None, folder: str | Path | None = None,
+    ) -> NewSession:  # fmt: skip
+        """A session that begins as another one stands, or stood before a visit. Large values are shared."""
+        timeline = self._timeline(row)
+        line, base, visit = await (timeline.now(keep) if at is None else timeline.before(at, keep))
+        blobs = await self._adopted(workflow, line, row)
+        changes: tuple[Change, ...] = ()
+        if edits:
+            lending = Lending(workflow, line.state, self.store, self.limits)
+            changes = await changed(lending, edits, blobs, frozen=False)
+            line.edit(EditBody(changes))
+        line.opened, line.left = 1, ()
+        line.trail = self._new_trail(workflow, session_id, folder) if line.trail is not None else None
+        blobs += line.state.seal()
+        origin = Origin(row.session_id, base, visit, tuple(edits))
+        body = msgspec.structs.replace(line.key_body(), created=True, by=by, origin=origin)
+        now = self.clock.now()
+        first = seal(first_digest(session_id), 1, 0, "key", line.step or "", line.visit, now, to_payload(body))
+        named = line.state.named() | {each.value.hash for each in line.operations.values() if type(each.value) is Blob}
+        names = {bytes.fromhex(name) for name in named} - {name for name, _ in blobs}
+        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{keep}|".encode())
+        digest.update(msgspec.json.encode(changes))
+        return NewSession(
+            session_id, workflow.name, workflow.version, row.owner, row.tags, digest.digest(), now, line.step,
+            line.visit, row.budget_usd, (first,), tuple(blobs), names=tuple(sorted(names)), leaving=line.leaving,
+            keep_for=row.keep_for,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def _sharing_files(self, row: SessionRow, new: NewSession) -> AsyncIterator[NewSession]:
+        """The files of a session are its fork's too. Nobody may clear them before the fork is there."""
+        signals = await self.store.files(row.key)
+        folders = self.store.folder(row.session_id), self.store.folder(new.session_id)
+        if not signals or None in folders:
+            yield new
+            return
+        source, target = (Folder(each / "files") for each in folders if each is not None)
+        names = [file_facts(signal.payload).stored_name for signal in signals]
+        locks = await in_thread(shared, source, target, names)
+        try:
+            yield msgspec.structs.replace(new, files=tuple(signals))
+        finally:
+            for lock in locks:
+                os.close(lock)
+
+    async def _adopted(self, workflow: Workflow[Any], line: Line, row: SessionRow) -> Blobs:
+        """Carry a line over to the definition at hand; the large values that came with that."""
+        if fits(workflow, line):
+            return []
+        try:
+            body, blobs = await adoption(workflow, line, self.store, self.limits)
+        except DoesNotFit as wrong:
+            raise DefinitionError(
+                f"session {row.session_id!r} cannot be forked onto this definition: {wrong}"
+            ) from None
+        line.adopt(body)
+        line.state.provide(dict(blobs))
+        return blobs
+
+
+def _standing(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:
+    """The facts about a session that begins anew where a line ends."""
+    return msgspec.structs.replace(
+        row, step=line.step, visit=line.visit, leaving=line.leaving, version=line.version, ended=None, failure=None,
+        waiting=None, wakes_at=None, due=False, open_pauses=open_pauses,
+    )  # fmt: skip
+
+
+def together(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+    """What was given as a mapping and by name."""
+    if fields is not None and not isinstance(fields, Mapping):
+        raise TypeError(f"fields are given by name or as a mapping, not as {type(fields).__name__}")
+    twice = sorted((fields or {}).keys() & named.keys())
+    if twice:
+        raise TypeError(f"{', '.join(twice)} given twice, in the mapping and by name")
+    return {**(fields or {}), **named}
+
+
+async def changed(
+    lending: Lending, given: dict[str, Any], blobs: Blobs, *, frozen: bool = True
+) -> tuple[Change, ...]:  # fmt: skip
+    """What an edit writes, validated field by field and, where the model asks for it, as a whole."""
+    lending.fill_new_fields()
+    for path in given:
+        around = next((other for other in given if path.startswith(f"{other}.")), None)
+        if around is not None:
+            raise StateRefused(f"{path!r} is part of {around!r}, which is given too; give one of them", field=path)
+    places = [(_place(lending, path, frozen), value) for path, value in given.items()]
+    changes = tuple([lending.replaced(place, value, blobs) for place, value in places])
+    return await lending.accept_whole(changes, blobs) if lending.shape.needs_whole else changes
+
+
+def _place(lending: Lending, path: str, frozen: bool) -> Place:
+    try:
+        place = lending.shape.place(path)
+    except DefinitionError as error:
+        raise StateRefused(error.message, field=path) from None
+    if place.frozen and frozen:
+        raise StateRefused(f"{path!r} is frozen: the model forbids to change it; fork the session with it", field=path)
+    if place.under_optional:
+        raise StateRefused(
+            f"{path!r} is a part of something that may be None; give {place.parts[0]!r} as a whole", field=path
+        )
+    return place
+
+
+def _after(record: Record, kind: RecordKind, payload: bytes) -> Record:
+    return seal(record.digest, record.seq + 1, record.seq, kind, record.step, record.visit, record.at, payload)

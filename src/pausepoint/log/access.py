@@ -1,0 +1,249 @@
+"""What passes between a state and a step: values are lent, the step's own ones are taken back.
+
+Every attempt gets fresh values. What was lent and is not the step's to write must come
+back as it was; what is written is validated and encoded before anything is committed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pausepoint.codec.values import Limits
+from pausepoint.definition.fields import Place, Replace
+from pausepoint.definition.workflow import BoundStep, Check, Read, Workflow
+from pausepoint.errors import LentValueChanged, StateRefused, ValueRefused, WriteRefused, did_you_mean
+from pausepoint.log.state import Act, Blobs, Change, Inline, State, stored
+from pausepoint.model.pauses import Paused
+from pausepoint.stores.base import Store
+
+_SCALARS = frozenset((int, float, bool, str, type(None)))
+
+
+class Lent:
+    """The arguments of one attempt, and which of them have to come back unchanged."""
+
+    __slots__ = ("mutable", "values", "whole")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.mutable: list[tuple[Read, Any]] = []
+        self.whole: object = None
+
+
+class Lending:
+    """Reads a session's state for its steps and checks, and turns what they return into changes."""
+
+    __slots__ = (
+        "known", "limits", "shape", "state", "store", "workflow",
+    )  # fmt: skip
+
+    def __init__(self, workflow: Workflow[Any], state: State, store: Store, limits: Limits) -> None:
+        self.workflow = workflow
+        self.shape = workflow.shape
+        self.state = state
+        self.store = store
+        self.limits = limits
+        self.known: dict[str, tuple[Inline, Any]] = {}
+
+    def fill_new_fields(self) -> None:
+        """Fields that the model has gained since the session was stored get their defaults."""
+        slots = self.state.slots
+        missing = [name for name in self.shape.fields if name not in slots]
+        if not missing:
+            return
+        defaults = self.shape.build({name: None for name in self.shape.fields if name in slots})
+        for name in missing:
+            data = self.shape.fields[name].typed.encode(getattr(defaults, name), name, self.limits)
+            slots[name] = Inline(msgspec.Raw(data))
+
+    # reading
+
+    def lend(self, step: BoundStep) -> Lent:
+        """The arguments of one attempt. Its values must have been prefetched."""
+        lent = Lent()
+        for read in step.reads:
+            place = read.place
+            value = lent.values[read.param] = self.read(place, read.recent)
+            if value is None and read.required:
+                raise self._missing(step.name, place)
+            if value is not None and not place.typed.immutable and place not in step.writes:
+                lent.mutable.append((read, value))
+        if step.whole is not None:
+            lent.whole = lent.values[step.whole] = self.build()
+        return lent
+
+    def _missing(self, reader: str, place: Place) -> Paused:
+        writers = [name for name in self.workflow.writers(place.field) if name != reader]
+        source = f"{' or '.join(writers)} should have written it" if writers else "give it at the start"
+        return Paused("missing", f"{reader} needs {place.path!r}, which is None; {source}")
+
+    def read(self, place: Place, recent: int | None = None) -> Any:
+        """A fresh copy of the value at a place, or of the last items of the list there."""
+        path = place.path
+        slot, known = self.state.slots.get(path), self.known.get(path)
+        if known is not None and known[0] is slot and recent is None:
+            return known[1]
+        if type(slot) is Inline and recent is None:
+            return self._read_inline(place, slot)
+        data = self._stored(place, recent)
+        if data is None:
+            return self._younger(place, recent)
+        if data == b"null" and place.under_optional:
+            return None  # the model around it is None
+        return place.typed.decode(data, place.path)
+
+    def _stored(self, place: Place, recent: int | None) -> bytes | None:
+        """What is stored there; None if the place is a part that is younger than that."""
+        try:
+            data = self.state.read(place.path) if recent is None else self.state.recent(place.path, recent)
+        except KeyError:
+            return None
+        assert data is not None, place.path
+        return data
+
+    def _younger(self, place: Place, recent: int | None) -> Any:
+        """The default of a part, which comes from the model around it."""
+        if len(place.parts) == 1:
+            raise StateRefused(
+                f"{place.path}: a part of it was added to the model after this session had begun, and has grown since;"
+                " carry the session up with a migration that writes the part",
+                field=place.path,
+            )
+        value = functools.reduce(getattr, place.parts[1:], self.read(self.shape.fields[place.field]))
+        return value if value is None or recent is None else value[-recent:]
+
+    def _read_inline(self, place: Place, slot: Inline) -> Any:
+        value = place.typed.decode(bytes(slot.data), place.path)
+        if place.typed.immutable:  # nobody can change it, so everybody may have the same one
+            self.known[place.path] = slot, value
+        return value
+
+    def build(self) -> Any:
+        """The whole state as its model."""
+        return self.shape.build({name: self.read(place) for name, place in self.shape.fields.items()})
+
+    def far(self, reader: BoundStep | Check) -> bool:
+        """Whether something that is about to be read may have to be fetched first."""
+        return not self.state.deep.isdisjoint(reader.fields)
+
+    async def prefetch(self, reader: BoundStep | Check | None = None) -> None:
+        """Get the large values that a step or a check reads, or all of them."""
+        if reader is None or reader.whole is not None:
+            paths = list(self.state.deep)
+        else:
+            paths = [read.place.path for read in reader.reads if read.recent is None]
+        if needed := self.state.needs(paths):
+            self.state.provide(await self.store.blobs(needed))
+        for read in reader.reads if reader is not None else ():
+            await self._prefetch_recent(read)
+
+    async def _prefetch_recent(self, read: Read) -> None:
+        """Of a list that grew, get what its last items lie in, from the end on."""
+        while read.recent is not None and (needed := self.state.needs_recent(read.place.path, read.recent)):
+            self.state.provide(await self.store.blobs(needed))
+
+    def evaluate(self, check: Check) -> Any:
+        """Ask a guard, a route or a ``when``. Its values must have been prefetched."""
+        values = {}
+        for read in check.reads:
+            value = values[read.param] = self.read(read.place, read.recent)
+            if value is None and read.required:
+                raise self._missing(check.name, read.place)
+        if check.whole is not None:
+            values[check.whole] = self.build()
+        return check.fn(**values)
+
+    # taking back
+
+    def check_unchanged(self, step: BoundStep, lent: Lent) -> None:
+        """What a step was lent and does not write stays as it was."""
+        for read, value in lent.mutable:
+            self._check_one(step, read.place, value, read.recent)
+        if lent.whole is not None:
+            for place in self.shape.fields.values():
+                if not place.typed.immutable and place not in step.writes:
+                    self._check_one(step, place, getattr(lent.whole, place.path))
+
+    def _check_one(self, step: BoundStep, place: Place, value: object, recent: int | None = None) -> None:
+        if not self._is_as_it_was(place, value, recent):
+            raise LentValueChanged(
+                f"{step.name} changed {place.path!r} in place, but does not write it;"
+                " add it to writes=, or work on a copy",
+                field=place.path,
+            )
+
+    def _is_as_it_was(self, place: Place, value: object, recent: int | None) -> bool:
+        before = self._stored(place, recent)
+        if before is not None and place.typed.is_stored_as(value, before, self.limits):
+            return True
+        try:
+            now = place.typed.encode(value, place.path, self.limits)
+            # Equal values may be written in two ways (the order of a set): then compare like with like.
+            return now == before or now == place.typed.encode(self.read(place, recent), place.path, self.limits)
+        except (ValueRefused, StateRefused):
+            return False
+
+    def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
+        """What the step wrote, validated field by field and encoded. Large values go to ``blobs``."""
+        return tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
+
+    def _change(self, place: Place, value: object, blobs: Blobs) -> Change:
+        if place.growth is not None and place.grows is not None and not isinstance(value, Replace):
+            data = place.growth.store(value, place.path, self.limits)
+            return Change(place.path, place.grows, stored(data, blobs))
+        checked = place.check(value.value if isinstance(value, Replace) else value)
+        slot = stored(place.typed.encode(checked, place.path, self.limits), blobs)
+        if type(checked) in _SCALARS and type(slot) is Inline:  # it comes back as it is, so it need not be read again
+            self.known[place.path] = slot, checked
+        return Change(place.path, "set", slot)
+
+    def replaced(self, place: Place, value: object, blobs: Blobs) -> Change:
+        """A value that somebody else than a step sets, whether the place grows or not."""
+        return self._change(place, value if isinstance(value, Replace) else Replace(value), blobs)
+
+    def stored_change(self, path: str, act: Act, data: bytes, blobs: Blobs) -> Change:
+        """A change whose value is encoded already."""
+        return Change(path, act, stored(data, blobs))
+
+    async def accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
+        """Where the model's own validators look at the whole state: ask them; what they change is written too."""
+        trial = self.state.copy()
+        trial.provide(dict(blobs))
+        for change in changes:
+            trial.apply(change)
+        if needed := trial.needs(self.shape.fields):
+            trial.provide(await self.store.blobs(needed))
+        places = self.shape.fields
+        before = {name: trial.read(name) or b"null" for name in places}
+        after = self.shape.check_whole({name: place.typed.decode(before[name], name) for name, place in places.items()})
+        encoded = {name: place.typed.encode(after[name], name, self.limits) for name, place in places.items()}
+        extra = [Change(name, "set", stored(data, blobs)) for name, data in encoded.items() if data != before[name]]
+        return (*changes, *extra)
+
+
+def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
+    """Which place gets which part of a return value."""
+    if not step.writes:
+        if value is not None:
+            raise StateRefused(
+                f"{step.name} returned {type(value).__name__}, but writes nothing; name the field in writes=", field=""
+            )
+        return []
+    if not step.many:
+        return [(step.writes[0], value)]
+    if type(value) is not dict and not isinstance(value, Mapping):
+        raise StateRefused(
+            f"{step.name} writes several fields and must return a mapping, not {type(value).__name__}", field=""
+        )
+    places = step.places
+    for path in value:
+        if path not in places:
+            raise WriteRefused(
+                f"{step.agent} may not write {path!r} in step {step.name!r}{did_you_mean(str(path), places)}",
+                field=str(path),
+            )
+    return [(places[path], part) for path, part in value.items()]

@@ -1,0 +1,124 @@
+"""What differs between two states, as they are stored.
+
+Cost follows what differs: equal slots are not read, and of a list that only grew just what lies behind the part that
+both states share. A list that is otherwise different is told as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from pausepoint.log.state import Grown, Slot, State
+from pausepoint.model.views import Difference
+
+
+class Comparison:
+    """Two states, reduced to what may differ. Hand over what `needs` asks for, then ask for the `changes`."""
+
+    def __init__(self, a: State, b: State) -> None:
+        before: dict[str, Slot] = {}
+        after: dict[str, Slot] = {}
+        self._shared: dict[str, list[Slot]] = {}
+        for name in dict.fromkeys([*a.slots, *b.slots]):
+            old, new = a.slots.get(name), b.slots.get(name)
+            if old is not None and new is not None:
+                if _same(old, new):
+                    continue
+                old, new, shared = _without_shared(old, new)
+                if shared:
+                    self._shared[name] = shared
+            if old is not None:
+                before[name] = old
+            if new is not None:
+                after[name] = new
+        self.a, self.b = State(before), State(after)
+
+    def needs(self) -> set[bytes]:
+        """Hashes of the large values to `provide` next; ask again until nothing more is needed."""
+        needed = self.a.needs(self.a.slots) | self.b.needs(self.b.slots)
+        while self._shared and not needed:
+            name, shared = self._shared.popitem()
+            if not _only_grew(_value(self.a.read(name)), _value(self.b.read(name))):
+                for state in (self.a, self.b):
+                    state.slots[name] = Grown("append", [*shared, *_segments(state.slots[name])])
+                needed = self.a.needs([name]) | self.b.needs([name])
+        return needed
+
+    def provide(self, blobs: dict[bytes, bytes]) -> None:
+        """Hand over what `needs` asked for."""
+        self.a.provide(blobs)
+        self.b.provide(blobs)
+
+    def changes(self) -> Iterator[Difference]:
+        """What differs, field by field."""
+        for name in dict.fromkeys([*self.a.slots, *self.b.slots]):
+            old, new = self.a.read(name), self.b.read(name)
+            if old is None:
+                yield Difference(name, "added", after=_value(new))
+            elif new is None:
+                yield Difference(name, "removed", before=_value(old))
+            else:
+                yield from compare(name, _value(old), _value(new))
+
+
+def compare(path: str, old: Any, new: Any) -> Iterator[Difference]:
+    """What differs between two plain values: objects key by key, lists that only grew by what is new.
+
+    >>> [str(each) for each in compare("", {"a": [1], "b": 1}, {"a": [1, 2], "c": None})]
+    ['a: 1 item added: [2]', 'b: removed, was 1', 'c: added null']
+    """
+    if isinstance(old, dict) and isinstance(new, dict) and not (_tagged(old) or _tagged(new)):
+        for key in dict.fromkeys([*old, *new]):
+            place = f"{path}.{key}" if path else key
+            if key not in new:
+                yield Difference(place, "removed", before=old[key])
+            elif key not in old:
+                yield Difference(place, "added", after=new[key])
+            else:
+                yield from compare(place, old[key], new[key])
+    elif isinstance(old, list) and isinstance(new, list) and len(old) < len(new) and _only_grew(old, new):
+        yield Difference(path, "grown", added=tuple(new[len(old) :]))
+    elif not _equal(old, new):
+        yield Difference(path, "changed", old, new)
+
+
+def _only_grew(old: Any, new: Any) -> bool:
+    """Whether a list begins with all of another one."""
+    return _equal(old, new[: len(old)])
+
+
+def _equal(old: Any, new: Any) -> bool:
+    """As they are stored: Python takes 1, 1.0 and True for the same, also inside lists."""
+    return msgspec.json.encode(old, order="deterministic") == msgspec.json.encode(new, order="deterministic")
+
+
+def _value(data: bytes | None) -> Any:
+    return msgspec.json.decode(data or b"null")
+
+
+def _tagged(value: dict[str, Any]) -> bool:
+    """Whether an object stands for a value that JSON lacks, such as a date."""
+    return len(value) == 1 and next(iter(value)).startswith("$")
+
+
+def _same(old: Slot, new: Slot) -> bool:
+    return old is new or (type(old) is type(new) and msgspec.json.encode(old) == msgspec.json.encode(new))
+
+
+def _without_shared(old: Slot, new: Slot) -> tuple[Slot, Slot, list[Slot]]:
+    """Two forms of a list that was appended to, without the segments that both begin with; and those."""
+    grown = [slot for slot in (old, new) if type(slot) is Grown]
+    if not grown or any(slot.act != "append" for slot in grown):
+        return old, new, []
+    first, second = _segments(old), _segments(new)
+    shared = 0
+    while shared < min(len(first), len(second)) and _same(first[shared], second[shared]):
+        shared += 1
+    return Grown("append", first[shared:]), Grown("append", second[shared:]), first[:shared]
+
+
+def _segments(slot: Slot) -> list[Slot]:
+    return slot.segments if type(slot) is Grown else [slot]

@@ -1,0 +1,273 @@
+"""A session's history: events, derived from its log and its signals.
+
+Events are not stored a second time: a record *is* an event, and what a step emits lies in
+the record that it was committed with. Log and signals have one common order (a signal
+knows the log's ``seq`` when it arrived), so a cursor ``"seq.signal.index"`` is exact: what
+was read stays read, what comes later comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from pausepoint.clock import to_datetime
+from pausepoint.log.replay import (
+    CheckpointBody,
+    DefinitionBody,
+    EditBody,
+    Effect,
+    EventBody,
+    KeyBody,
+    OperationBody,
+    Origin,
+    RewindBody,
+    WaitBody,
+    body_of,
+)
+from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.questions import Asked, Reply, reply_of
+from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.sessions import Event, Tombstone
+
+_ANSWERS = {"answer": "question.answered", "early": "answer.kept", "refused": "answer.refused"}
+_SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": "cancel.requested"}
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """How far a reader is: records up to ``seq``, signals up to ``signal``, ``index`` events of the next."""
+
+    seq: int = 0
+    signal: int = 0
+    index: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """Read a cursor that an event carried.
+
+        >>> Cursor.parse("12.3.0")
+        Cursor(seq=12, signal=3, index=0)
+        """
+        try:
+            seq, signal, index = (int(part) for part in text.split("."))
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is not a cursor; use one that an event carried, or '' for the beginning"
+            ) from None
+        return cls(seq, signal, index)
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.signal}.{self.index}"
+
+
+def events(
+    session_id: str, start: Cursor, records: Iterable[Record], signals: Iterable[SignalRecord]
+) -> Iterator[Event]:
+    """The events after ``start``, in order. ``records`` begin after its seq, ``signals`` after its signal."""
+    entries: list[tuple[int, int, Record | SignalRecord]] = [(record.seq, 0, record) for record in records]
+    entries += [(signal.after, signal.n, signal) for signal in signals]
+    entries.sort(key=lambda entry: entry[:2])
+    seq, signal, skip = start.seq, start.signal, start.index
+    for _, _, entry in entries:
+        if isinstance(entry, Record):
+            lines = list(_of_record(entry))
+            after = (entry.seq, signal)
+        else:
+            lines = [_of_signal(entry)]
+            after = (seq, entry.n)
+        for index, (at, agent, kind, summary, data) in enumerate(lines):
+            if index < skip:
+                continue
+            last = index == len(lines) - 1
+            cursor = Cursor(*after, 0) if last else Cursor(seq, signal, index + 1)
+            yield Event(str(cursor), session_id, at, agent, kind, summary, data)
+        seq, signal = after
+        skip = 0
+
+
+Parts = tuple[int, str, str, str, dict[str, Any]]
+
+
+def of_tombstone(stone: Tombstone) -> Event:
+    """The last event of a session that was removed: the only one that is left."""
+    who = stone.by or "somebody"
+    data = {
+        "by": stone.by, "reason": stone.reason, "status": stone.status, "workflow": stone.workflow,
+        "owner": stone.owner, "created_at": to_datetime(stone.created_at).isoformat(), "records": stone.records,
+        "digest": stone.digest.hex(),
+    }  # fmt: skip
+    summary = f"removed by {who}" + (f": {stone.reason}" if stone.reason else "")
+    cursor = Cursor(stone.records + 1)
+    return Event(str(cursor), stone.session_id, stone.removed_at, stone.by or "", "session.removed", summary, data)
+
+
+def _of_signal(signal: SignalRecord) -> Parts:
+    if signal.redacted:
+        return signal.at, signal.by or "", "redacted", f"signal {signal.n} ({signal.kind}) was redacted", {}
+    data = msgspec.json.decode(signal.payload)
+    if signal.kind == "message":
+        return (
+            signal.at,
+            signal.by or "",
+            "message.received",
+            f"a message came from {signal.by or 'somebody'}",
+            {"n": signal.n},
+        )
+    if signal.kind in _ANSWERS:
+        return _of_answer(signal, reply_of(signal.payload))
+    if signal.kind == "file":
+        return signal.at, signal.by or "", "file.added", *_of_file(file_facts(signal.payload))
+    if signal.kind == "child":
+        text = f"the child session {data['child']} {data['status']}" + (f": {data['reason']}" if data["reason"] else "")
+        return signal.at, "", f"child.{data['status']}", text, data
+    if "budget_usd" in data:
+        data["budget_usd"] /= 1e6  # kept as micro-dollars, shown as dollars like all money
+    who = signal.by or "somebody"
+    reason = f": {data['reason']}" if data.get("reason") else ""
+    return signal.at, signal.by or "", _SIGNALS[signal.kind], f"{who} asked to {signal.kind}{reason}", data
+
+
+def _of_answer(signal: SignalRecord, said: Reply) -> Parts:
+    who = signal.by or "somebody"
+    data: dict[str, Any] = {"n": signal.n, "by": signal.by, "channel": said.channel}
+    if signal.kind == "early":
+        data["key"] = said.key
+        return signal.at, who, "answer.kept", f"{who} answered {said.key!r} before it was asked", data
+    data |= {"question_id": said.question, "round": said.version}
+    if not said.why:
+        return signal.at, who, "question.answered", f"{who} answered", data
+    data |= {"why": said.why} | ({"reason": said.reason} if said.reason else {"refused": said.count})
+    return signal.at, who, "answer.refused", f"an answer of {who} was refused: {said.reason or said.why}", data
+
+
+def _of_file(file: FileFacts) -> tuple[str, dict[str, Any]]:
+    summary = f"{file.filename}, {file.size:,} bytes, as {file.id}"
+    data = {
+        "file_id": file.id, "filename": file.filename, "content_type": file.content_type, "size_bytes": file.size,
+        "sha256": file.sha256,
+    }  # fmt: skip
+    return summary, data
+
+
+def _of_record(record: Record) -> Iterator[Parts]:
+    if record.redacted:
+        yield record.at, "", "redacted", f"record {record.seq} was redacted", {}
+        return
+    body = body_of(record)
+    for effect in getattr(body, "effects", ()):
+        if effect.left is None or (effect.left.files and not effect.left.of):
+            yield _of_effect(effect)
+    if isinstance(body, KeyBody):
+        if body.created:
+            yield record.at, body.by or "", "session.created", "created", {"first": body.step}
+        if body.origin is not None:
+            yield _of_origin(record, body, body.origin)
+    elif isinstance(body, OperationBody):
+        yield _of_operation(record, body)
+    elif isinstance(body, WaitBody):
+        if body.ask is not None:
+            yield from _of_question(record, body, body.ask)
+        else:
+            yield _of_wait(record, body)
+    elif isinstance(body, EditBody | RewindBody):
+        if body.reopened:
+            yield record.at, body.by or "", "session.reopened", f"it was {body.reopened}", {"was": body.reopened}
+        if isinstance(body, EditBody) and body.adopted:
+            yield _of_adoption(record, body)
+        else:
+            yield _of_edit(record, body) if isinstance(body, EditBody) else _of_rewind(record, body)
+    elif isinstance(body, CheckpointBody):
+        yield from _of_checkpoint(record, body)
+    elif isinstance(body, DefinitionBody):
+        yield record.at, body.by or "", body.type, body.summary, msgspec.json.decode(body.data)
+    elif isinstance(body, EventBody):
+        yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
+        if body.moved and body.next is None and not body.leaving:
+            yield record.at, body.agent, "session.completed", "completed", {}
+
+
+def _of_origin(record: Record, body: KeyBody, origin: Origin) -> Parts:
+    data = {"from": origin.session_id, "seq": origin.seq, "at": origin.at, "fields": list(origin.edited)}
+    summary = f"forked from {origin.session_id} at {origin.at}"
+    return record.at, body.by or "", "session.forked", summary, data
+
+
+def _of_edit(record: Record, body: EditBody) -> Parts:
+    fields = list(dict.fromkeys(change.path for change in body.changes))
+    summary = f"edited by {body.by or 'somebody'}: {', '.join(fields)}" + (f" ({body.reason})" if body.reason else "")
+    return record.at, body.by or "", "session.edited", summary, {"fields": fields, "by": body.by, "reason": body.reason}
+
+
+def _of_adoption(record: Record, body: EditBody) -> Parts:
+    files = {each.file.path: each.file.sha256 for each in body.adopted}
+    summary = f"edited by {body.by or 'somebody'}: {', '.join(files)}" + (f" ({body.reason})" if body.reason else "")
+    return record.at, body.by or "", "artifact.edited", summary, {"files": files, "by": body.by, "reason": body.reason}
+
+
+def _of_rewind(record: Record, body: RewindBody) -> Parts:
+    why = f" ({body.reason})" if body.reason else ""
+    summary = f"rewound by {body.by or 'somebody'} to before {body.to}{why}"
+    data = {"to": body.to, "seq": record.parent, "keep": body.keep, "by": body.by, "reason": body.reason}
+    return record.at, body.by or "", "session.rewound", summary, data
+
+
+def _of_effect(effect: Effect) -> Parts:
+    if effect.type == "spent":
+        return (
+            effect.at, effect.agent, "spent", f"${effect.usd / 1e6:.4f}, {effect.tokens} tokens",
+            {"usd": effect.usd / 1e6, "tokens": effect.tokens},
+        )  # fmt: skip
+    return effect.at, effect.agent, effect.type, effect.summary, msgspec.json.decode(effect.data)
+
+
+def _of_operation(record: Record, body: OperationBody) -> Parts:
+    agent = body.agent or record.step
+    if body.total:
+        data: dict[str, Any] = {"id": body.id, "total": body.total}
+        return record.at, agent, "map.started", f"{body.name}: {body.total} items", data
+    return record.at, agent, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
+
+
+def _of_wait(record: Record, body: WaitBody) -> Parts:
+    agent = body.agent or record.step
+    if body.due is None:
+        return record.at, agent, "child.called", body.name, {"id": body.id, "child": body.child}
+    until = to_datetime(body.due).isoformat(timespec="seconds")
+    return record.at, agent, "timer.set", f"{body.name}, until {until}", {"id": body.id, "until": until}
+
+
+def _of_question(record: Record, body: WaitBody, ask: Asked) -> Iterator[Parts]:
+    agent = body.agent or record.step
+    if ask.instead_of:
+        summary = f"nobody answered {ask.text!r}, so it is asked once more"
+        yield record.at, agent, "question.escalated", summary, {"question_id": ask.id, "instead_of": ask.instead_of}
+    until = None if body.due is None else to_datetime(body.due).isoformat(timespec="seconds")
+    data = {"id": body.id, "question_id": ask.id, "round": ask.round, "rounds": ask.rounds, "until": until}
+    if ask.complaint:
+        data["complaint"] = ask.complaint
+    yield record.at, agent, "question.asked", ask.text, data
+
+
+def _of_checkpoint(record: Record, body: CheckpointBody) -> Iterator[Parts]:
+    agent = body.agent or record.step
+    visit = f"{record.step}#{record.visit}"
+    data = {
+        "step": record.step,
+        "visit": record.visit,
+        "took": body.took / 1e6,
+        "attempts": body.attempts,
+        "next": body.next,
+    }
+    if body.skipped:
+        yield record.at, agent, "step.skipped", f"{visit} skipped: {body.skipped}", data
+    else:
+        yield record.at, agent, "step.completed", f"{visit} done", data
+    if body.refused:
+        yield record.at, agent, "guard.refused", body.refused, {"step": record.step}
+        yield record.at, agent, "session.paused", body.refused, {"kind": "guard"}
+    elif body.failure:
+        yield record.at, agent, "session.failed", body.failure.message, {"type": body.failure.type}
+    elif body.next is None and not body.leaving:
+        yield record.at, agent, "session.completed", "completed", {}

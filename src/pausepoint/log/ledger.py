@@ -1,0 +1,214 @@
+"""Writes the records of one held session: seals each, folds it in, commits it under the fence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from pausepoint.clock import Clock
+from pausepoint.codec.values import encode
+from pausepoint.log.replay import Body, DefinitionBody, Effect, EventBody, Line, fold, to_payload
+from pausepoint.log.state import Blobs
+from pausepoint.log.telemetry import Watch
+from pausepoint.model.chunks import Part
+from pausepoint.model.pauses import Paused
+from pausepoint.model.records import Record, RecordKind, seal
+from pausepoint.model.sessions import ChildReport, Commit, Failure, Flags, Pause, PauseKind, Report, SessionRow
+from pausepoint.stores.base import Store
+
+KEY_FRAME_EVERY = 256
+_NOTHING = msgspec.Raw(b"{}")
+
+
+class Ledger:
+    """The log's end, as only its holder sees it. Records that were submitted take effect in order, awaited or not."""
+
+    __slots__ = (
+        "broken", "clock", "digest", "frame_weight", "key_frame", "line", "on_commit", "parked", "parking",
+        "pending", "progress", "row", "seq", "store", "thaws", "updated_at", "version", "watch",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: Store,
+        row: SessionRow,
+        clock: Clock,
+        on_commit: Callable[[Flags], None] = lambda flags: None,
+    ) -> None:
+        self.store = store
+        self.row = row
+        self.clock = clock
+        self.on_commit = on_commit
+        self.watch = Watch(row.session_id, row.workflow)
+        self.line = Line()
+        self.seq, self.digest, self.updated_at = row.seq, row.digest, row.updated_at
+        self.key_frame = row.key_frame
+        self.version = row.version
+        self.frame_weight = 0
+        self.progress: tuple[int, int] | None = None
+        self.pending: dict[str, Effect] = {}
+        self.parked = False
+        self.parking = False  # about to be: the store may know it before we do
+        self.thaws = False  # the time for which timers were frozen is of no account: they ran on
+        self.broken: BaseException | None = None
+
+    def load(self, records: Sequence[Record]) -> None:
+        """Fold the log from its last key frame on."""
+        self.line = fold(records)
+
+    def breaks(self, error: BaseException) -> None:
+        """From now on nothing more can be written; the first reason counts."""
+        if self.broken is None:
+            self.broken = error
+            self.watch.broke(error)
+
+    async def note(
+        self, type: str, summary: str, data: Mapping[str, Any] | None = None, *,
+        agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, noticed: str = "",
+        forgets: tuple[str, ...] = (), part: Part | None = None, **facts: Any,
+    ) -> bool:  # fmt: skip
+        """Commit an event. False, with nothing written, if ``only_if_…`` no longer holds."""
+        raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
+        body = EventBody(
+            type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, attempts=attempts,
+            effects=self.take_effects(), noticed=noticed, forgets=forgets, part=part,
+        )  # fmt: skip
+        return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
+
+    async def park(self, paused: Paused, known: Iterable[Pause] = (), forgets: tuple[str, ...] = ()) -> None:
+        """Park with a reason. A pause of the same kind and reason that is open already is not opened twice."""
+        alike = [pause for pause in known if pause.kind == paused.kind]
+        same = any(pause.reason == paused.reason for pause in alike)
+        await self.note(
+            "session.paused", paused.reason, {"kind": paused.kind}, release=True, forgets=forgets,
+            open_pauses=() if same else (self.new_pause(paused.kind, paused.reason),),
+            close_pauses=tuple(pause.id for pause in alike if pause.reason != paused.reason),
+        )  # fmt: skip
+
+    def effect(self, id: str, type: str, summary: str, data: Mapping[str, Any], agent: str) -> None:
+        """Have an event committed with the next record, unless it was already."""
+        raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
+        self.pend(Effect(id, self.clock.now(), type, agent, summary, raw))
+
+    def pend(self, effect: Effect) -> None:
+        """Have an effect committed with the next record, unless this visit has had it before."""
+        if effect.id not in self.line.effects and effect.id not in self.pending:
+            self.pending[effect.id] = effect
+
+    def take_effects(self) -> tuple[Effect, ...]:
+        """What the step emitted and spent since the last record, to be committed with the one that is being made."""
+        if not self.pending:
+            return ()
+        effects = tuple(self.pending.values())
+        self.pending.clear()
+        return effects
+
+    def new_pause(self, kind: PauseKind, reason: str) -> Pause:
+        """A pause record of the engine's own."""
+        return Pause(str(uuid4()), kind, reason, None, self.clock.now(), self.line.step or "")
+
+    async def fail(self, failure: Failure) -> None:
+        """End in ``failed``, resumable at this very step."""
+        data = {"type": failure.type, "attempts": failure.attempts}
+        facts: dict[str, Any] = {"ended": "failed", "failure": failure, "release": True}
+        await self.note("session.failed", failure.message, data, attempts=0, **facts)  # a resume begins to count anew
+
+    async def commit(
+        self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None,
+        applied: bool = False, **facts: Any,
+    ) -> bool:  # fmt: skip
+        """Seal a record, fold it in and commit it, with a key frame behind it when one is due.
+
+        False, with nothing written, if ``only_if_paused`` was given and the pause has been withdrawn, or
+        ``only_if_waiting`` and the question was answered.
+        """
+        if self.broken is not None:
+            raise self.broken
+        base, digest = self.seq, self.digest
+        record = self._seal(kind, step, visit, body)
+        records = [record]
+        self.line.fold(record, body, applied)
+        if self.line.records_since_key >= KEY_FRAME_EVERY and kind == "checkpoint" and self._key_frame_due():
+            blobs = [*(blobs or ()), *self._add_key_frame(records)]
+        if record.at > self.updated_at:
+            self.updated_at = record.at
+        usd, tokens = _spending(body) if getattr(body, "effects", ()) else (0, 0)
+        # A resume or a retry is no progress: a step that kills its process each time must be seen to do so.
+        still = kind != "checkpoint" and (
+            isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
+        )
+        if self.line.version != self.version:
+            self.version = facts["version"] = self.line.version
+        if self.thaws:
+            facts["thaw"], self.thaws = True, False
+        if self.row.parent is not None:
+            facts |= {"parent": self.row.parent, "report": report_of(self.row.session_id, facts)}
+        commit = Commit(
+            self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
+            self.line.step, self.line.visit, self.line.leaving,
+            keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
+            blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs), **facts,
+        )  # fmt: skip
+        self.parking = commit.release
+        try:
+            written = self.store.commit(commit)
+            flags = await (written if self.watch.meters is None else self.watch.timed(written, kind))
+        except Exception as error:
+            # Whatever it is, this end of the log is no longer known to be the store's.
+            self.breaks(error)
+            raise
+        if flags is None:
+            self.parking, self.seq, self.digest = False, base, digest
+            self._give_back(body)
+            return False
+        if facts or kind == "event" or self.watch.meters is not None:
+            self.watch.committed(commit, body)
+        self.parked = commit.release
+        self.on_commit(flags)
+        return True
+
+    def _add_key_frame(self, records: list[Record]) -> Blobs:
+        blobs = self.line.state.seal()
+        records.append(self._seal("key", self.line.step or "", self.line.visit, self.line.key_body()))
+        self.key_frame = self.line.opened = self.line.base = self.seq  # as who loads it from there will see it
+        self.line.records_since_key = self.line.bytes_since_key = 0
+        return blobs
+
+    def _seal(self, kind: RecordKind, step: str, visit: int, body: Body) -> Record:
+        record = seal(self.digest, self.seq + 1, self.seq, kind, step, visit, self.clock.now(), to_payload(body))
+        self.seq, self.digest = record.seq, record.digest
+        return record
+
+    def _give_back(self, body: Body) -> None:
+        """Nothing was written: what the step had emitted and spent goes with the next record instead."""
+        effects: tuple[Effect, ...] = getattr(body, "effects", ())
+        self.pending = {effect.id: effect for effect in effects} | self.pending
+        self.line.effects.difference_update(effect.id for effect in effects)
+        usd, _ = _spending(body)
+        self.line.usd -= usd
+
+    def _key_frame_due(self) -> bool:
+        """Every 256 records, but not before those since the last one weigh as much as it will."""
+        line = self.line
+        if line.bytes_since_key < self.frame_weight:
+            return False
+        self.frame_weight = line.state.weight()
+        return line.bytes_since_key >= self.frame_weight
+
+
+def report_of(child: str, facts: Mapping[str, Any]) -> Report | None:
+    """What the parent has to hear of a child: how it ended, or what trouble makes it stand still."""
+    ended, pauses, failure = facts.get("ended"), facts.get("open_pauses"), facts.get("failure")
+    if ended is None and not pauses:
+        return None
+    status = ended or "paused"
+    reason = failure.message if failure is not None else pauses[0].reason if pauses else ""
+    return Report(status, msgspec.json.encode(ChildReport(child, status, reason)), ended is not None)
+
+
+def _spending(body: Body) -> tuple[int, int]:
+    effects = getattr(body, "effects", ())
+    return sum(effect.usd for effect in effects), sum(effect.tokens for effect in effects)

@@ -1,0 +1,442 @@
+"""What can be seen of running sessions from outside: log lines, spans, metrics.
+
+Observation never decides anything and never breaks a session: what goes wrong in it is
+printed, as `logging` does with its handlers, and the session goes on.
+
+OpenTelemetry is used through its API package, and only if the program has imported it
+already: nobody can have set up an SDK without doing that. Where no provider is set, nothing
+is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from pausepoint.errors import HoldLost, said
+from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody
+from pausepoint.model.sessions import Commit, SessionRow
+from pausepoint.name import NAME
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+
+T = TypeVar("T")
+
+logger = logging.getLogger(NAME)
+logger.addHandler(logging.NullHandler())
+
+
+class Place(NamedTuple):
+    """Where code runs: which visit of which session."""
+
+    session_id: str
+    step: str = ""
+    visit: int = 0
+    attempt: int = 0
+
+
+# The fields of a `Place`, which itself is made when somebody asks: every step sets this, few are asked.
+_here: ContextVar[tuple[str, str, int, int] | None] = ContextVar(f"{NAME}_place", default=None)
+
+
+def here() -> Place | None:
+    """The visit that the calling code belongs to: in steps, operations, map items, their tasks and threads."""
+    place = _here.get()
+    return None if place is None else Place(*place)
+
+
+class SessionIdFilter(logging.Filter):
+    """Gives every log record that passes ``session_id``, ``step`` and ``visit``; ``-`` and 0 outside of sessions.
+
+    Add it to a handler: ``handler.addFilter(SessionIdFilter())``. What a record has already is left as it is.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        place = here()
+        known = record.__dict__
+        known.setdefault("session_id", place.session_id if place else "-")
+        known.setdefault("step", place.step if place and place.step else "-")
+        known.setdefault("visit", place.visit if place else 0)
+        return True
+
+
+class Metric(NamedTuple):
+    """One line of the table of metrics."""
+
+    name: str
+    kind: Literal["counter", "up-down counter", "histogram"]
+    unit: str
+    attributes: tuple[str, ...]
+    meaning: str
+
+
+_WORKFLOW, _STEP, _OPERATION = f"{NAME}.workflow", f"{NAME}.step", f"{NAME}.operation"
+_STATUS, _PAUSE, _RECORD, _ERROR = f"{NAME}.status", f"{NAME}.pause", f"{NAME}.record", "error.type"
+
+METRICS: tuple[Metric, ...] = (
+    Metric(f"{NAME}.sessions.started", "counter", "{session}", (_WORKFLOW,), "sessions that were stored"),
+    Metric(f"{NAME}.sessions.running", "up-down counter", "{session}", (_WORKFLOW,), "driven by this process now"),
+    Metric(f"{NAME}.sessions.ended", "counter", "{session}", (_WORKFLOW, _STATUS), "completed, failed or cancelled"),
+    Metric(f"{NAME}.pauses", "counter", "{pause}", (_WORKFLOW, _PAUSE), "drives that ended in a pause, by its kind"),
+    Metric(f"{NAME}.visit.duration", "histogram", "s", (_WORKFLOW, _STEP), "visits, and how long each took"),
+    Metric(f"{NAME}.operation.duration", "histogram", "s", (_WORKFLOW, _STEP, _OPERATION), "operations, likewise"),
+    Metric(f"{NAME}.retries", "counter", "{attempt}", (_WORKFLOW, _STEP), "attempts that failed and are repeated"),
+    Metric(f"{NAME}.spent", "counter", "{microdollar}", (_WORKFLOW, _STEP), "money told with `ctx.spend`"),
+    Metric(f"{NAME}.tokens", "counter", "{token}", (_WORKFLOW, _STEP), "tokens told with `ctx.spend`"),
+    Metric(f"{NAME}.commit.duration", "histogram", "s", (_RECORD,), "commits, and how long until each was on disk"),
+    Metric(f"{NAME}.store.errors", "counter", "{error}", (_ERROR,), "drives that the store or a new holder ended"),
+)
+
+_SECONDS = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600,
+)  # fmt: skip
+"""From a commit to a visit: the buckets of all histograms."""
+
+
+class _Meters:
+    """The instruments of one meter provider."""
+
+    def __init__(self, provider: Any) -> None:
+        self.provider = provider
+        meter = provider.get_meter(NAME)
+        self.instruments = {metric.name.removeprefix(f"{NAME}."): _instrument(meter, metric) for metric in METRICS}
+
+    def add(self, name: str, amount: int, attributes: dict[str, str]) -> None:
+        """Count."""
+        self.instruments[name].add(amount, attributes)
+
+    def took(self, name: str, seconds: float, attributes: dict[str, str]) -> None:
+        """Record a duration."""
+        self.instruments[name].record(seconds, attributes)
+
+
+def _instrument(meter: Any, metric: Metric) -> Any:
+    if metric.kind == "histogram":
+        return meter.create_histogram(
+            metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=_SECONDS
+        )
+    make = meter.create_counter if metric.kind == "counter" else meter.create_up_down_counter
+    return make(metric.name, metric.unit, metric.meaning)
+
+
+def _provider(signal: Literal["trace", "metrics"]) -> Any:
+    """What the program has set up for spans or metrics; None if that is nothing."""
+    api = sys.modules.get(f"opentelemetry.{signal}")
+    if api is None:
+        return None
+    provider = api.get_tracer_provider() if signal == "trace" else api.get_meter_provider()
+    # The API's own providers only stand in for one that was not set.
+    return None if type(provider).__module__.startswith(f"opentelemetry.{signal}") else provider
+
+
+def _guarded(act: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
+    """Do something for observation's sake; what it raises is printed."""
+    try:
+        return act(*args, **kwargs)
+    except Exception:
+        if logging.raiseExceptions and sys.stderr:
+            traceback.print_exc()
+        return None
+
+
+_last_meters: _Meters | None = None
+
+
+def _find_meters() -> _Meters | None:
+    global _last_meters
+    provider = _provider("metrics")
+    if provider is None:
+        return None
+    if _last_meters is None or _last_meters.provider is not provider:
+        _last_meters = _Meters(provider)
+    return _last_meters
+
+
+def _find_tracer() -> Tracer | None:
+    provider = _provider("trace")
+    tracer: Tracer | None = None if provider is None else provider.get_tracer(NAME)
+    return tracer
+
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+class Watch:
+    """Observes one session for as long as somebody writes its log. Whether it is traced is found out once."""
+
+    __slots__ = ("ended_parent", "failure", "meters", "place", "session_id", "status", "tracer", "trouble", "workflow")
+
+    def __init__(self, session_id: str, workflow: str) -> None:
+        self.session_id = session_id
+        self.workflow = workflow
+        self.place = (session_id, "", 0, 0)
+        self.tracer = _guarded(_find_tracer)
+        self.meters = _guarded(_find_meters)
+        self.status = ""
+        self.failure = ""
+        self.trouble: BaseException | None = None
+        self.ended_parent = None if self.tracer is None else _guarded(_ended_parent)
+
+    # spans
+
+    @contextmanager
+    def session(self, version: int, resumed: bool) -> Iterator[None]:
+        """Around one drive of the session."""
+        _here.set(self.place)
+        self._add("sessions.running", 1)
+        attributes = {f"{NAME}.version": version, f"{NAME}.resumed": resumed}
+        with self._span(f"session {self.workflow}", attributes, origin=self.ended_parent) as span:
+            try:
+                yield
+            finally:
+                self._add("sessions.running", -1)
+                if isinstance(span, _Span):
+                    span.status, span.failure, span.trouble = self.status or "ready", self.failure, self.trouble
+
+    def enters(self, step: str, visit: int, attempt: int) -> None:
+        """From here on the calling task works on this visit."""
+        self.place = (self.session_id, step, visit, attempt)
+        _here.set(self.place)
+
+    async def visit(self, attempt: Awaitable[T], remembered: int, quiet: tuple[type[Exception], ...]) -> T:
+        """One attempt at the visit that was entered. ``quiet``: what is raised to leave a step, and is no failure."""
+        with self._span(f"visit {self.place[1]}", {**self._where(), f"{NAME}.remembered": remembered}, quiet):
+            return await attempt
+
+    def operation(self, name: str) -> AbstractContextManager[object]:
+        """Around an operation that really runs; a remembered one has no span."""
+        if self.tracer is None:
+            return _NOTHING
+        return self._span(f"operation {name}", {_OPERATION: name, **self._where()})
+
+    def _where(self) -> dict[str, str | int]:
+        _, step, visit, attempt = self.place
+        return {_STEP: step, f"{NAME}.visit": visit, f"{NAME}.attempt": attempt}
+
+    def _span(
+        self, name: str, attributes: dict[str, Any], quiet: tuple[type[Exception], ...] = (),
+        origin: Span | None = None,
+    ) -> AbstractContextManager[object]:  # fmt: skip
+        if self.tracer is None:
+            return _NOTHING
+        common = {f"{NAME}.session_id": self.session_id, _WORKFLOW: self.workflow}
+        return _Span(self.tracer, name, common | attributes, quiet, origin)
+
+    # what happened
+
+    def started(self, step: str | None, paused: bool) -> None:
+        """The session was stored."""
+        self._tell(logging.INFO, "started, paused" if paused else "started", step or "", 1)
+        self._add("sessions.started", 1)
+
+    async def timed(self, commit: Awaitable[T], kind: str) -> T:
+        """Wait for a commit and note how long it took."""
+        began = time.perf_counter()
+        result = await commit
+        if self.meters is not None:
+            _guarded(self.meters.took, "commit.duration", time.perf_counter() - began, {_RECORD: kind})
+        return result
+
+    def committed(self, commit: Commit, body: object) -> None:
+        """A record is on disk."""
+        paused = _pause(commit, body)
+        if commit.release:
+            self.status = _rests(commit, paused)
+            self.failure = commit.failure.type if commit.failure is not None else ""
+        if isinstance(body, EventBody) or commit.release:
+            level, text = _line(commit, body, paused, self.status)
+            self._tell(level, text, commit.records[0].step, commit.records[0].visit)
+        if self.meters is not None:
+            _guarded(self._count, self.meters, commit, body, paused)
+
+    def _count(self, meters: _Meters, commit: Commit, body: object, paused: str) -> None:
+        where = {_WORKFLOW: self.workflow, _STEP: commit.records[0].step}
+        if isinstance(body, CheckpointBody) and not body.skipped:
+            meters.took("visit.duration", body.took / 1e6, where)
+        elif isinstance(body, OperationBody) and not body.total:  # with a total: the set that a map expects
+            meters.took("operation.duration", body.took / 1e6, {**where, _OPERATION: body.name})
+        elif isinstance(body, EventBody) and body.type == "step.retried":
+            meters.add("retries", 1, where)
+        if commit.spend_usd:
+            meters.add("spent", commit.spend_usd, where)
+        if commit.spend_tokens:
+            meters.add("tokens", commit.spend_tokens, where)
+        if commit.ended:
+            meters.add("sessions.ended", 1, {_WORKFLOW: self.workflow, _STATUS: commit.ended})
+        if paused:
+            meters.add("pauses", 1, {_WORKFLOW: self.workflow, _PAUSE: paused})
+
+    def broke(self, error: BaseException) -> None:
+        """This process can write nothing more of the session."""
+        lost = isinstance(error, HoldLost)
+        self.status, self.trouble = "lost" if lost else "broken", error
+        text = f"{type(error).__name__}: {said(error)}"
+        self._tell(logging.WARNING if lost else logging.ERROR, text, self.place[1], self.place[2])
+        if self.meters is not None:
+            _guarded(self.meters.add, "store.errors", 1, {_ERROR: type(error).__name__})
+
+    def _add(self, name: str, amount: int) -> None:
+        if self.meters is not None:
+            _guarded(self.meters.add, name, amount, {_WORKFLOW: self.workflow})
+
+    def _tell(self, level: int, text: str, step: str, visit: int) -> None:
+        tell(level, text, self.session_id, step, visit)
+
+
+def tell(level: int, text: str, session_id: str, step: str = "", visit: int = 0) -> None:
+    """Write one log line about a session."""
+    if logger.isEnabledFor(level):
+        _guarded(_tell, level, text, session_id, step, visit)
+
+
+def _tell(level: int, text: str, session_id: str, step: str, visit: int) -> None:
+    # Not with ``extra=``: that raises where the program's own record factory sets one of these names as well.
+    record = logger.makeRecord(logger.name, level, __file__, 0, "session %s: %s", (session_id, text), None)
+    record.__dict__.update(session_id=session_id, step=step or "-", visit=visit)
+    logger.handle(record)
+
+
+def pause_asked(rows: Iterable[SessionRow], by: str | None, reason: str) -> None:
+    """Somebody wants these sessions to stand still. Those that run say so once more when they do."""
+    text = "pause requested" + (f" by {by}" if by else "") + (f": {reason}" if reason else "")
+    for row in rows:
+        if row.ended not in ("completed", "cancelled"):
+            tell(logging.INFO, text, row.session_id, row.step or "", row.visit)
+
+
+def alone() -> None:
+    """From here on the calling task works for no session and no request, whoever it was that started it."""
+    _here.set(None)
+    if "opentelemetry.trace" in sys.modules:
+        _guarded(_leave_span)
+
+
+def _leave_span() -> None:
+    from opentelemetry import context, trace
+
+    context.attach(trace.set_span_in_context(trace.INVALID_SPAN))
+
+
+def _pause(commit: Commit, body: object) -> str:
+    """Which kind of pause a commit parks the session with, if it does."""
+    if isinstance(body, EventBody) and body.type == "session.paused":
+        return str(msgspec.json.decode(body.data).get("kind", "operator"))
+    return commit.open_pauses[0].kind if commit.open_pauses and commit.release else ""
+
+
+def _rests(commit: Commit, paused: str) -> str:
+    """In which status a commit leaves a session that it gives back."""
+    if commit.ended or paused:
+        return commit.ended or "paused"
+    if commit.waiting:
+        return "waiting"
+    return "ready" if commit.wakes_at is None else "sleeping"
+
+
+def _line(commit: Commit, body: object, paused: str, status: str) -> tuple[int, str]:
+    """How loud to say what a record tells, and in which words."""
+    if (failure := commit.failure) is not None:
+        attempts = f" after {failure.attempts} attempts" if failure.attempts > 1 else ""
+        return logging.ERROR, f"failed at {failure.step}{attempts}: {failure.type}: {failure.message}"
+    if paused and paused != "operator":
+        reason = body.summary if isinstance(body, EventBody) else commit.open_pauses[0].reason
+        return logging.WARNING, f"paused ({paused}): {reason}"
+    if not isinstance(body, EventBody):
+        return logging.INFO, status
+    if body.type == "session.stopped":
+        return logging.INFO, f"stopped: {body.summary}"
+    return logging.WARNING if body.type == "step.retried" else logging.INFO, body.summary or body.type
+
+
+# What a span needs of OpenTelemetry is imported where it is used: here it is known to be there.
+
+
+class _Span:
+    """A span that is the current one inside its block."""
+
+    __slots__ = ("attributes", "failure", "name", "origin", "quiet", "span", "status", "token", "tracer", "trouble")
+
+    def __init__(
+        self, tracer: Tracer, name: str, attributes: dict[str, Any], quiet: tuple[type[Exception], ...],
+        origin: Span | None,
+    ) -> None:  # fmt: skip
+        self.tracer = tracer
+        self.name = name
+        self.attributes = attributes
+        self.quiet = quiet
+        self.origin = origin
+        self.status = ""  # how it ends where no exception tells: these three are set by whoever knows
+        self.failure = ""
+        self.trouble: BaseException | None = None
+        self.span: Span | None = None
+        self.token: Token[Context] | None = None
+
+    def __enter__(self) -> _Span:
+        _guarded(self._open)
+        return self
+
+    def _open(self) -> None:
+        from opentelemetry import context, trace
+
+        if self.origin is None:
+            self.span = self.tracer.start_span(self.name, attributes=self.attributes)
+        else:
+            self.span = self.tracer.start_span(
+                self.name,
+                context=trace.set_span_in_context(trace.INVALID_SPAN),
+                links=[trace.Link(self.origin.get_span_context())],
+                attributes=self.attributes,
+            )
+        self.token = context.attach(trace.set_span_in_context(self.span))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _guarded(self._close, error)
+
+    def _close(self, error: BaseException | None) -> None:
+        from opentelemetry import context
+
+        if self.token is not None:
+            context.detach(self.token)
+        if self.span is None:
+            return
+        if self.span.is_recording():
+            self._tell(self.span, error)
+        self.span.end()
+
+    def _tell(self, span: Span, error: BaseException | None) -> None:
+        from opentelemetry.trace import StatusCode
+
+        # Signals and cancellations end a block too; they are ways to leave it, not failures.
+        raised = error if isinstance(error, Exception) and not isinstance(error, self.quiet) else self.trouble
+        span.set_attribute(_STATUS, self.status or ("completed" if error is None else "failed" if raised else "left"))
+        if raised is not None:
+            span.record_exception(raised)
+        if raised is not None or self.failure:
+            span.set_status(StatusCode.ERROR, type(raised).__name__ if raised is not None else self.failure)
+
+
+def _ended_parent() -> Span | None:
+    """The span that is current here, if it has ended: such a one is linked to and gets no more children.
+
+    A span that was not sampled does not record either; it stays the parent, so that its
+    session is not sampled as well.
+    """
+    from opentelemetry import trace
+
+    span = trace.get_current_span()
+    known = span.get_span_context()
+    gone = known.is_valid and known.trace_flags.sampled and not known.is_remote and not span.is_recording()
+    return span if gone else None

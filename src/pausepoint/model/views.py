@@ -1,0 +1,293 @@
+"""What is known about a session, for people and programs that look at it: plain records, no verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from pausepoint.errors import DamagedRecord, StateRefused
+from pausepoint.model.ids import SessionId
+from pausepoint.model.notebook import facts, table
+from pausepoint.model.questions import Question
+from pausepoint.model.sessions import About, Failure, Holder, Pause, Status
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+S = TypeVar("S", bound="BaseModel")
+T = TypeVar("T")
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """What is known about a session without reading its state. ``seq`` is the number of the last record of its log.
+
+    ``leaving``: it stands *behind* its step, which has ended: a guard holds it there, or its way out is still open.
+    """
+
+    session_id: SessionId
+    workflow: str
+    version: int
+    status: Status
+    step: str | None
+    visit: int
+    owner: str | None
+    tags: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
+    pause_requested: bool
+    cancel_requested: bool
+    holder: str | None
+    failure: Failure | None
+    spent_usd: float
+    spent_tokens: int
+    budget_usd: float | None
+    progress: tuple[int, int] | None
+    waiting: tuple[str, ...] = ()
+    wakes_at: datetime | None = None
+    parent_id: str | None = None
+    seq: int = 0
+    leaving: bool = False
+
+    def _repr_html_(self) -> str:
+        failure, progress = self.failure, self.progress
+        known = {
+            "status": self.status.value,
+            "workflow": f"{self.workflow}, version {self.version}",
+            "step": self.step and f"{'behind ' if self.leaving else ''}{self.step}#{self.visit}",
+            "progress": progress and f"{progress[0]}/{progress[1]}",
+            "owner": self.owner,
+            "tags": ", ".join(self.tags),
+            "created": f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC",
+            "updated": f"{self.updated_at:%Y-%m-%d %H:%M:%S} UTC",
+            "requested": " and ".join(_requests(self)),
+            "driven by": self.holder,
+            "failure": failure and _failed(failure),
+            "spent": _money(self.spent_usd, self.budget_usd),
+            "tokens": self.spent_tokens or None,
+        }
+        return facts(known, f"Session {self.session_id}")
+
+
+class Listing(list[T]):
+    """What was found about sessions. ``damaged``: those whose facts cannot be read, and what is wrong with each.
+
+    A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``.
+    """
+
+    def __init__(self, found: Iterable[T] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
+        super().__init__(found)
+        self.damaged = tuple(damaged)
+
+
+def _requests(info: SessionInfo) -> list[str]:
+    asked = {"pause": info.pause_requested, "cancel": info.cancel_requested}
+    return [name for name, wanted in asked.items() if wanted]
+
+
+def _failed(failure: Failure) -> str:
+    return f"{failure.type} in {failure.step}: {failure.message}"
+
+
+def _money(spent: float, budget: float | None = None) -> str:
+    if budget is not None:
+        return f"{spent:.6g} of {budget:.6g} USD"
+    return f"{spent:.6g} USD" if spent else ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """One finished visit, as the log has it. ``seq`` is its number, ``fields`` what it wrote, ``version`` the
+    workflow's.
+
+    ``left_behind``: a rewind went back to before it; it is no longer part of how the session stands.
+    ``redacted``: its content was deleted; only the first four are known of it.
+    """
+
+    step: str
+    visit: int
+    seq: int
+    at: datetime
+    took: timedelta = timedelta()
+    skipped: str = ""
+    attempts: int = 1
+    fields: tuple[str, ...] = ()
+    version: int = 1
+    left_behind: bool = False
+    redacted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The visit, as verbs take it: ``write#2``."""
+        return f"{self.step}#{self.visit}"
+
+
+class StoredState(msgspec.Struct, frozen=True):
+    """The state of a session as of record ``seq``: field by field, as plain JSON."""
+
+    session_id: SessionId
+    seq: int
+    values: dict[str, Any]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What differs in one place of the state.
+
+    ``grown``: a list got longer, ``added`` is what is new. ``added``, ``removed``: the place itself came or went.
+    """
+
+    path: str
+    kind: Literal["changed", "grown", "added", "removed"]
+    before: Any = None
+    after: Any = None
+    added: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "grown":
+                count = len(self.added)
+                return f"{self.path}: {count} {'item' if count == 1 else 'items'} added: {_shown(list(self.added))}"
+            case "added":
+                return f"{self.path}: added {_shown(self.after)}"
+            case "removed":
+                return f"{self.path}: removed, was {_shown(self.before)}"
+            case "changed":
+                return f"{self.path}: {_shown(self.before)} → {_shown(self.after)}"
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What differs between two states of a session, or between two sessions. Values are as stored: plain JSON.
+
+    ``a`` and ``b`` are record numbers; ``b`` belongs to the session ``other_id`` if that is set.
+    """
+
+    session_id: SessionId
+    a: int
+    b: int
+    changes: tuple[Difference, ...]
+    other_id: SessionId | None = None
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[Difference]:
+        return iter(self.changes)
+
+    def __getitem__(self, path: str) -> Difference:
+        return {change.path: change for change in self.changes}[path]
+
+    def __str__(self) -> str:
+        lines = [str(change) for change in self.changes] or ["no difference"]
+        return "\n".join([f"{self._title}:", *(f"  {line}" for line in lines)])
+
+    @property
+    def _title(self) -> str:
+        to = f"{self.b}" if self.other_id is None else f"{self.other_id}, record {self.b}"
+        return f"{self.session_id}, record {self.a} to {to}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data, for `json.dumps`."""
+        changes = [
+            {key: value for key, value in msgspec.structs.asdict(each).items() if value not in (None, ())}
+            for each in self
+        ]
+        found: dict[str, Any] = {"session_id": self.session_id, "a": self.a, "b": self.b, "changes": changes}
+        return found if self.other_id is None else found | {"other_id": self.other_id}
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.path, _shown(each.before), "+ " + _shown(list(each.added)) if each.added else _shown(each.after))
+            for each in self
+        ]
+        return table(["place", "before", "after"], rows, f"Session {self._title}")
+
+
+def _shown(value: Any, most: int = 200) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+class Stale(msgspec.Struct, frozen=True):
+    """A finished step that has to run again: why, and what it took and cost when it last ran."""
+
+    step: str
+    why: str
+    seconds: float
+    usd: float
+
+    def __str__(self) -> str:
+        cost = f", {self.usd:.4g} USD" if self.usd else ""
+        return f"{self.step} ({self.seconds:.3g} s{cost} when it last ran)"
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """A parked session that would not go on with the code at hand: why, and what can be done about it."""
+
+    session: SessionInfo
+    reasons: tuple[str, ...]
+    ways: tuple[str, ...] = ()
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How a store is: what it says of itself, who else has it open, and which sessions nobody looks after.
+
+    ``trouble`` is why nothing can be written at present, ``standing`` the pause of everything, while there is one.
+    ``gone`` are engines that died and left sessions behind; ``crashes`` says how often a session that has not ended
+    took its process with it, without getting any further.
+    """
+
+    store: About
+    trouble: str | None
+    sessions: dict[Status, int]
+    engines: tuple[Holder, ...]
+    gone: tuple[Holder, ...]
+    crashes: dict[SessionId, int]
+    damaged: tuple[str, ...] = ()
+    standing: Pause | None = None
+
+
+class Outcome(msgspec.Struct, Generic[S], frozen=True):
+    """How a session stands after it stopped running here. ``questions`` are those that wait for an answer."""
+
+    session_id: SessionId
+    status: Status
+    pauses: tuple[Pause, ...]
+    failure: Failure | None
+    skipped_visits: int
+    saved_time: timedelta
+    saved_usd: float
+    spent_usd: float
+    spent_tokens: int
+    _state: S | StateRefused
+    questions: tuple[Question, ...] = ()
+
+    @property
+    def state(self) -> S:
+        """The state as of the last checkpoint; raises `StateRefused` if it does not fit the model at hand."""
+        if isinstance(self._state, StateRefused):
+            raise self._state
+        return self._state
+
+    def _repr_html_(self) -> str:
+        known = {
+            "status": self.status.value,
+            "failure": self.failure and _failed(self.failure),
+            "skipped": f"{self.skipped_visits} visits, {self.saved_time}" if self.skipped_visits else "",
+            "saved": _money(self.saved_usd),
+            "spent": _money(self.spent_usd),
+            "tokens": self.spent_tokens or None,
+        }
+        tables = [facts(known, f"Session {self.session_id}")]
+        if self.pauses:
+            pauses = [(pause.kind, pause.reason, pause.by) for pause in self.pauses]
+            tables.append(table(["pause", "reason", "by"], pauses, "Why it stands still"))
+        if self.questions:
+            asked = [(each.next_question, each.current_round, each.id) for each in self.questions]
+            tables.append(table(["question", "round", "id"], asked, "What it waits for"))
+        if isinstance(self._state, StateRefused):
+            tables.append(facts({"refused": self._state}, "State"))
+        else:
+            fields = [(name, getattr(self._state, name)) for name in type(self._state).model_fields]
+            tables.append(table(["field", "value"], fields, "State"))
+        return "".join(tables)

@@ -1,0 +1,242 @@
+"""Collects the parameters of a tool from a person, over as many rounds as it takes, and runs the tool once.
+
+    refund = Tool("refund", Refund, pay_back)
+    done = await collect(ctx, refund, {"order": "A-17"})
+
+What is there is kept, what is missing or wrong is asked for, with the reason. The tool is an operation of the step.
+With ``round=`` one question is put, and what is missing after it is left to the step: so a chat can keep each exchange
+in its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any, Concatenate, Generic, Literal, TypeVar, Unpack, cast, overload
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from pausepoint.codec.values import as_plain, decode, typed
+from pausepoint.errors import Declined, RoundsExhausted, did_you_mean
+from pausepoint.model.questions import Asked
+from pausepoint.runtime.context import BlockingContext, Context
+from pausepoint.runtime.questions import Again, Options, Wish, ask
+
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R")
+
+AtLast = Literal["hand_over", "skip"]
+Understand = Callable[[str, list[str]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""Makes parameters of a person's own words; the names are those that are asked for.
+
+It may be async, and do operations of the step. Raises `Declined` if the person wants none of it any more.
+"""
+
+Phrase = Callable[[list[str], str], str]
+"""Puts a question: for these parameters, and why it is asked (again), if there is a reason."""
+
+_ANSWERED = typed(dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Tool(Generic[P, R]):
+    """Something that can be done once its parameters are known. ``run`` gets them as a ``parameters`` model.
+
+    If it has a parameter annotated `Context` (`BlockingContext` in a ``def``), that is given, too, for the
+    ``idempotency_key`` say.
+    """
+
+    name: str
+    parameters: type[P]
+    run: Callable[Concatenate[P, ...], Coroutine[Any, Any, R]] | Callable[Concatenate[P, ...], R]
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Collected(Generic[R]):
+    """What came of it: the tool's ``result`` if it is ``done``; otherwise ``said`` tells why it was not run.
+
+    ``partial`` is only what comes of one ``round``: something is still missing. ``question`` and ``answer`` are what
+    was exchanged last; empty and None if nobody was asked.
+    """
+
+    outcome: Literal["done", "partial", "declined", "handed_over", "skipped"]
+    parameters: dict[str, Any]
+    result: R | None = None
+    said: str = ""
+    question: str = ""
+    answer: Any = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the tool has run."""
+        return self.outcome == "done"
+
+
+@overload
+def collect(
+    ctx: Context, tool: Tool[P, R], given: Mapping[str, Any] | None = None, *, understand: Understand | None = None,
+    phrase: Phrase | None = None, at_last: AtLast = "hand_over", round: int | None = None, **options: Unpack[Options],
+) -> Coroutine[Any, Any, Collected[R]]: ...  # fmt: skip
+@overload
+def collect(
+    ctx: BlockingContext, tool: Tool[P, R], given: Mapping[str, Any] | None = None, *,
+    understand: Understand | None = None, phrase: Phrase | None = None, at_last: AtLast = "hand_over",
+    round: int | None = None, **options: Unpack[Options],
+) -> Collected[R]: ...  # fmt: skip
+def collect(
+    ctx: Context | BlockingContext, tool: Tool[Any, Any], given: Mapping[str, Any] | None = None, *,
+    understand: Understand | None = None, phrase: Phrase | None = None, at_last: AtLast = "hand_over",
+    round: int | None = None, **options: Unpack[Options],
+) -> Any:  # fmt: skip
+    """Ask for what a tool lacks, then run it once with everything that was collected.
+
+    Empty, None and the text "null" count as missing. An answer is a mapping, a text in JSON, what ``understand`` makes
+    of a text, or, where one parameter is asked for, that one. After the last of ``rounds`` the tool is not run: it is
+    handed over to a person, or skipped, and the outcome says so. If the person wants none of it any more, which
+    ``understand`` tells by a `Declined`, it is ``declined``. With ``round``, the how-manyth question this is, nobody is
+    asked twice: after the answer it is ``done`` or ``partial``. The other options are those of `Context.ask`.
+    """
+    collection = _Collection(tool, dict(given or {}), understand, phrase, at_last, round, options)
+    if isinstance(ctx, BlockingContext):
+        return ctx._wait(collection.run(ctx._context))
+    return collection.run(ctx)
+
+
+class _Collection:
+    """One call of `collect`."""
+
+    def __init__(
+        self, tool: Tool[Any, Any], given: dict[str, Any], understand: Understand | None, phrase: Phrase | None,
+        at_last: AtLast, round: int | None, options: Options,
+    ) -> None:  # fmt: skip
+        self.tool = tool
+        self.understand = understand
+        self.phrase = phrase or self._phrase
+        self.at_last = at_last
+        self.round = round
+        self.options = options
+        self.fields = as_plain(tool.parameters.model_json_schema()).get("properties", {})
+        self.given, self.lacking = self._checked(given)
+
+    async def run(self, ctx: Context) -> Collected[Any]:
+        """Ask, if that is needed; then act."""
+        said: dict[str, Any] = {"parameters": self.given}
+        if self.lacking:
+            try:
+                said = cast("dict[str, Any]", await ask(ctx._visit, ctx._frame, self._wish()))
+            except (RoundsExhausted, Declined) as error:
+                return self._left_undone(error)
+        parameters, exchanged = said["parameters"], (said.get("question", ""), said.get("answer"))
+        _, missing = self._checked(parameters)
+        if missing:
+            why = _reasons(missing) or f"still missing: {', '.join(missing)}"
+            return Collected("partial", parameters, None, why, *exchanged)
+        model = self.tool.parameters.model_validate(parameters)
+        result = await ctx.do(self.tool.run, model, key=self.options.get("key"))
+        return Collected("done", parameters, result, "", *exchanged)
+
+    def _left_undone(self, error: RoundsExhausted | Declined) -> Collected[Any]:
+        collected = msgspec.json.decode(error.collected) if error.collected else self.given
+        answer = msgspec.json.decode(error.answer) if error.answer else None
+        outcome: Literal["declined", "handed_over", "skipped"]
+        if isinstance(error, Declined):
+            outcome, then = "declined", "nobody wants it any more"
+        elif self.at_last == "hand_over":
+            outcome, then = "handed_over", "a person has to take over"
+        else:
+            outcome, then = "skipped", "it was left out"
+        said = ": ".join(filter(None, (f"{self.tool.name} was not run, {then}", error.reason)))
+        return Collected(outcome, collected, None, said, error.question, answer)
+
+    def _wish(self) -> Wish:
+        names, tool = list(self.lacking), self.tool
+        text = self.phrase(names, _reasons(self.lacking))
+        return Wish(
+            text, "collect", _ANSWERED, self._read, lambda: self._schema(), tool.name,
+            tool=(tool.id or tool.name, tool.name), collected=as_plain(self.given),
+            round=1 if self.round is None else self.round, **self.options,
+        )  # fmt: skip
+
+    def _schema(self) -> dict[str, Any]:
+        """Of a partial answer: whatever is given is welcome, and nothing has to be."""
+        found: dict[str, Any] = as_plain(self.tool.parameters.model_json_schema())
+        return {name: value for name, value in found.items() if name != "required"}
+
+    # answers
+
+    async def _read(self, raw: bytes, asked: Asked) -> dict[str, Any] | Declined:
+        before = dict(asked.collected or {})
+        _, lacking = self._checked(before)
+        answer = decode(raw)
+        try:
+            understood = before | await self._understood(answer, list(lacking))
+        except Declined as declined:
+            return declined
+        merged, missing = self._checked(understood)
+        if missing and (self.round is None or asked.round >= asked.rounds):
+            reason = _reasons(missing) or "something is still missing"
+            raise Again(reason, self.phrase(list(missing), _reasons(missing)), as_plain(merged))
+        # In one round what is wrong is kept as well: it is said with the reason, and asked for by the next one.
+        parameters = as_plain(understood if missing else merged)
+        return {"parameters": parameters, "question": asked.text, "answer": as_plain(answer)}
+
+    async def _understood(self, said: Any, names: list[str]) -> dict[str, Any]:
+        """An answer as parameters. What is empty was not said."""
+        if isinstance(said, str):
+            said = self._from_text(said, names)
+            said = await said if isawaitable(said) else said
+        if not isinstance(said, Mapping):
+            said = {names[0]: said} if len(names) == 1 else {}
+        return {name: value for name, value in said.items() if not _is_missing(value)}
+
+    def _from_text(self, text: str, names: list[str]) -> Any:
+        if text.lstrip().startswith("{"):
+            try:
+                return msgspec.json.decode(text)
+            except msgspec.MsgspecError:
+                pass  # no JSON after all: words that begin with a brace
+        if self.understand is not None:
+            return self.understand(text, names)
+        return text.strip() if len(names) == 1 else {}
+
+    def _checked(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """What can be used of it, and what is missing or wrong, with the reason (empty for what is only missing)."""
+        wrong = {name: f"there is no {name!r}{did_you_mean(name, self.fields)}" for name in given.keys() - self.fields}
+        usable = {name: value for name, value in given.items() if name in self.fields and not _is_missing(value)}
+        lacking: dict[str, str] = {}
+        try:
+            self.tool.parameters.model_validate(usable)
+        except ValidationError as error:
+            for each in error.errors(include_url=False, include_context=False):
+                name = str(each["loc"][0]) if each["loc"] else next(iter(self.fields), "")
+                lacking.setdefault(name, "" if each["type"] == "missing" and len(each["loc"]) == 1 else each["msg"])
+        good = {name: value for name, value in usable.items() if name not in lacking}
+        if lacking and wrong:
+            first = next(iter(lacking))
+            lacking[first] = "; ".join(filter(None, (lacking[first], *wrong.values())))
+        return good, lacking
+
+    def _phrase(self, names: list[str], why: str) -> str:
+        wanted = ", ".join(self._described(name) for name in names)
+        return f"{self.tool.name} needs: {wanted}." + (f" {why}." if why else "")
+
+    def _described(self, name: str) -> str:
+        field = self.fields.get(name, {})
+        choices = field.get("enum")
+        hint = field.get("description") or (", ".join(map(str, choices)) if choices else "")
+        return f"{name} ({hint})" if hint else name
+
+
+def _reasons(lacking: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in lacking.items() if why)
+
+
+def _is_missing(value: object) -> bool:
+    """
+    >>> [_is_missing(value) for value in (None, "", "  ", "null", "NULL", "0", 0, False)]
+    [True, True, True, True, True, False, False, False]
+    """
+    return value is None or (isinstance(value, str) and value.strip().casefold() in ("", "null"))

@@ -1,0 +1,511 @@
+"""What a step sees: durable operations, remembered as they end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import CancelledError as FutureCancelled
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
+
+from pausepoint.clock import to_datetime
+from pausepoint.definition.functions import Callee, callee
+from pausepoint.definition.workflow import Workflow
+from pausepoint.errors import ContextClosed, Declined, StepError, StepLeft
+from pausepoint.model.ids import SessionId
+from pausepoint.runtime import questions as asking
+from pausepoint.runtime import waits
+from pausepoint.runtime.artifacts import BlockingStepArtifact, StepArtifact
+from pausepoint.runtime.chunks import BlockingStepFiles, StepFiles
+from pausepoint.runtime.fanout import DEFAULT_CONCURRENCY, Batch, FanOut
+from pausepoint.runtime.questions import Judge, Options
+from pausepoint.runtime.visit import Frame, Operation, Visit, is_count
+from pausepoint.runtime.waits import Duration
+from pausepoint.threads import in_thread
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S", bound="BaseModel")
+C = TypeVar("C", str, int, float, bool)
+
+
+class _Run(NamedTuple):
+    """An operation that has been admitted and is in flight."""
+
+    operation: Operation
+    what: Callee
+    frame: Frame
+    started: float
+
+
+class _Remembered(NamedTuple):
+    """An operation that an earlier run of the visit has finished."""
+
+    value: Any
+
+
+class Context:
+    """The handle of an ``async def`` step."""
+
+    __pausepoint_context__ = "async"
+    __slots__ = ("_frame", "_visit")
+
+    def __init__(self, visit: Visit, frame: Frame) -> None:
+        self._visit = visit
+        self._frame = frame
+
+    @property
+    def session_id(self) -> SessionId:
+        """The session that this step belongs to."""
+        return SessionId(self._visit.host.session_id)
+
+    @property
+    def started_at(self) -> datetime:
+        """When the session was created, in UTC: the same in every step, and in every resume."""
+        return to_datetime(self._visit.host.row.created_at)
+
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        return self._visit.step.name
+
+    @property
+    def visit(self) -> int:
+        """The how-manyth visit of the step this is, from 1."""
+        return self._visit.number
+
+    @property
+    def attempt(self) -> int:
+        """The how-manyth attempt at this visit, from 1."""
+        return self._visit.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """A stable key to hand to outside services: the same after a crash, another for every visit and map item."""
+        return self._visit.idempotency_key(self._frame.scope)
+
+    @property
+    def files(self) -> StepFiles:
+        """The files of the session."""
+        return StepFiles(self)
+
+    def artifact(self, path: str) -> StepArtifact:
+        """An artifact of the session: where it lies, what is in it, and what of it need not be made again."""
+        return StepArtifact(self, path)
+
+    @overload
+    async def do(
+        self, fn: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, key: str | int | None = None, **kwargs: Any
+    ) -> R: ...
+    @overload
+    async def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R: ...
+    async def do(self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> Any:
+        """Run ``fn`` once and remember what it returns.
+
+        After a crash, a pause or a retry the same call returns the remembered result. It is
+        recognised by name and arguments, or by ``key``. A blocking function runs in a thread.
+        A parameter of ``fn`` annotated `Context` gets a context of its own.
+        """
+        what = callee(fn)
+        operation = self._visit.identify(self._frame.scope, what, args, kwargs, key)
+        return await self._once(operation, what, fn, args, kwargs)
+
+    async def _once(
+        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        run = await self._start(operation, what)
+        if not isinstance(run, _Run):
+            return run.value
+        try:
+            with self._visit.host.ledger.watch.operation(operation.name):
+                value = await _call(what, fn, args, self._with_context(what, run.frame, kwargs))
+                return await self._keep(run, value)
+        finally:
+            self._visit.exit(run.frame)
+
+    async def _start(self, operation: Operation, what: Callee) -> _Run | _Remembered:
+        visit = self._visit
+        while (twin := visit.running.get(operation.id)) is not None:
+            await twin.wait()  # the same operation runs in another branch: it runs once
+        found = visit.remembered(operation)
+        await visit.admit(operation, self._frame, found)
+        if found is not None:
+            return _Remembered(await visit.recall(found, what.result))
+        frame = Frame(operation.id, self._frame)
+        visit.enter(frame)
+        return _Run(operation, what, frame, visit.host.clock.monotonic())
+
+    async def _keep(self, run: _Run, value: Any) -> Any:
+        data = await self._visit.keep(run.operation, run.what.result, value, run.started, run.frame)
+        # Not the value itself: the first run must see what a replay will see.
+        return run.what.result.decode(data, run.operation.name)
+
+    def _with_context(self, what: Callee, frame: Frame, kwargs: dict[str, Any]) -> dict[str, Any]:
+        if what.context is None:
+            return kwargs
+        kind = Context if what.is_async else BlockingContext
+        return {**kwargs, what.context: kind(self._visit, frame)}
+
+    @overload
+    async def map(
+        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *,
+        key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
+        on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *,
+        key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
+        on_error: Literal["collect"],
+    ) -> Batch[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[..., Coroutine[Any, Any, R]], items: Iterable[T], *,
+        key: Callable[[T], str | int] | None = None, concurrency: int = DEFAULT_CONCURRENCY,
+        on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    async def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+    ) -> Batch[R]: ...  # fmt: skip
+    async def map(
+        self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
+    ) -> Any:  # fmt: skip
+        """Run ``fn`` for every item, ``concurrency`` at a time; every finished item is kept as it is done.
+
+        Items are recognised by value, or by ``key(item)``. A pause takes effect before the
+        next item. Failed items are tried again by the next attempt or resume.
+        ``on_error="raise"``: `MapFailed` after the rest has finished; ``"collect"``: a `Batch`.
+        """
+        return await self._map(fn, items, key, concurrency, on_error)
+
+    async def _map(
+        self, fn: Callable[..., Any], items: Iterable[Any], key: Callable[[Any], str | int] | None,
+        concurrency: int, on_error: str,
+    ) -> Any:  # fmt: skip
+        if on_error not in ("raise", "collect"):
+            raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}")
+        fan = FanOut(self, fn, list(items), key)
+        await fan.run(concurrency)
+        if on_error == "collect":
+            return Batch(fan.done, fan.failed)
+        if fan.failed:
+            raise fan.error()
+        return [fan.done[index] for index in range(len(fan.items))]
+
+    async def sleep(self, duration: Duration) -> None:
+        """Wait for a time span (seconds, or a timedelta), also over restarts. The session costs nothing meanwhile."""
+        await waits.sleep(self._visit, self._frame, duration)
+
+    async def until(self, moment: datetime) -> None:
+        """Wait for a moment (a datetime with a time zone), also over restarts."""
+        await waits.until(self._visit, self._frame, moment)
+
+    @overload
+    async def receive(self) -> str: ...
+    @overload
+    async def receive(self, kind: type[T]) -> T: ...
+    async def receive(self, kind: Any = str) -> Any:
+        """Wait for the next message of this session, as a value of the given type.
+
+        Messages come with ``session.send``; those that came before are kept and received in order. One that does not
+        fit the type is an event (``message.refused``), and the wait goes on.
+        """
+        return await waits.receive(self._visit, self._frame, kind)
+
+    @overload
+    async def ask(
+        self, question: str, *, default: str | EllipsisType = ..., **options: Unpack[Options]
+    ) -> str: ...  # fmt: skip
+    @overload
+    async def ask(
+        self, question: str, kind: type[T], *, default: T | EllipsisType = ..., **options: Unpack[Options]
+    ) -> T: ...
+    @overload
+    async def ask(
+        self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
+    ) -> C: ...
+    async def ask(
+        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
+        **options: Unpack[Options],
+    ) -> Any:  # fmt: skip
+        """Ask somebody, and wait for an answer: a text, a value of a type or model, or one of some choices.
+
+        It is asked again, with the reason, while an answer does not fit: ``rounds`` times, then `RoundsExhausted`.
+        ``expires`` is how long it waits (None: for ever; by default as the workflow or the engine says, else 30
+        minutes). Then ``on_expiry`` raises `QuestionExpired` (``"pause"``: if the step does not catch it, the session
+        pauses), takes the ``default``, or asks once more (``"escalate"``). ``remind`` is how long before that an event
+        reminds of it. ``key`` names the question for answers that come early. ``history`` is the field of the state
+        that a conversation is in.
+        """
+        wish = asking.question(question, kind, choices, default=default, **options)
+        return await asking.ask(self._visit, self._frame, wish)
+
+    async def confirm(
+        self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
+        **options: Unpack[Options],
+    ) -> Literal[True]:  # fmt: skip
+        """Ask for a yes before an act with effects. A no raises `Declined`, now and whenever the step comes here again.
+
+        ``act`` is what would be done, or its name: declined, its operation cannot run any more in this visit, whoever
+        catches the error. ``understand`` makes a yes or a no of a person's own words, or None if they are neither. The
+        other options are those of `ask`.
+        """
+        name = act if isinstance(act, str) else callee(act).name
+        wish = asking.confirmation(what, name, understand, **options)
+        try:
+            await asking.ask(self._visit, self._frame, wish)
+        except Declined as declined:
+            if name:
+                self._visit.barred[name] = declined
+            raise
+        return True
+
+    async def call(
+        self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
+    ) -> S:
+        """Run a workflow as a child session and wait for its end; its final state comes back.
+
+        It takes what ``engine.start`` takes: fields, or a state. Pause, cancel and cost follow the tree. A child that
+        fails raises `ChildFailed` here; when the step runs again, the child goes on where it failed.
+        """
+        if state is not None and fields:
+            raise TypeError("give the state as a model or as fields, not both")
+        return await waits.call(self._visit, self._frame, workflow, fields if state is None else state, key)
+
+    async def safe_point(self) -> None:
+        """Inside a long step: a pause may take effect here."""
+        self._visit.check_open()
+        await asyncio.sleep(0)
+        if self._visit.host.wanted:
+            await self._visit.stand_still(self._frame)
+
+    def progress(self, done: int, total: int) -> None:
+        """Show how far the step has come."""
+        self._visit.check_open()
+        if not (is_count(done) and is_count(total)):
+            raise ValueError(
+                f"progress takes two whole numbers, how many are done and of how many: {done!r}, {total!r}"
+            )
+        self._visit.host.show_progress(done, total)
+
+    def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
+        """Add an event of the workflow's own to the history; committed with the next record, once."""
+        self._visit.emit(self._frame.scope, event_type, summary, data)
+
+    def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
+        """Say what something cost; committed with the next record, once. Spending can meet the session's budget."""
+        self._visit.spend(self._frame.scope, usd, tokens)
+
+    async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
+        if len(coroutines) == 1:
+            await coroutines[0]
+            return
+        async with asyncio.TaskGroup() as group:
+            for coroutine in coroutines:
+                group.create_task(coroutine)
+
+
+async def _call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if what.is_async:
+        return await fn(*args, **kwargs)
+    value = await in_thread(fn, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+class BlockingContext:
+    """The handle of a ``def`` step: the same operations, blocking.
+
+    The step runs in a thread. When it is being left (abort, time-out, shutdown), its next
+    call of the context does not return: a signal ends the step.
+    """
+
+    __pausepoint_context__ = "blocking"
+    __slots__ = ("_context",)
+
+    def __init__(self, visit: Visit, frame: Frame) -> None:
+        self._context = Context(visit, frame)
+
+    @property
+    def session_id(self) -> SessionId:
+        """The session that this step belongs to."""
+        return self._context.session_id
+
+    @property
+    def started_at(self) -> datetime:
+        """See `Context.started_at`."""
+        return self._context.started_at
+
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        return self._context.step
+
+    @property
+    def visit(self) -> int:
+        """The how-manyth visit of the step this is, from 1."""
+        return self._context.visit
+
+    @property
+    def attempt(self) -> int:
+        """The how-manyth attempt at this visit, from 1."""
+        return self._context.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """See `Context.idempotency_key`."""
+        return self._context.idempotency_key
+
+    @property
+    def files(self) -> BlockingStepFiles:
+        """See `Context.files`."""
+        return BlockingStepFiles(self._context.files, self._wait)
+
+    def artifact(self, path: str) -> BlockingStepArtifact:
+        """See `Context.artifact`."""
+        return BlockingStepArtifact(self._context.artifact(path), self._wait)
+
+    def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R:
+        """See `Context.do`. ``fn`` runs in the step's own thread."""
+        context, visit = self._context, self._context._visit
+        what = callee(fn)
+        if what.is_async:
+            raise StepError(
+                f"{visit.step.name}: {what.name!r} is async; a def step takes plain functions, make the step async def"
+            )
+        operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
+        run = self._wait(context._start(operation, what))
+        if not isinstance(run, _Run):
+            return cast(R, run.value)
+        try:
+            with visit.host.ledger.watch.operation(operation.name):
+                value = fn(*args, **context._with_context(what, run.frame, kwargs))
+                return cast(R, self._wait(context._keep(run, value)))
+        finally:
+            with suppress(RuntimeError):  # the loop is gone: so is whoever counted
+                visit.loop.call_soon_threadsafe(visit.exit, run.frame)
+
+    @overload
+    def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise"] = "raise",
+    ) -> list[R]: ...  # fmt: skip
+    @overload
+    def map(
+        self, fn: Callable[..., R], items: Iterable[T], *, key: Callable[[T], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["collect"],
+    ) -> Batch[R]: ...  # fmt: skip
+    def map(
+        self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
+    ) -> Any:  # fmt: skip
+        """See `Context.map`. Every item runs in a thread of its own."""
+        return self._wait(self._context._map(fn, items, key, concurrency, on_error))
+
+    def sleep(self, duration: Duration) -> None:
+        """See `Context.sleep`."""
+        self._wait(self._context.sleep(duration))
+
+    def until(self, moment: datetime) -> None:
+        """See `Context.until`."""
+        self._wait(self._context.until(moment))
+
+    @overload
+    def receive(self) -> str: ...
+    @overload
+    def receive(self, kind: type[T]) -> T: ...
+    def receive(self, kind: Any = str) -> Any:
+        """See `Context.receive`."""
+        return self._wait(self._context.receive(kind))
+
+    @overload
+    def ask(self, question: str, *, default: str | EllipsisType = ..., **options: Unpack[Options]) -> str: ...
+    @overload
+    def ask(
+        self, question: str, kind: type[T], *, default: T | EllipsisType = ..., **options: Unpack[Options]
+    ) -> T: ...  # fmt: skip
+    @overload
+    def ask(
+        self, question: str, *, choices: Sequence[C], default: C | EllipsisType = ..., **options: Unpack[Options]
+    ) -> C: ...
+    def ask(
+        self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
+        **options: Unpack[Options],
+    ) -> Any:  # fmt: skip
+        """See `Context.ask`."""
+        wish = asking.question(question, kind, choices, default=default, **options)
+        return self._wait(asking.ask(self._context._visit, self._context._frame, wish))
+
+    def confirm(
+        self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
+        **options: Unpack[Options],
+    ) -> Literal[True]:  # fmt: skip
+        """See `Context.confirm`."""
+        self._wait(self._context.confirm(what, act=act, understand=understand, **options))
+        return True
+
+    def call(
+        self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
+    ) -> S:
+        """See `Context.call`."""
+        return cast(S, self._wait(self._context.call(workflow, state, key=key, **fields)))
+
+    def safe_point(self) -> None:
+        """See `Context.safe_point`."""
+        self._wait(self._context.safe_point())
+
+    def progress(self, done: int, total: int) -> None:
+        """See `Context.progress`."""
+        self._wait(_later(self._context.progress, done, total))
+
+    def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
+        """See `Context.emit`."""
+        self._wait(_later(self._context.emit, event_type, summary, **data))
+
+    def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
+        """See `Context.spend`."""
+        self._wait(_later(self._context.spend, usd=usd, tokens=tokens))
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the engine's loop and wait for it in this thread."""
+        visit = self._context._visit
+        if threading.get_ident() == visit.thread:
+            work.close()
+            raise StepError(f"{visit.step.name}: a BlockingContext cannot be used on the event loop's own thread")
+        if visit.left:
+            work.close()
+            raise StepLeft(f"{visit.step.name} was left; its result would be discarded")
+        try:
+            return asyncio.run_coroutine_threadsafe(_tracked(visit, work), visit.loop).result()
+        except (FutureCancelled, asyncio.CancelledError, ContextClosed):
+            raise StepLeft(f"{visit.step.name} was left; its result would be discarded") from None
+
+
+async def _later(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    return fn(*args, **kwargs)
+
+
+async def _tracked(visit: Visit, work: Coroutine[Any, Any, T]) -> T:
+    """Do a blocking step's work in a task that ends with the visit."""
+    task = asyncio.current_task()
+    assert task is not None
+    visit.tasks.add(task)
+    try:
+        return await work
+    finally:
+        visit.tasks.discard(task)

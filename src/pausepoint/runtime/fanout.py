@@ -1,0 +1,156 @@
+"""One function over many items at a time: the expected set is recorded first, then every item as it is done."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from pausepoint.codec.values import encode, fingerprint
+from pausepoint.definition.functions import Callee, callee
+from pausepoint.errors import ContextClosed, MapFailed, StepError, said
+from pausepoint.log.replay import OperationBody
+from pausepoint.log.state import Blobs, stored
+from pausepoint.runtime.visit import Frame, Operation, Visit
+
+R = TypeVar("R")
+
+DEFAULT_CONCURRENCY = 8
+
+
+@dataclass(frozen=True)
+class Batch(Generic[R]):
+    """What ``ctx.map(…, on_error="collect")`` returns: results and errors, by position of the item."""
+
+    done: dict[int, R] = field(default_factory=dict)
+    failed: dict[int, Exception] = field(default_factory=dict)
+
+
+class Runner(Protocol):
+    """A context, as far as it runs operations for others."""
+
+    _visit: Visit
+    _frame: Frame
+
+    async def _once(
+        self, operation: Operation, what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any: ...
+
+    async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None: ...
+
+
+class FanOut:
+    """One `Context.map`."""
+
+    def __init__(
+        self, ctx: Runner, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None
+    ) -> None:
+        self.visit = ctx._visit
+        self.ctx = ctx
+        self.fn = fn
+        self.items = items
+        self.what = callee(fn)
+        self.done: dict[int, Any] = {}
+        self.failed: dict[int, Exception] = {}
+        # Items are known by what they are, not by which map of the visit came first: branches may race.
+        self.scope = f"{ctx._frame.scope}/map:{self._name(key)}"
+        self.operations = [self._identify(item, key) for item in items]
+        self._refuse_doubles(key)
+        self.queue: deque[int] = deque(range(len(items)))
+
+    def _name(self, key: object) -> str:
+        if self.what.name == "<lambda>" and key is None:
+            raise StepError(
+                f"{self.visit.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
+            )
+        return self.what.name
+
+    def _identify(self, item: Any, key: Callable[[Any], str | int] | None) -> Operation:
+        return self.visit.identify(self.scope, self.what, (item,), {}, None if key is None else key(item))
+
+    def _refuse_doubles(self, key: object) -> None:
+        seen: set[str] = set()
+        for operation in self.operations if key is not None else ():
+            if operation.id in seen:
+                raise StepError(
+                    f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}"
+                )
+            seen.add(operation.id)
+
+    async def run(self, concurrency: int) -> None:
+        """Until every item is done or has failed."""
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        await self._expect()
+        while self.queue:
+            await self.ctx._gather([self._work() for _ in range(min(concurrency, len(self.queue)))])
+            if self.queue:
+                await self.visit.stand_still(self.ctx._frame)
+
+    async def _expect(self) -> None:
+        """Record the set once, before the first item."""
+        ids = [operation.id for operation in self.operations]
+        if not ids:
+            return
+        print_ = fingerprint(ids).hex()[:24]
+        header = self._header(Operation(self.visit.nth(f"{self.scope}={print_}"), self.what.name, print_, True))
+        if self.visit.remembered(header) is not None:
+            return
+        await self.visit.admit(header, self.ctx._frame, None)
+        self.visit.check_open()
+        blobs: Blobs = []
+        value = stored(encode(ids, header.id), blobs)
+        body = OperationBody(
+            header.id,
+            self.what.name,
+            value,
+            print_,
+            total=len(ids),
+            agent=self.visit.agent,
+            effects=self.visit.host.ledger.take_effects(),
+            part=header.part,
+        )
+        await self.visit.host.remember(body, blobs)
+
+    def _header(self, header: Operation) -> Operation:
+        return header
+
+    async def _work(self) -> None:
+        while self.queue:
+            index = self.queue[0]
+            operation = self.operations[index]
+            if operation.id not in self.visit.host.line.operations and self.visit.host.wanted:
+                return
+            self.queue.popleft()
+            try:
+                self.done[index] = await self._one(index)
+            except ContextClosed:
+                raise  # the step is being left: this is no failure of the item's
+            except Exception as error:
+                self.failed[index] = error
+                self._note_failure(index, error)
+            self.visit.host.show_progress(len(self.done), len(self.items))
+
+    async def _one(self, index: int) -> Any:
+        return await self.ctx._once(self.operations[index], self.what, self.fn, (self.items[index],), {})
+
+    def _note_failure(self, index: int, error: Exception) -> None:
+        visit, operation = self.visit, self.operations[index]
+        summary = f"{operation.name}, item {index}: {type(error).__name__}: {said(error)}"
+        data, run = {"id": operation.id}, visit.run
+        visit.host.ledger.effect(f"failed:{operation.id}:{run}", "item.failed", summary, data, visit.step.agent)
+
+    def error(self) -> MapFailed:
+        """All failures as one error."""
+        errors = {self.operations[index].id: self.failed[index] for index in sorted(self.failed)}
+        first = next(iter(errors.values()))
+        failed = {name: f"{type(error).__name__}: {said(error)}" for name, error in errors.items()}
+        error = MapFailed(
+            f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed,"
+            f" first {type(first).__name__}: {said(first)}; the others are kept, resume tries the failed ones again",
+            failed=failed,
+        )
+        error.errors = tuple(errors.values())
+        error.__cause__ = first
+        return error

@@ -1,0 +1,318 @@
+"""One held session: how it is taken up, what stands in its way, and how it is parked.
+
+What happens in between, the running of its steps, is `pausepoint.runtime.drive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from pausepoint.clock import Clock, to_datetime
+from pausepoint.codec.values import Limits
+from pausepoint.definition.workflow import Workflow
+from pausepoint.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
+from pausepoint.log.access import Lending
+from pausepoint.log.ledger import Ledger, report_of
+from pausepoint.log.replay import EventBody, Line, deferred, to_payload
+from pausepoint.log.telemetry import Watch
+from pausepoint.log.versions import DoesNotFit, adoption, fits
+from pausepoint.model.pauses import Paused
+from pausepoint.model.questions import EXPIRY, reply_of
+from pausepoint.model.records import Record, seal
+from pausepoint.model.sessions import (
+    Commit,
+    Filter,
+    Flags,
+    Pause,
+    QuestionChange,
+    QuestionStatus,
+    SessionRow,
+    child_report,
+)
+from pausepoint.stores.base import Store
+
+CRASHES_ALLOWED = 3
+
+_WAITS = {"message": "a message", "child": "a child session", "answer": "an answer", "timer": "a timer"}
+
+
+class Holding:
+    """See the module's text. `pausepoint.runtime.drive.Drive` builds on it."""
+
+    # Past thirty attributes an instance has a dictionary of its own, and each access is a search in it.
+    __slots__ = (
+        "accept", "asked", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits",
+        "line", "parks", "questions_expire", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store",
+        "taken_up", "until", "wake", "workflow",
+    )  # fmt: skip
+
+    def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
+        self.store = store
+        self.workflow = workflow
+        self.row = row
+        self.session_id = row.session_id
+        self.clock = clock
+        self.limits = limits
+        self.fence = row.fence
+        self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
+        self.ledger = Ledger(store, row, clock, self._committed)
+        self.line: Line = self.ledger.line
+        self.lending = Lending(workflow, self.line.state, store, limits)
+        self.taken_up = False
+        self.resumed = False
+        self.resumed_by: str | None = None
+        self.accept = False  # what is different behind the session is taken as it is
+        self.wake = False  # open timers end now
+        self.until: str | None = None  # once this step has ended, the session is to stand still
+        # Whether it, or one above it, has a budget; None: that is to be looked up.
+        self.budgeted = False if row.parent is None and row.budget_usd is None else None
+        self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
+        self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step was left
+        self.asked: frozenset[str] = frozenset()  # the questions that branches waited for then
+        self.questions_expire: timedelta | None = EXPIRY
+        self.kept: tuple[int, int, int] = (0, 0, 0)
+        self.stop_reason = ""
+
+    def load(self, records: Sequence[Record]) -> None:
+        """Take in the log from its last key frame on."""
+        self.ledger.load(records)
+        self.line = self.ledger.line
+        self.kept = (sum(self.line.visits.values()), self.line.took, self.line.usd)
+        self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
+
+    @property
+    def broken(self) -> BaseException | None:
+        """Why this engine can no longer drive the session."""
+        return self.ledger.broken
+
+    # requests from outside
+
+    def notice(self, fence: int, flags: Flags) -> None:
+        """Take note of what the watcher saw."""
+        raise NotImplementedError
+
+    def _committed(self, flags: Flags) -> None:
+        raise NotImplementedError
+
+    def _take(self, flags: Flags) -> None:
+        raise NotImplementedError
+
+    def _goes_on_after_all(self) -> None:
+        """A pause was taken back before it took effect. With that came a budget, perhaps; no timer was frozen."""
+        self.budgeted = None
+        self.ledger.thaws = True
+
+    async def _look(self) -> None:
+        """See what was asked between the start and now: a pause before the first step means that no step runs."""
+        for fence, flags in (await self.store.flags([self.row.key])).values():
+            self.notice(fence, flags)
+
+    # parking
+
+    def _goes_on(self) -> bool:
+        """Nothing stands in the way of the next step."""
+        flags = self.flags
+        return not (
+            self.ledger.parked
+            or self.parks is not None
+            or flags.pause_requested
+            or flags.cancel_requested
+            or self.stop_reason
+            or self.ledger.broken is not None
+        )
+
+    async def _parked(self) -> bool:
+        """End or park the session if that is what the facts ask for."""
+        if self.broken is not None:
+            raise self.broken
+        if self.ledger.parked:
+            return True
+        if self.flags.cancel_requested:
+            return await self.ledger.note("session.cancelled", "cancelled", ended="cancelled", release=True)
+        if self.flags.pause_requested:
+            return await self._park_paused()
+        if self.stop_reason:
+            return await self.ledger.note("session.stopped", self.stop_reason, release=True, **self._wait_facts())
+        if self.parks is not None:
+            return await self._park_waiting()
+        return False
+
+    def _wait_facts(self) -> dict[str, Any]:
+        """What would make a parked session go on, if all its branches wait."""
+        if self.parks is None:
+            return {}
+        waiting, wakes_at = self.parks
+        return {"waiting": waiting, "wakes_at": wakes_at}
+
+    async def _park_waiting(self) -> bool:
+        assert self.parks is not None
+        waiting, wakes_at = self.parks
+        data: dict[str, Any] = {"for": waiting.split(",") if waiting else []}
+        until = "" if wakes_at is None else to_datetime(wakes_at).isoformat(timespec="seconds")
+        if until:
+            data["until"] = until
+        things = " or ".join(_WAITS[kind] for kind in data["for"])
+        summary = " or ".join(part for part in (things and f"for {things}", until and f"until {until}") if part)
+        facts = self._wait_facts() | {"consume": await self._stale_mail(), "questions": self._stale_questions()}
+        return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
+
+    async def _stale_mail(self) -> tuple[int, ...]:
+        """Ends of children and answers that nobody waits for (any more): they must not wake the session for ever."""
+        if not self.flags.mail:
+            return ()
+        reports = await self.store.mail(self.row.key, kind="child")
+        of = {signal.n: child_report(signal.payload).child for signal in reports}
+        # A child that has not ended now goes on since its report; when it ends again there will be another one.
+        ended = {child for child in set(of.values()) & self.awaited if await self._has_ended(child)}
+        said = await self.store.mail(self.row.key, kind="answer")
+        answers = {signal.n: reply_of(signal.payload).question for signal in said if not signal.redacted}
+        return (
+            *(n for n, child in of.items() if child not in ended),
+            *(n for n, question in answers.items() if question not in self.asked),
+        )
+
+    def _stale_questions(self) -> tuple[QuestionChange, ...]:
+        """The questions of this visit that the step did not come to again: it has asked others instead."""
+        asked = [wait.ask.id for wait in self.line.waits.values() if wait.ask is not None]
+        return tuple(QuestionChange(id, QuestionStatus.CANCELLED) for id in asked if id not in self.asked)
+
+    async def _has_ended(self, session_id: str) -> bool:
+        row = await self.store.get(session_id)
+        return row is not None and row.ended is not None
+
+    async def _park_paused(self) -> bool:
+        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind == "operator"]
+        who = ", ".join(sorted({pause.by for pause in pauses if pause.by}))
+        why = "; ".join(pause.reason for pause in pauses if pause.reason)
+        summary = "paused" + (f" by {who}" if who else "") + (f": {why}" if why else "")
+        data = {"kind": "operator", "by": who, "mode": self.flags.pause_mode}
+        parked = await self.ledger.note(
+            "session.paused", summary, data, release=True, only_if_paused=True, **self._wait_facts()
+        )
+        if not parked:  # the pause was withdrawn in the meantime
+            self._take(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
+        return parked
+
+    async def _stand_after(self, step: str) -> None:
+        """It was to run until here: pause it, as an operator would who knew the right moment."""
+        now, by = self.clock.now(), self.resumed_by
+        pause = Pause(str(uuid4()), "operator", f"it was to run until {step}", by, now, self.line.step or "")
+        await self.store.pause(Filter(session_id=self.session_id), pause)
+        await self._look()
+
+    async def _let_go(self, reason: str) -> None:
+        """Give the hold back after something unforeseen, so that the session is not held by nobody."""
+        if self.ledger.parked or self.broken is not None:
+            return
+        try:
+            await self.ledger.note("session.stopped", reason, release=True)
+        except (StoreError, HoldLost) as error:
+            self.ledger.breaks(error)
+
+    # taking up a session that ran before
+
+    async def _take_up(self) -> None:
+        """The first record of a resumed session: what is skipped, which pauses close, or why it stays paused."""
+        pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
+        if obstacle := await self._obstacle(pauses):
+            await self.ledger.park(obstacle, pauses)
+            return
+        if not (self.resumed or self.wake or self.row.frozen):
+            await self._look()  # it wakes by itself: nobody resumed it
+            return
+        visits, took, usd = self.kept
+        data = {
+            "step": self.line.step,
+            "by": self.resumed_by,
+            "skipped": visits,
+            "saved_seconds": took / 1e6,
+            "saved_usd": usd / 1e6,
+        }
+        closed = tuple(pause.id for pause in pauses if pause.kind != "guard")
+        by = f" by {self.resumed_by}" if self.resumed_by else ""
+        summary = f"resumed{by} at {self.line.step}#{self.line.visit}, {visits} visits skipped"
+        await self.ledger.note(
+            "session.resumed", summary, data, close_pauses=closed, closed_by=self.resumed_by,
+            shift=self.row.frozen, wake=self.wake, thaw=bool(self.row.frozen), questions=self._deferred_questions(),
+        )  # fmt: skip
+
+    def _deferred_questions(self) -> tuple[QuestionChange, ...]:
+        """With the timers that were frozen, questions expire later."""
+        now, frozen = self.clock.now(), self.row.frozen
+        asking = [wait for wait in self.line.waits.values() if wait.ask is not None and frozen]
+        due = {wait.ask.id: deferred(wait, now, frozen, wake=False) for wait in asking if wait.ask is not None}
+        return tuple(QuestionChange(id, expires_at=at) for id, at in due.items())
+
+    async def _obstacle(self, pauses: list[Pause]) -> Paused | None:
+        if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
+            return Paused("crashes", self._crash_report())
+        try:
+            await self._adopt()
+        except DoesNotFit as wrong:
+            return Paused("definition", str(wrong))
+        if reason := await self.over_budget():
+            return Paused("budget", reason)
+        try:
+            self.lending.fill_new_fields()
+        except StateRefused as error:
+            return Paused("definition", f"{error}; give the field a default, then resume")
+        return None
+
+    def _crash_report(self) -> str:
+        return (
+            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without getting any further;"
+            " look at what the step does there, then resume"
+        )
+
+    async def _adopt(self) -> None:
+        """Go on with the definition at hand, if it is another than the session was last driven with."""
+        if fits(self.workflow, self.line):
+            return
+        body, blobs = await adoption(
+            self.workflow, self.line, self.store, self.limits, accept=self.accept, by=self.resumed_by
+        )
+        step = body.renamed.get(self.line.step or "", self.line.step or "")
+        self.line.state.provide(dict(blobs))
+        await self.ledger.commit("definition", step, self.line.visit, body, blobs)
+        self.line.state.forget()
+
+    # money
+
+    async def over_budget(self) -> str:
+        """Why no more money may be spent; empty if it may. What children spend is spent by those above them."""
+        if self.budgeted is False:
+            return ""
+        purses = await self.store.purses(self.row.key)
+        self.budgeted = bool(purses)  # a budget is given at the start or with a resume, so once is enough
+        pending = sum(effect.usd for effect in self.ledger.pending.values())
+        for session_id, spent, budget in purses:
+            if spent + pending >= budget:
+                whose = "" if session_id == self.session_id else f" of session {session_id!r}, which it belongs to,"
+                return (
+                    f"${(spent + pending) / 1e6:.4f} of a budget of ${budget / 1e6:.4f}{whose} are spent;"
+                    " resume with a higher budget"
+                )
+        return ""
+
+
+async def end_parked(store: Store, clock: Clock, session_id: str) -> None:
+    """End a session that was cancelled, unless somebody drives it, who will see the request, or it has ended."""
+    while True:
+        row = await store.get(session_id)
+        if row is None or row.live or not row.cancel_requested or row.ended in ("completed", "cancelled"):
+            return
+        now, step = clock.now(), row.step or ""
+        body = EventBody("session.cancelled", "cancelled", step)
+        record = seal(row.digest, row.seq + 1, row.seq, "event", step, row.visit, now, to_payload(body))
+        commit = Commit(
+            row.key, row.fence, row.seq, (record,), max(now, row.updated_at), row.key_frame, row.step, row.visit,
+            row.leaving, ended="cancelled", release=True, parent=row.parent,
+            report=report_of(row.session_id, {"ended": "cancelled"}),
+        )  # fmt: skip
+        with suppress(AlreadyRunning, HoldLost):  # it moved since it was looked at
+            await store.revise(commit)
+            Watch(row.session_id, row.workflow).committed(commit, body)

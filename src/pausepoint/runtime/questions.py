@@ -1,0 +1,439 @@
+"""How a step waits for a person: asks, takes the answer in, asks again, gives up when the time is over.
+
+A question is a wait like the others: the step is left, and comes here again when an answer lies in the session's inbox,
+or when the question expires. What a person said is judged here, where the type is known: what does not fit is asked
+again with the reason, and the round is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import isawaitable
+from types import EllipsisType
+from typing import Any, NoReturn, TypedDict, Unpack
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from pausepoint.clock import LATEST, to_datetime
+from pausepoint.codec.values import Typed, as_json, as_plain, decode, fingerprint, typed
+from pausepoint.errors import Declined, QuestionExpired, RoundsExhausted, StateRefused, ValueRefused, did_you_mean
+from pausepoint.log.replay import OperationBody, WaitBody
+from pausepoint.model.questions import ROUNDS, Asked, Kind, OnExpiry, QuestionRow, digest, is_time_to_answer, reply_of
+from pausepoint.model.records import SignalRecord
+from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus
+from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text
+from pausepoint.runtime.waits import conclude
+
+
+class Options(TypedDict, total=False):
+    """What can be said with every question; see `Context.ask`."""
+
+    key: str | int | None
+    expires: timedelta | EllipsisType | None
+    on_expiry: OnExpiry
+    rounds: int
+    remind: timedelta | None
+    history: str
+
+
+_WORDS = typed(dict[str, str])
+_ERRORS = {"expired": QuestionExpired, "rounds": RoundsExhausted, "declined": Declined}
+
+
+class Again(Exception):
+    """An answer that cannot be taken, or not all of it. ``text``: what to ask next, if that is something else."""
+
+    def __init__(self, reason: str, text: str = "", collected: dict[str, Any] | None = None) -> None:
+        super().__init__(reason)
+        self.text = text
+        self.collected = collected
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a step wants to know, and how. ``read`` makes a value of an answer (as stored), or raises `Again`; what it
+    returns may have to be awaited. A `Declined` is no value: the person wants none of it.
+
+    ``expires`` and ``default`` are ``...`` where nothing was said. ``like`` is what makes it the same question when the
+    step comes here again.
+    """
+
+    text: str
+    kind: Kind
+    result: Typed
+    read: Callable[[bytes, Asked], Any]
+    schema: Callable[[], dict[str, Any] | None]
+    like: str
+    key: str | int | None = None
+    default: Any = ...
+    expires: timedelta | EllipsisType | None = ...
+    on_expiry: OnExpiry = "pause"
+    rounds: int = ROUNDS
+    remind: timedelta | None = None
+    tool: tuple[str, str] | None = None
+    collected: dict[str, Any] | None = None
+    history: str = ""
+    round: int = 1
+
+    def check(self, visit: Visit) -> None:
+        """Refuse what cannot be meant."""
+        step = visit.step.name
+        given: dict[str, Any] = {"text": self.text, "rounds": self.rounds, "on_expiry": self.on_expiry}
+        if type(given["text"]) is not str or not self.text.strip():
+            raise ValueError(f"{step}: a question is a text, not {self.text!r}")
+        if given["on_expiry"] not in ("pause", "default", "escalate"):
+            raise ValueError(f"{step}: on_expiry is 'pause', 'default' or 'escalate', not {self.on_expiry!r}")
+        if self.on_expiry == "default" and self.default is ...:
+            raise ValueError(f"{step}: on_expiry='default' needs a default=")
+        if type(given["rounds"]) is not int or self.rounds < 1:
+            raise ValueError(f"{step}: rounds is how often to ask, at least 1, not {self.rounds!r}")
+        if not 1 <= self.round <= self.rounds:
+            raise ValueError(f"{step}: round is one of the {self.rounds} that there are, not {self.round!r}")
+        for name, span in (("expires", self.expires), ("remind", self.remind)):
+            if not is_time_to_answer(span):
+                raise ValueError(f"{step}: {name} is a timedelta above zero, or None, not {span!r}")
+        fields = visit.host.workflow.shape.fields
+        if self.history and self.history not in fields:
+            raise ValueError(f"{step}: the state has no field {self.history!r}{did_you_mean(self.history, fields)}")
+
+
+# the wait
+
+
+async def ask(visit: Visit, frame: Frame, wish: Wish) -> Any:
+    """Ask somebody and wait for the answer."""
+    wish.check(visit)
+    operation = _identify(visit, frame, wish)
+    found = visit.remembered(operation)
+    await visit.admit(operation, frame, found)
+    if found is not None:
+        return await _recall(visit, found, wish)
+    asking = _Asking(visit, frame, operation, wish)
+    while (done := await asking.look()) is None:
+        pass
+    return done[0]
+
+
+def _identify(visit: Visit, frame: Frame, wish: Wish) -> Operation:
+    if wish.key is not None:
+        return Operation(f"{frame.scope}/{wish.kind}[{key_text(wish.key)}]", wish.kind, "", True)
+    return Operation(visit.nth(f"{frame.scope}/{wish.kind}~{_print(wish)}"), wish.kind, "", False)
+
+
+def _print(wish: Wish) -> str:
+    return fingerprint(wish.text, wish.like).hex()[:24]
+
+
+async def _recall(visit: Visit, found: OperationBody, wish: Wish) -> Any:
+    if not found.outcome:
+        return await visit.recall(found, wish.result)
+    words: dict[str, str] = await visit.recall(found, _WORDS)
+    raise _error(found.outcome, words)
+
+
+def _error(outcome: str, words: dict[str, str]) -> Exception:
+    fields = {name: text for name, text in words.items() if name != "text"}
+    return _ERRORS[outcome](words["text"], **fields)
+
+
+class _Asking:
+    """One question of one visit, from the first look to the last."""
+
+    def __init__(self, visit: Visit, frame: Frame, operation: Operation, wish: Wish) -> None:
+        self.visit = visit
+        self.host = visit.host
+        self.frame = frame
+        self.operation = operation
+        self.wish = wish
+
+    async def look(self) -> tuple[Any] | None:
+        """The answer, if that is how it stands now; otherwise wait, or do what is due."""
+        if (found := self.visit.remembered(self.operation)) is not None:
+            return (await _recall(self.visit, found, self.wish),)  # another branch asked the same, under the same key
+        asked, expires_at = await self._current()
+        row = await self.visit.busily(self.host.question(asked.id))
+        now = self.host.clock.now()
+        if row is None or row.facts.status in (QuestionStatus.CANCELLED, QuestionStatus.COMPLETED):
+            await self._open()  # an edit, or a move to another store, has taken it back
+            return None
+        expired = expires_at is not None and expires_at <= now
+        signal = (row.winner if expired else row.answer) or await self._early()
+        if signal is not None and signal.n in self.visit.taken:
+            await self._let_twin_finish()
+            return None
+        if (signal is not None or expired) and self.host.wanted:
+            await self.visit.stand_still(self.frame)
+            return None
+        if signal is not None:
+            return await self._take(asked, signal)
+        if expired or row.facts.status is QuestionStatus.EXPIRED:
+            return await self._expire(asked, row)
+        due = self._remind(asked, expires_at, now)
+        await self.visit.wait(self.frame, Wait("answer", due, question=asked.id))
+        return None
+
+    async def _let_twin_finish(self) -> None:
+        """Another branch is busy with the answer."""
+        while (twin := self.visit.running.get(self.operation.id)) is not None:
+            await twin.wait()
+        await asyncio.sleep(0)
+
+    # asking
+
+    async def _current(self) -> tuple[Asked, int | None]:
+        """What is asked at present, and until when. Whoever comes with another question takes the place of this one."""
+        waits = self.host.line.waits
+        wait = waits.get(self.operation.id)
+        if wait is None or wait.ask is None:
+            await self._open()
+        elif wait.input != _print(self.wish):
+            await self._open(questions=(QuestionChange(wait.ask.id, QuestionStatus.CANCELLED),))
+        # Nobody can have answered what was opened just now: it is there, also if others had a turn meanwhile.
+        wait = waits[self.operation.id]
+        assert wait.ask is not None
+        return wait.ask, wait.due
+
+    async def _open(self, instead_of: str = "", **facts: Any) -> None:
+        wish = self.wish
+        lasts = self._lasts()
+        if wish.default is not ...:
+            wish.result.encode(wish.default, "default", self.host.limits)  # rather now than when nobody has answered
+        asked = Asked(
+            str(uuid4()), wish.text, wish.kind, wish.round, wish.rounds, wish.schema(),
+            default=() if wish.default is ... else (as_plain(wish.default),), on_expiry=wish.on_expiry,
+            lasts=None if lasts is None else lasts // timedelta(microseconds=1),
+            reminds=None if wish.remind is None else wish.remind // timedelta(microseconds=1), tool=wish.tool,
+            collected=wish.collected, history=wish.history,
+            key="" if wish.key is None else str(wish.key), instead_of=instead_of,
+        )  # fmt: skip
+        await self._ask(asked, **facts)
+
+    def _lasts(self) -> timedelta | None:
+        """The call says it, or the workflow, or the engine."""
+        said = (self.wish.expires, self.host.workflow.questions_expire, self.host.questions_expire)
+        return next(each for each in said if not isinstance(each, EllipsisType))
+
+    async def _ask(self, asked: Asked, **facts: Any) -> None:
+        now = self.host.clock.now()
+        due = None if asked.lasts is None else min(now + asked.lasts, LATEST)
+        question = QuestionFacts(
+            asked.id, asked.key, 0, QuestionStatus.WAITING, asked.round, digest(asked), now, now, due
+        )
+        body = WaitBody(
+            self.operation.id, self.operation.name, due, agent=self.visit.agent, at=now, input=_print(self.wish),
+            ask=asked,
+        )  # fmt: skip
+        await self.visit.open_wait(body, asks=(question,), **facts)
+
+    def _remind(self, asked: Asked, expires_at: int | None, now: int) -> int | None:
+        """When to look again. A reminder that is due is an event, and goes with the next record."""
+        if expires_at is None or asked.reminds is None:
+            return expires_at
+        id = f"remind:{asked.id}:{asked.round}"
+        if id in self.host.line.effects or id in self.host.ledger.pending:
+            return expires_at
+        remind_at = expires_at - asked.reminds
+        if remind_at > now:
+            return remind_at
+        until = to_datetime(expires_at).isoformat(timespec="seconds")
+        data = {"question_id": asked.id, "until": until}
+        summary = f"nobody has answered {asked.text!r}, which expires at {until}"
+        self.host.ledger.effect(id, "question.reminded", summary, data, self.visit.step.agent)
+        return expires_at
+
+    # answers
+
+    async def _early(self) -> SignalRecord | None:
+        """An answer that was given to this key before anybody asked."""
+        if self.wish.key is None:
+            return None
+        return next(iter(await self.visit.mail(1, "early", str(self.wish.key))), None)
+
+    async def _take(self, asked: Asked, signal: SignalRecord) -> tuple[Any] | None:
+        self.visit.taken.add(signal.n)  # another branch may come here while this one commits
+        try:
+            if signal.redacted:
+                raise Again("the answer was redacted before it was read")
+            said = reply_of(signal.payload)
+            if said.reason:
+                raise Again(said.reason)
+            value = self.wish.read(bytes(said.value), asked)
+            value = await value if isawaitable(value) else value
+        except Again as again:
+            await self._next_round(asked, again, signal)
+            return None
+        facts: dict[str, Any] = {"consume": (signal.n,)}
+        if signal.kind == "early":
+            facts["questions"] = (QuestionChange(asked.id, QuestionStatus.RESUMED, answer=signal.n),)
+        if isinstance(value, Declined):
+            if asked.kind == "collect":  # no answer to what was asked: the person has taken the question back
+                facts["questions"] = (QuestionChange(asked.id, QuestionStatus.CANCELLED),)
+            await self._give_up("declined", asked, str(value), value.reason, signal, **facts)
+        return (await conclude(self.visit, self.operation, self.wish.result, value, self.frame, **facts),)
+
+    async def _next_round(self, asked: Asked, again: Again, signal: SignalRecord) -> None:
+        """Ask once more, with the reason; the question expires as long after this as after the first time."""
+        if asked.round >= asked.rounds:
+            text = f"no answer to {asked.text!r} could be taken in {asked.rounds} rounds; the last one: {again}"
+            change = QuestionChange(asked.id, QuestionStatus.CANCELLED)
+            last = asked if again.collected is None else replace(asked, collected=again.collected)
+            await self._give_up("rounds", last, text, str(again), signal, consume=(signal.n,), questions=(change,))
+        collected = asked.collected if again.collected is None else again.collected
+        following = replace(
+            asked, round=asked.round + 1, complaint=str(again), text=again.text or asked.text, collected=collected
+        )
+        await self._ask(following, consume=(signal.n,))
+
+    async def _give_up(
+        self, outcome: str, asked: Asked, text: str, reason: str, answer: SignalRecord | None = None, **facts: Any
+    ) -> NoReturn:
+        """Remember that the question came to nothing, and say so in the step: now, and whenever it comes here again."""
+        words = {"text": f"{self.visit.step.name}: {text}", "question_id": asked.id, "reason": reason}
+        words["question"] = asked.text
+        if answer is not None and not answer.redacted:
+            words["answer"] = as_json(as_plain(decode(bytes(reply_of(answer.payload).value)))).decode()
+        if asked.collected is not None:
+            words["collected"] = as_json(asked.collected).decode()
+        await conclude(self.visit, self.operation, _WORDS, words, self.frame, outcome=outcome, **facts)
+        raise _error(outcome, words)
+
+    # time
+
+    async def _expire(self, asked: Asked, row: QuestionRow) -> tuple[Any] | None:
+        if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked, row.facts.answer):
+            return None  # somebody answered in the last moment
+        if self.wish.on_expiry == "default":
+            return (await conclude(self.visit, self.operation, self.wish.result, self.wish.default, self.frame),)
+        if self.wish.on_expiry == "escalate" and not asked.instead_of:
+            await self._open(instead_of=asked.id)
+            return None
+        text = f"nobody answered {asked.text!r} in time; resume the session to ask anew"
+        return await self._give_up("expired", asked, text, "")
+
+    async def _note_expiry(self, asked: Asked, wrong: int | None) -> bool:
+        """``wrong``: an answer that could not be right, and that nobody has to hear of any more."""
+        self.visit.check_open()
+        data = {"question_id": asked.id, "then": self.wish.on_expiry}
+        change = QuestionChange(asked.id, QuestionStatus.EXPIRED)
+        noting = self.host.note(
+            "question.expired", f"nobody answered {asked.text!r} in time", data, only_if_waiting=asked.id,
+            questions=(change,), consume=() if wrong is None else (wrong,),
+        )  # fmt: skip
+        return await self.visit.busily(noting)
+
+
+# what can be asked
+
+
+def question(
+    text: str, kind: Any = str, choices: Sequence[Any] | None = None, default: Any = ..., **options: Unpack[Options]
+) -> Wish:
+    """A question whose answer is a value of a type, or one of some choices."""
+    if choices is not None:
+        return _chosen(text, list(choices), default, options)
+    result = typed(kind)
+
+    def read(raw: bytes, asked: Asked) -> Any:
+        return taken(result, raw)
+
+    return Wish(text, "ask", result, read, lambda: schema_of(result), repr(result), default=default, **options)
+
+
+def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wish:
+    if not choices or not all(isinstance(each, str | int | float) for each in choices):
+        raise ValueError(f"choices are texts, numbers or booleans, at least one of them: {choices!r:.200}")
+    names = ", ".join(repr(each) for each in choices)
+
+    def read(raw: bytes, asked: Asked) -> Any:
+        value = decode(raw)
+        exact = [each for each in choices if each == value and isinstance(each, bool) == isinstance(value, bool)]
+        said = str(value).strip().casefold()
+        for each in exact or [each for each in choices if str(each).strip().casefold() == said]:
+            return each
+        raise Again(f"{value!r:.100} is none of {names}")
+
+    return Wish(text, "ask", typed(Any), read, lambda: {"enum": choices}, names, default=default, **options)
+
+
+_YES = typed(bool)
+
+
+Verdict = bool | Mapping[str, Any] | None
+Judge = Callable[[str], Verdict | Awaitable[Verdict]]
+"""Makes a yes or a no of a person's own words, alone or as ``{"approved": …, "reason": …}``; None: it is neither."""
+
+
+def confirmation(what: str, act: str = "", understand: Judge | None = None, **options: Unpack[Options]) -> Wish:
+    """A question that is answered with yes or no; a no is a `Declined` instead of a value."""
+    from pausepoint.model.schemas import Decision  # who only looks at sessions does without Pydantic
+
+    wanted = typed(Decision)
+
+    async def read(raw: bytes, asked: Asked) -> bool | Declined:
+        said = decode(raw)
+        if understand is not None and isinstance(said, str):
+            found = understand(said)
+            said = await found if isawaitable(found) else found
+            if said is None:
+                raise Again("that is neither a yes nor a no")
+            raw = as_json(said)
+        decision: Decision = taken(wanted, raw)
+        if decision.approved:
+            return True
+        why = f": {decision.reason}" if decision.reason else ""
+        return Declined(f"{what!r} was declined{why}", question_id=asked.id, reason=decision.reason)
+
+    tool = (act, act) if act else None
+    return Wish(what, "confirm", _YES, read, lambda: schema_of(wanted), act, tool=tool, **options)
+
+
+def taken(result: Typed, raw: bytes) -> Any:
+    """An answer as a value of the type. A text may also be JSON: that is how people type what is no text."""
+    try:
+        return _read(result, raw)
+    except StateRefused as error:
+        text = decode(raw)
+        if isinstance(text, str) and text.lstrip()[:1] in tuple('{["-0123456789tfn'):
+            try:
+                return _read(result, as_json(msgspec.json.decode(text)))
+            except (StateRefused, msgspec.MsgspecError):
+                pass
+        raise Again(_reason(error)) from error
+
+
+def _read(result: Typed, raw: bytes) -> Any:
+    try:
+        value = result.decode(raw, "answer")
+        result.encode(value, "answer")
+    except ValueRefused as error:
+        raise StateRefused(str(error), field="answer") from error
+    return value
+
+
+def _reason(error: StateRefused) -> str:
+    """What is wrong, in the words of who wrote the type."""
+    from pydantic_core import ValidationError
+
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        complaints = cause.errors(include_url=False, include_context=False)
+        return "; ".join(": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in complaints[:5])
+    return str(error)
+
+
+def schema_of(result: Typed) -> dict[str, Any] | None:
+    """The JSON schema of an answer; None for any text."""
+    if result.annotation is str:
+        return None
+    from pydantic.errors import PydanticInvalidForJsonSchema
+
+    try:
+        schema: dict[str, Any] = as_plain(result.adapter.json_schema())
+        return schema
+    except PydanticInvalidForJsonSchema:
+        return {}  # the step knows what fits, JSON schema cannot say it

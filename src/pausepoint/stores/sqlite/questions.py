@@ -1,0 +1,278 @@
+"""Questions: what a commit says of them, how one is answered once and for all, and how they are found.
+
+What they ask is in the log; the row says what has become of them. Who wins is decided by `pausepoint.model.questions.judge`,
+inside the transaction that also delivers the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import apsw
+import msgspec
+from msgspec.structs import astuple, replace
+
+from pausepoint.errors import DamagedRecord
+from pausepoint.model.questions import Inquiry, QuestionRow, changed, settled
+from pausepoint.model.records import SignalRecord
+from pausepoint.model.sessions import Commit, QuestionChange, QuestionFacts, QuestionStatus
+from pausepoint.stores.base import FoundQuestions
+from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite.sql import QUERIES
+
+AT_ONCE = 200
+"""How many are read at a time when only some of them may be meant."""
+
+_CONDITIONS = {
+    "session": "session = :session",
+    "session_id": "(root = (SELECT key FROM sessions WHERE session_id = :session_id)"
+    " OR session = (SELECT key FROM sessions WHERE session_id = :session_id))",
+    "workflow": "root IN (SELECT key FROM sessions WHERE workflow = :workflow)",
+    "owner": "root IN (SELECT key FROM sessions WHERE owner = :owner)",
+    "key": "key = :key",
+}
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """A question's row, in the order of the queries."""
+
+    n: int
+    session: int
+    root: int
+    id: bytes
+    key: str
+    seq: int
+    status: QuestionStatus
+    version: int
+    seen: bytes
+    created_at: int
+    updated_at: int
+    expires_at: int | None
+    answer: int | None
+    told: Literal[0, 1]
+    refused: int
+    sum: int
+
+
+_WIDTH = len(_Row.__struct_fields__)
+
+
+class Kept(NamedTuple):
+    """A question and whose it is, by key."""
+
+    n: int
+    session: int
+    root: int
+    facts: QuestionFacts
+
+
+def _kept(stored: Sequence[Any]) -> Kept:
+    """A row as it was written, or `DamagedRecord`."""
+    try:
+        row = msgspec.convert(stored[:_WIDTH], _Row, builtin_types=(bytes,))
+        facts = QuestionFacts(
+            str(UUID(bytes=row.id)), row.key, row.seq, row.status, row.version, row.seen, row.created_at,
+            row.updated_at, row.expires_at, row.answer, row.told == 1, row.refused,
+        )  # fmt: skip
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise _damaged(stored[0], str(exc)) from exc
+    if row.sum != sums.asked(row.session, row.root, facts):
+        raise _damaged(row.n, "it does not match its checksum")
+    return Kept(row.n, row.session, row.root, facts)
+
+
+def _damaged(n: object, why: str) -> DamagedRecord:
+    return DamagedRecord(f"question {n} cannot be read ({why}); restore the database from a backup")
+
+
+# writing
+
+
+def open_one(
+    connection: apsw.Connection, session: int, root: int, place: int, facts: QuestionFacts
+) -> None:  # fmt: skip
+    """Store a question, or its next round."""
+    values = UUID(facts.id).bytes, *astuple(facts)[1:]
+    connection.execute(QUERIES["ask"], (session, root, place, *values, sums.asked(session, root, facts)))
+
+
+def change(connection: apsw.Connection, kept: Kept, **changes: Any) -> None:
+    """Write other facts about a question."""
+    _write(connection, kept, replace(kept.facts, **changes))
+
+
+def _write(connection: apsw.Connection, kept: Kept, facts: QuestionFacts) -> None:
+    total = sums.asked(kept.session, kept.root, facts)
+    values = facts.status, facts.updated_at, facts.expires_at, facts.answer, facts.told, facts.refused, total, kept.n
+    connection.execute(QUERIES["change_question"], values)
+
+
+def still_waits(connection: apsw.Connection, commit: Commit) -> bool:
+    """Whether the question that a commit is about has not been answered."""
+    bindings = commit.key, UUID(commit.only_if_waiting).bytes
+    return bool(connection.execute(QUERIES["question_is_open"], bindings).get)
+
+
+def attach(connection: apsw.Connection, commit: Commit, head: int) -> None:
+    """What a commit says of questions. ``head`` is where its own last record lies: the session may be further by now,
+    if several of its commits are applied together.
+    """
+    at = commit.updated_at
+    for facts in commit.asks:
+        (root,) = reads.one(connection, QUERIES["root_of"], commit.key)
+        place, seq = head - len(commit.records) + 1, commit.records[0].seq
+        open_one(connection, commit.key, root, place, _in_next_round(connection, replace(facts, seq=seq)))
+    changes = {each.id: each for each in commit.questions}
+    for kept in open_ones(connection, commit.key) if changes else ():
+        if (wanted := changes.get(kept.facts.id)) is not None:
+            _write(connection, kept, changed(kept.facts, wanted, at))
+
+
+def _in_next_round(connection: apsw.Connection, facts: QuestionFacts) -> QuestionFacts:
+    """When it was first asked does not change, nor how many answers were refused."""
+    before = reads.one(connection, QUERIES["asked_since"], UUID(facts.id).bytes)
+    return facts if before is None else replace(facts, created_at=before[0], refused=before[1])
+
+
+def settle(connection: apsw.Connection, commit: Commit) -> None:
+    """The visit that asked is over: no question of it stays open, and no answer to one wakes the session again."""
+    kept = open_ones(connection, commit.key)
+    if not kept:
+        return
+    unread = [n for (n,) in reads.every(connection, QUERIES["mail_of_kind"], commit.key, "answer", -1)]
+    for each in kept:
+        last = QuestionChange(each.facts.id, settled(each.facts, unread, commit.ended))
+        _write(connection, each, changed(each.facts, last, commit.updated_at))
+        if each.facts.answer in unread:
+            connection.execute(QUERIES["consume"], (commit.key, each.facts.answer))
+    connection.execute(QUERIES["look_for_mail"], (commit.key,))
+
+
+# reading
+
+
+def open_ones(connection: apsw.Connection, session: int) -> list[Kept]:
+    """The questions of a session that have not come to their end."""
+    return [_kept(row) for row in reads.every(connection, QUERIES["open_questions"], session)]
+
+
+def all_of(connection: apsw.Connection, session: int) -> list[QuestionFacts]:
+    """Everything that a session ever asked and that was not forgotten."""
+    return [_kept(row).facts for row in reads.every(connection, QUERIES["all_questions"], session)]
+
+
+def found(connection: apsw.Connection, query: Inquiry, now: int) -> FoundQuestions:
+    """The questions that match, oldest first."""
+    if query.ids:
+        rows = [row for id in query.ids for row in _chosen(connection, "WHERE id = :id", {"id": _bytes(id)})]
+        return FoundQuestions(_around(connection, row, now) for row in rows)
+    rows, damaged = [], []
+    for each in islice(_matching(connection, query, now), query.limit):
+        rows.append(each) if isinstance(each, QuestionRow) else damaged.append(each)
+    return FoundQuestions(rows, damaged)
+
+
+def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator[QuestionRow | DamagedRecord]:
+    where, bindings = _where(query)
+    where += f" ORDER BY n LIMIT {AT_ONCE if query.limit is None else query.limit}"
+    after = query.after
+    while page := _chosen(connection, where, bindings | {"after": after}):
+        for stored in page:
+            after = stored[0]
+            try:
+                row = _around(connection, stored, now)
+            except DamagedRecord as exc:
+                yield exc
+                continue
+            if not query.statuses or row.standing(now) in query.statuses:
+                yield row
+
+
+def _where(query: Inquiry) -> tuple[str, dict[str, Any]]:
+    """The rows that may match: whether one that waits has expired by now is for who reads it to see."""
+    bindings: dict[str, Any] = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
+    conditions = [_CONDITIONS[part] for part in bindings] + ["n > :after"]
+    if query.statuses:
+        may_be = {*query.statuses} | ({QuestionStatus.WAITING} if QuestionStatus.EXPIRED in query.statuses else set())
+        conditions.append(" OR ".join(f"status = '{each.value}'" for each in sorted(may_be)).join("()"))
+    if query.prefix:
+        conditions.append("id BETWEEN :low AND :high")
+        bindings["low"], bindings["high"] = _beginning(query.prefix)
+    return f"WHERE {' AND '.join(conditions)}", bindings | {"after": query.after}
+
+
+def _beginning(prefix: str) -> tuple[bytes, bytes]:
+    """The first and the last id that begin so; nothing lies between them if none can.
+
+    >>> [each.hex() for each in _beginning("5aeab3f0-1")]
+    ['5aeab3f0100000000000000000000000', '5aeab3f01fffffffffffffffffffffff']
+    """
+    text = prefix.lower()
+    low, high = ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff")
+    try:
+        found = UUID(text + low[len(text) :]), UUID(text + high[len(text) :])
+    except ValueError:
+        return b"\xff", b""
+    return (found[0].bytes, found[1].bytes) if str(found[0]).startswith(text) else (b"\xff", b"")
+
+
+def tally(connection: apsw.Connection, query: Inquiry, now: int) -> dict[QuestionStatus, int]:
+    """How many match, by what they are at this moment."""
+    where, bindings = _where(query)
+    text = f"{QUERIES['tally_questions']} WHERE questions.n IN (SELECT n FROM questions {where}) GROUP BY standing"
+    found = {QuestionStatus(status): count for status, count in connection.execute(text, bindings | {"now": now})}
+    return {status: count for status, count in found.items() if not query.statuses or status in query.statuses}
+
+
+def last(connection: apsw.Connection, session: int, key: str | None, now: int) -> list[QuestionRow]:
+    """What an answer to a session may be for: those that wait there, and the last one of all, or of that key."""
+    tree = "(root = :session OR session = :session)"
+    newest = f"n = (SELECT max(n) FROM questions WHERE {tree}{' AND key = :key' if key is not None else ''})"
+    waiting = f" OR ({tree} AND status = 'WAITING_USER_INPUT')" if key is None else ""
+    bindings = {"session": session} | ({} if key is None else {"key": key})
+    return [_around(connection, row, now) for row in _chosen(connection, f"WHERE {newest}{waiting}", bindings)]
+
+
+def by_number(connection: apsw.Connection, n: int) -> Kept:
+    """The stored facts about one question."""
+    return _kept(reads.one(connection, QUERIES["question"], n))
+
+
+def _chosen(connection: apsw.Connection, where: str, bindings: dict[str, Any]) -> list[Any]:
+    query = f"{QUERIES['questions']} WHERE questions.n IN (SELECT n FROM questions {where}) ORDER BY questions.n"
+    return connection.execute(query, bindings).fetchall()
+
+
+def _around(connection: apsw.Connection, stored: Sequence[Any], now: int) -> QuestionRow:
+    kept = _kept(stored)
+    facts = kept.facts
+    session_id, root_id, workflow, owner, step, payload, salt, body, frozen, failure, ended, since = stored[_WIDTH:]
+    if payload is None or (payload and sha256(salt + payload).digest() != body):
+        what = "is missing" if payload is None else "does not match its digest"
+        raise DamagedRecord(
+            f"question {facts.id}: record {facts.seq} of session {session_id}, which asks it, {what}; restore the"
+            " database from a backup",
+            session_id=session_id, seq=facts.seq,
+        )  # fmt: skip
+    return QuestionRow(
+        kept.n, facts, session_id, root_id, workflow, owner, step, payload, _answer(connection, kept),
+        frozen + (0 if since is None else max(now - max(since, facts.updated_at), 0)),
+        reads.failure_of(failure) if ended == "failed" else None,
+    )  # fmt: skip
+
+
+def _answer(connection: apsw.Connection, kept: Kept) -> SignalRecord | None:
+    n = kept.facts.answer
+    return None if n is None else reads.signals(connection, kept.session, n - 1, n)[0]
+
+
+def _bytes(id: str) -> bytes:
+    try:
+        return UUID(id).bytes
+    except ValueError:
+        return b""  # no question has it

@@ -1,0 +1,248 @@
+"""How sessions leave the store: marked first, then emptied batch by batch, at last a tombstone instead of the row.
+
+Every step is a transaction of its own, and from the first one on the session is unknown to all other verbs. Whoever
+finds one half removed goes on where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import apsw
+import msgspec
+from msgspec.structs import astuple
+
+from pausepoint.errors import AlreadyRunning, DamagedRecord, VerbRefused
+from pausepoint.model.sessions import Filter, Removal, SessionRow, Space, Sweep, Tombstone, has_expired, kept_for
+from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite.answers import Answering
+from pausepoint.stores.sqlite.sql import QUERIES
+
+_stone = msgspec.json.Decoder(Tombstone)
+_PARTS = ("strip_signals", "strip_files", "strip_inbox", "strip_pauses", "strip_questions", "strip_names")
+
+
+def session_folder(database: str, session_id: str) -> Path:
+    """Where the files of a session lie: in a folder of its own, beside the database.
+
+    Where capital letters do not count, two ids that differ in nothing else must not share one.
+    """
+    mark = "" if session_id == session_id.lower() else f"~{crc32(session_id.encode()):08x}"
+    return Path(f"{database}.sessions") / f"{session_id}{mark}"
+
+
+class _Doomed(NamedTuple):
+    """A session that is to be removed. ``row`` is None if its facts are damaged."""
+
+    row: SessionRow | None
+    key: int
+    session_id: str
+    holder: int | None
+    parent_id: str | None
+    status: str
+    workflow: str
+    owner: str | None
+    created_at: int
+    records: int
+    digest: bytes
+
+
+class Cleaning(Answering):
+    """The verbs that take data away."""
+
+    def remove(
+        self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int, expired: bool,
+        ended_for: int | None = None,
+    ) -> list[Removal]:  # fmt: skip
+        looked = reads.look(connection, Filter(session_id=session_id, tree=True), self.present)
+        if not looked:
+            self._known(connection, session_id)
+        if expired and not self._has_expired(connection, [facts for _, facts in looked], at, ended_for):
+            return []
+        doomed = [self._doomed(connection, session_id, *each) for each in looked]
+        return [self._mark(connection, each, by, reason, at) for each in doomed]
+
+    def _has_expired(
+        self,
+        connection: apsw.Connection,
+        tree: Sequence[SessionRow | DamagedRecord],
+        at: int,
+        ended_for: int | None,
+    ) -> bool:
+        rows = []
+        for facts in tree:
+            if isinstance(facts, DamagedRecord):
+                raise facts  # what it says of its time cannot be trusted
+            rows.append(facts)
+        keep_for = next((kept_for(row, ended_for) for row in rows if row.parent is None), None)
+        return has_expired(rows, at, ended_for) and self._last_record(connection, rows) + (keep_for or 0) <= at
+
+    def _doomed(
+        self, connection: apsw.Connection, session_id: str, key: int, facts: SessionRow | DamagedRecord
+    ) -> _Doomed:
+        """What a tombstone will say of a session of the tree ``session_id``; why not, if it cannot be removed."""
+        if isinstance(facts, DamagedRecord):
+            doomed = self._damaged(connection, key, facts)
+        else:
+            row = facts
+            doomed = _Doomed(
+                row, key, row.session_id, row.holder, row.parent_id, row.status.value, row.workflow, row.owner,
+                row.created_at, row.seq, row.digest,
+            )  # fmt: skip
+        if doomed.session_id == session_id and doomed.parent_id is not None:
+            raise VerbRefused(
+                f"session {session_id!r} was called by session {doomed.parent_id!r} and is removed together with it",
+                session_id=session_id,
+                status=doomed.status,
+            )
+        if doomed.holder is not None and self.present.alive(doomed.holder):
+            raise self._held(connection, session_id, doomed)
+        return doomed
+
+    def _damaged(self, connection: apsw.Connection, key: int, damage: DamagedRecord) -> _Doomed:
+        """Facts that cannot be trusted are enough for a tombstone. The id is not: the files go by it."""
+        session_id, agreed, holder, parent_id, workflow, owner, created_at, seq, digest = reads.one(
+            connection, QUERIES["doubtful"], key
+        )
+        if not agreed or not isinstance(session_id, str):
+            raise damage
+        return _Doomed(
+            None, key, session_id, holder if isinstance(holder, int) else None, parent_id, "damaged", str(workflow),
+            owner if isinstance(owner, str) else None, created_at if isinstance(created_at, int) else 0,
+            seq if isinstance(seq, int) else 0, digest if isinstance(digest, bytes) else b"",
+        )  # fmt: skip
+
+    def _last_record(self, connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
+        """When the last record of all was written. A damaged `updated_at` alone must not end a session."""
+        times = [reads.one(connection, QUERIES["last_at"], row.key) for row in tree]
+        if None in times:
+            raise DamagedRecord(
+                f"session {tree[0].session_id}: the end of its log is missing; restore the database from a backup"
+            )
+        return max(int(at) for (at,) in times)
+
+    def _held(self, connection: apsw.Connection, session_id: str, doomed: _Doomed) -> AlreadyRunning:
+        holder = self.describe(connection, doomed.holder)
+        return AlreadyRunning(
+            f"session {session_id!r} cannot be removed: {doomed.session_id!r} is driven by {holder}; pause or cancel it"
+            " first, then remove it",
+            session_id=session_id,
+            holder=holder,
+        )
+
+    def _mark(self, connection: apsw.Connection, doomed: _Doomed, by: str | None, reason: str, at: int) -> Removal:
+        """Nobody holds it any more, and the fence rises: who thinks that it still drives the session writes nothing."""
+        stone = Tombstone(
+            doomed.session_id, doomed.workflow, doomed.owner, doomed.status, doomed.created_at, at, by, reason,
+            doomed.records, doomed.digest,
+        )  # fmt: skip
+        if doomed.row is not None:
+            self._take(connection, doomed.row, crashed=False)
+        connection.execute(QUERIES["mark_removing"], (msgspec.json.encode(stone).decode(), doomed.key))
+        return Removal(doomed.key, stone)
+
+    def strip(self, connection: apsw.Connection, key: int, limit: int) -> Tombstone | None:
+        removal = reads.one(connection, QUERIES["removal"], key)
+        if removal is None:
+            raise DamagedRecord(f"no session with the key {key} is being removed; look at what is: engine.gc()")
+        if self._strip_log(connection, key, limit):
+            return None
+        for part in _PARTS:
+            if reads.every(connection, QUERIES[part], key, limit):
+                return None
+        stone = _tombstone(removal[0])
+        connection.execute(QUERIES["bury"], (*astuple(stone), sums.buried(stone)))
+        connection.execute(QUERIES["forget_session"], (key,))
+        return stone
+
+    def _strip_log(self, connection: apsw.Connection, key: int, limit: int) -> bool:
+        """Take the last records away; True if there were any."""
+        last = reads.every(connection, QUERIES["last_records"], key, limit)
+        if last:
+            connection.executemany(QUERIES["strip_record"], [(id,) for id, _ in last])
+            connection.execute(QUERIES["shorten_log"], (last[-1][1], key))
+            return True
+        if not connection.execute(QUERIES["log_is_left"], (key,)).get:
+            return False
+        # The chain is damaged and breaks off here: look for the rest everywhere.
+        if not reads.every(connection, QUERIES["strip_lost_records"], key, limit):
+            connection.execute(QUERIES["shorten_log"], (0, key))
+        return True
+
+    def sweep(self, connection: apsw.Connection, after: int, limit: int) -> Sweep:
+        found = unnamed(connection, after, limit)
+        connection.executemany(QUERIES["forget_blob"], [(id,) for id, _, named in found if not named])
+        return swept(found, limit)
+
+    def compact(self, connection: apsw.Connection, pages: int) -> int:
+        """Give pages at the end of the file back; how many."""
+        before = connection.pragma("freelist_count")
+        connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        return int(before - connection.pragma("freelist_count"))
+
+
+def _tombstone(stored: str) -> Tombstone:
+    try:
+        return _stone.decode(stored)
+    except (msgspec.MsgspecError, TypeError) as exc:
+        raise DamagedRecord(
+            f"a half-made tombstone cannot be read ({exc}); restore the database from a backup"
+        ) from exc
+
+
+def weight(connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
+    keys = msgspec.json.encode([row.key for row in tree]).decode()
+    parts = ("log_weight", "value_weight", "file_weight")
+    return sum(int(connection.execute(QUERIES[part], (keys,)).get) for part in parts)
+
+
+def removing(connection: apsw.Connection) -> list[Removal]:
+    return [Removal(key, _tombstone(text)) for key, text in reads.every(connection, QUERIES["removals"])]
+
+
+def expired(
+    connection: apsw.Connection, now: int, after: int, limit: int, ended_for: int | None
+) -> list[tuple[int, str]]:
+    return reads.every(connection, QUERIES["expired"], ended_for, now, after, limit)
+
+
+def tombstones(connection: apsw.Connection, session_id: str | None) -> list[Tombstone]:
+    where, bindings = ("", ()) if session_id is None else (" WHERE session_id = ?", (session_id,))
+    rows = reads.every(connection, f"{QUERIES['tombstones']}{where} ORDER BY n", *bindings)
+    return [_proved_stone(row) for row in rows]
+
+
+def _proved_stone(stored: Sequence[Any]) -> Tombstone:
+    try:
+        stone: Tombstone = msgspec.convert(dict(zip(Tombstone.__struct_fields__, stored[:-1], strict=True)), Tombstone,
+                                           builtin_types=(bytes,))  # fmt: skip
+    except msgspec.ValidationError as exc:
+        raise DamagedRecord(f"a tombstone cannot be read ({exc}); restore the database from a backup") from exc
+    if sums.buried(stone) != stored[-1]:
+        raise DamagedRecord(
+            f"the tombstone of {stone.session_id!r} does not match its checksum; restore the database from a backup",
+            session_id=stone.session_id,
+        )
+    return stone
+
+
+Looked = list[tuple[int, int, int]]
+
+
+def unnamed(connection: apsw.Connection, after: int, limit: int) -> Looked:
+    """Large values in the order in which they came: number, size, and whether a session names it."""
+    return reads.every(connection, QUERIES["look_at_blobs"], after, limit)
+
+
+def swept(looked: Looked, limit: int) -> Sweep:
+    sizes = [size for _, size, named in looked if not named]
+    return Sweep(looked[-1][0] if len(looked) == limit else None, len(sizes), sum(sizes))
+
+
+def space(connection: apsw.Connection) -> Space:
+    size = connection.pragma("page_size")
+    return Space(connection.pragma("page_count") * size, connection.pragma("freelist_count") * size)

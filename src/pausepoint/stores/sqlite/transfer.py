@@ -1,0 +1,119 @@
+"""Sessions that leave for another store or come from one: all that belongs to them, read and written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+from msgspec.structs import astuple, replace
+
+from pausepoint.errors import UnknownSession
+from pausepoint.model.files import file_facts
+from pausepoint.model.questions import about
+from pausepoint.model.records import first_digest
+from pausepoint.model.sessions import Filter, Pause, SessionRow, Whole
+from pausepoint.stores.sqlite import checksums as sums
+from pausepoint.stores.sqlite import questions as asking
+from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite import verify as checking
+from pausepoint.stores.sqlite.removal import Cleaning
+from pausepoint.stores.sqlite.sql import QUERIES
+
+FENCE = 1
+"""Under which a session begins in its new store. Whoever held it elsewhere cannot write here."""
+
+
+def whole(connection: apsw.Connection, session_id: str, present: reads.Present) -> list[Whole]:
+    found = reads.find(connection, Filter(session_id=session_id, tree=True), present)
+    for damage in found.damaged:
+        raise damage
+    if not found:
+        raise UnknownSession(
+            f"no session {session_id!r} in this store; engine.sessions() lists those that are", session_id=session_id
+        )
+    return [_one(connection, row) for row in sorted(found, key=lambda row: row.key)]
+
+
+def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
+    return Whole(
+        row,
+        reads.records(connection, row.key, 1, row.seq),
+        reads.signals(connection, row.key, 0),
+        [signal.n for signal in reads.mail(connection, row.key, None, None, None)],
+        # One that is only a flag, set by hand, has no record; the flag is among the facts.
+        [each for each in reads.pauses(connection, row.key, open_only=False) if each.id != reads.FLAG],
+        reads.blobs(connection, checking.names(connection, row.key)),
+        asking.all_of(connection, row.key),
+    )
+
+
+class Moving(Cleaning):
+    """The verb that takes sessions in."""
+
+    def restore(self, connection: apsw.Connection, sessions: Sequence[Whole]) -> bool:
+        if any(connection.execute(QUERIES["id_is_taken"], (each.row.session_id,)).get for each in sessions):
+            return False
+        keys: dict[str, int] = {}
+        for each in sessions:
+            parent = keys.get(each.row.parent_id) if each.row.parent_id else None
+            keys[each.row.session_id] = self._restore(connection, each, parent)
+        pause = self._pause_above(connection, None, self.now())
+        for key in keys.values():
+            row = reads.get_by_key(connection, key, self.present)
+            if pause is not None and row.ended not in ("completed", "cancelled"):
+                self._request_pause(connection, row, pause)
+        return True
+
+    def _restore(self, connection: apsw.Connection, session: Whole, parent: int | None) -> int:
+        first = connection.execute(QUERIES["log_end"]).get + 1
+        row = reads.one(connection, QUERIES["restore"], *_facts(session, parent, first + len(session.records) - 1))
+        key: int = row[0]
+        lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(session.records, first)]
+        connection.executemany(QUERIES["append"], lines)
+        connection.executemany(QUERIES["append_signal"], [(key, *astuple(signal)) for signal in session.signals])
+        unread = [session.signals[n - 1] for n in session.mail]
+        mail = [(key, each.n, each.kind, about(each.kind, each.payload)) for each in unread]
+        connection.executemany(QUERIES["deliver"], mail)
+        for signal in session.signals:
+            if signal.kind == "file" and not signal.redacted:
+                self._note_file(connection, key, signal.n, file_facts(signal.payload))
+        connection.executemany(QUERIES["restore_pause"], [_pause(key, pause) for pause in session.pauses])
+        self._keep(connection, key, tuple(session.blobs.items()))
+        root = reads.one(connection, QUERIES["root_of"], key)[0]
+        for question in session.questions:
+            asking.open_one(connection, key, root, first + question.seq - 1, question)
+        return key
+
+
+def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
+    """The bindings of the query `restore`."""
+    row = session.row
+    tags = _json(row.tags)
+    failure = None if row.failure is None else _json(row.failure)
+    progress = None if row.progress is None else _json(row.progress)
+    signals = session.signals[-1].digest if session.signals else first_digest(row.session_id)
+    given = sums.given(
+        row.session_id, row.workflow, row.version, row.owner, tags, row.input_digest, row.created_at, parent,
+        row.keep_for, row.budget_usd, int(row.cancel_requested),
+    )  # fmt: skip
+    moved = sums.moved(
+        row.seq, row.key_frame, row.digest, row.step, row.visit, row.leaving, row.ended, failure, progress, FENCE
+    )
+    return (
+        row.session_id, parent, row.workflow, row.version, row.owner, tags, row.input_digest, row.created_at,
+        row.updated_at, row.keep_for, row.seq, head, row.key_frame, row.digest, row.step, row.visit, row.leaving,
+        row.ended, failure, row.pause_requested, row.pause_mode, row.cancel_requested, FENCE, row.waiting,
+        row.wakes_at, bool(session.mail), row.frozen, row.crashes, row.spent_usd, row.spent_tokens, row.budget_usd,
+        progress, len(session.signals), signals, given, moved,
+    )  # fmt: skip
+
+
+def _pause(key: int, pause: Pause) -> tuple[object, ...]:
+    pause = replace(pause, standing=False)  # what stood still elsewhere, as a whole, is here paused by itself
+    closed = None if pause.closed_at is None else sums.closed(pause.closed_at, pause.closed_by)
+    return (key, *astuple(pause), sums.opened(key, pause), closed)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,65 @@
+"""What `verify` asks of a database beyond the verbs that everybody uses: all of it is looked at, whatever it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import apsw
+
+from pausepoint.errors import DamagedRecord, UnknownSession
+from pausepoint.model.sessions import Proved, SessionRow
+from pausepoint.stores.sqlite import reads, schema
+from pausepoint.stores.sqlite.errors import edge
+from pausepoint.stores.sqlite.sql import QUERIES
+
+Surveyed = tuple[int, str, SessionRow | DamagedRecord]
+
+
+def survey(connection: apsw.Connection, after: int, limit: int, present: reads.Present) -> list[Surveyed]:
+    """Sessions by key, each with its facts or with what is wrong with them. Those being removed are left out."""
+    found: list[Surveyed] = []
+    for key, session_id in reads.every(connection, QUERIES["survey"], after, limit):
+        found.append((key, str(session_id), _facts(connection, key, present)))
+    return found
+
+
+def _facts(connection: apsw.Connection, key: int, present: reads.Present) -> SessionRow | DamagedRecord:
+    try:
+        return reads.get_by_key(connection, key, present)
+    except DamagedRecord as exc:
+        return exc
+    except (UnknownSession, apsw.CorruptError, UnicodeDecodeError) as exc:
+        return DamagedRecord(f"the facts about the session with the key {key} cannot be read ({exc})")
+
+
+def names(connection: apsw.Connection, key: int) -> dict[bytes, bool]:
+    return {hash_: bool(there) for hash_, there in reads.every(connection, QUERIES["names"], key)}
+
+
+def values(connection: apsw.Connection, after: int, limit: int) -> Proved:
+    rows: Sequence[Any] = reads.every(connection, QUERIES["some_blobs"], after, limit)
+    damaged = tuple(hash_.hex() for _, hash_, data in rows if sha256(data).digest() != hash_)
+    return Proved(rows[-1][0] if rows else None, len(rows), damaged)
+
+
+def check_file(place: schema.Place) -> list[str]:
+    """`check`, on a connection of its own: it reads every page and takes its time."""
+    with edge(place.path):
+        connection = schema.connect(place)
+        try:
+            return check(connection)
+        finally:
+            connection.close()
+
+
+def check(connection: apsw.Connection) -> list[str]:
+    """What SQLite itself finds wrong with its file, and what belongs to nobody."""
+    said = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
+    for key, count in reads.every(connection, QUERIES["strays"]):
+        said.append(f"{count} records are in no session's chain (session key {key})")
+    said += [f"question {n} belongs to no session" for (n,) in reads.every(connection, QUERIES["stray_questions"])]
+    for key, n in reads.every(connection, QUERIES["stray_files"]):
+        said.append(f"the file of signal {n} is not where it is looked for (session key {key})")
+    return said

@@ -1,0 +1,137 @@
+"""``always_replay``: run every step again from its top after each of its operations.
+
+What a resume after a crash would meet, a test then meets in every run: the step is left as
+soon as an operation is remembered, the log is read anew, and the step's body runs again
+against what it says. A step that does not ask for the same operations again is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from pausepoint.codec.values import Typed
+from pausepoint.definition.workflow import BoundStep
+from pausepoint.engine.control import Control
+from pausepoint.errors import NotReplayable
+from pausepoint.log.access import Lending
+from pausepoint.log.state import Blobs, Change
+from pausepoint.runtime.drive import Drive, Left
+from pausepoint.runtime.visit import Frame, Host, Operation, Visit
+
+C = TypeVar("C", bound=Control)
+
+PATIENCE = 0.2
+"""Seconds that a branch stands still for its replay while others are in flight: one of them may be waiting for it."""
+
+
+def always_replay(engine: C) -> C:
+    """Let this engine run every step again from its top after each operation.
+
+    A step that then does not claim what it left before raises `NotReplayable` where its outcome is awaited.
+    """
+    engine.drives = ReplayingDrive
+    return engine
+
+
+class ReplayingVisit(Visit):
+    """Stands still after each new operation, so that the step is left; notes what was asked for."""
+
+    def __init__(self, host: Host, step: BoundStep, number: int, attempt: int) -> None:
+        super().__init__(host, step, number, attempt)
+        self.claimed: set[str] = set()
+        self.fresh: list[str] = []
+
+    def remembered(self, operation: Operation) -> Any:
+        found = super().remembered(operation)
+        if found is not None:
+            self.claimed.add(operation.id)
+        return found
+
+    async def keep(
+        self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
+        outcome: str = "", **facts: Any,
+    ) -> bytes:  # fmt: skip
+        data = await super().keep(operation, result, value, started, frame, outcome, **facts)
+        self.fresh.append(operation.id)
+        if isinstance(self.host, ReplayingDrive):
+            self.host.kept_ids.add(operation.id)
+        # Only a run that has found all of the one before: branches that race would else never get to their records.
+        # And not when the session is to stop: that has rules of its own for where a step may be left.
+        if isinstance(self.host, ReplayingDrive) and not self.host.wanted and not self.host.missing(self):
+            await self._leave_from(frame, self.host)
+        return data
+
+    async def _leave_from(self, frame: Frame, drive: ReplayingDrive) -> None:
+        """Stand still until the step is left. If what else is in flight waits for this very branch, go on instead."""
+        drive.again = True
+        release = self.loop.call_later(PATIENCE, self.reconsider)
+        try:
+            await self.stand_still(frame)
+            drive.again = False
+        finally:
+            release.cancel()
+
+
+class ReplayingDrive(Drive):
+    """Leaves a step after each operation, reads the log again and starts the step from its top."""
+
+    visits = ReplayingVisit
+    expected: frozenset[str] = frozenset()
+    kept_ids: set[str]  # of the present attempt
+    again = False
+
+    async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
+        self.kept_ids = set()  # what a failed attempt has left need not be asked for by the next one
+        while True:
+            self.expected = frozenset(self.kept_ids)
+            self.again = False
+            try:
+                return await super()._attempt(step, attempt, blobs)
+            except Left:
+                if not self.again or self.wanted or self.broken is not None:
+                    raise
+            blobs.clear()
+            await self._read_again()
+
+    async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
+        value = await super()._call(step, values)
+        if isinstance(self.visit, ReplayingVisit) and (missing := self.missing(self.visit)):
+            raise _not_replayable(step, self.line.visit, missing, self.visit)
+        return value
+
+    async def _retry(self, step: BoundStep, attempt: int, error: Exception) -> bool:
+        if isinstance(error, NotReplayable):
+            raise error
+        return await super()._retry(step, attempt, error)
+
+    async def _checkpoint(self, step: BoundStep, *args: Any, **options: Any) -> None:
+        await super()._checkpoint(step, *args, **options)
+        if not self.ledger.parked:
+            await self._read_again()
+
+    async def _read_again(self) -> None:
+        """Forget all that is not in the store, as a process that takes over would."""
+        self.ledger.pending.clear()
+        self.ledger.load(await self.store.records(self.row.key, self.ledger.key_frame))
+        self.line = self.ledger.line
+        self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
+        self.lending.fill_new_fields()
+
+    def missing(self, visit: ReplayingVisit) -> list[str]:
+        """What the run before this one left and this one has not asked for."""
+        return sorted(id for id in self.expected - visit.claimed if not inside(id, visit.claimed))
+
+
+def inside(id: str, claimed: Iterable[str]) -> bool:
+    """Operations inside a finished one are not asked for again."""
+    return any(id.startswith(f"{outer}/") for outer in claimed)
+
+
+def _not_replayable(step: BoundStep, number: int, missing: list[str], visit: ReplayingVisit) -> NotReplayable:
+    instead = f"this time it asked for {', '.join(visit.fresh)} instead" if visit.fresh else "this time it did not ask"
+    return NotReplayable(
+        f"{step.name}#{number} does not replay: it left {', '.join(missing)}, and run again from its top {instead};"
+        " what differs from run to run (time, randomness, order of a set, a changed global) belongs into an operation",
+        step=step.name, visit=number, operations=missing, instead=list(visit.fresh),
+    )  # fmt: skip

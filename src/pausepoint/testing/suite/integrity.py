@@ -1,0 +1,111 @@
+"""What is read is what was written: order, digests, large values."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from pausepoint.errors import DamagedRecord
+from pausepoint.model.records import first_digest, intact
+from pausepoint.model.sessions import Filter
+from pausepoint.stores.base import Store
+from pausepoint.testing.suite.base import Place, Suite, on_loop, operator, started
+
+
+class ProofTests(Suite):
+    """`records`, `key_frame`, `blobs` and `signals`, also when somebody changed what is stored."""
+
+    def damage_record(self, store: Store, key: int, seq: int) -> None:
+        """Change the payload of a stored record behind the store's back. Without this, that test is skipped."""
+        pytest.skip(
+            f"{type(self).__name__} does not say how to damage a record: def damage_record(self, store, key, seq)"
+        )
+
+    def damage_signal(self, store: Store, key: int, n: int) -> None:
+        """Change the payload of a stored signal behind the store's back. Without this, that test is skipped."""
+        pytest.skip(
+            f"{type(self).__name__} does not say how to damage a signal: def damage_signal(self, store, key, n)"
+        )
+
+    def damage_blob(self, store: Store, hash: bytes) -> None:
+        """Change a large value behind the store's back. Without this, that test is skipped."""
+        pytest.skip(f"{type(self).__name__} does not say how to damage a value: def damage_blob(self, store, hash)")
+
+    @on_loop
+    async def test_records_are_read_in_part(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            for n in range(5):
+                await driver.commit(b"%d" % n)
+
+            async def seqs(since: int, until: int | None = None) -> list[int]:
+                return [record.seq for record in await store.records(driver.key, since, until)]
+
+            assert await seqs(1) == [1, 2, 3, 4, 5, 6]
+            assert await seqs(3) == [3, 4, 5, 6]
+            assert await seqs(3, 4) == [3, 4]
+            assert await seqs(7) == []
+            assert await seqs(1, 99) == [1, 2, 3, 4, 5, 6]
+
+    @on_loop
+    async def test_records_come_back_byte_for_byte_so_that_the_chain_can_be_proved(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            for payload in (b"{}", "\u00fc\u2028".encode(), b"x" * 100_000):
+                await driver.commit(payload)
+            previous = first_digest("s1")
+            for record in await store.records(driver.key, 1):
+                assert intact(record, previous)
+                previous = record.digest
+            assert previous == driver.digest
+
+    @on_loop
+    async def test_the_last_key_frame_up_to_a_record_is_found(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            for kind in ("checkpoint", "key", "checkpoint", "key"):
+                await driver.commit(kind=kind)
+            assert [await store.key_frame(driver.key, seq) for seq in (1, 2, 3, 4, 5)] == [1, 1, 3, 3, 5]
+
+    @on_loop
+    async def test_large_values_are_found_by_their_hashes_and_a_missing_one_is_named(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            values = {sha256(data).digest(): data for data in (b"one", b"two" * 50_000)}
+            await driver.commit(blobs=tuple(values.items()))
+            assert await store.blobs(values) == values
+            assert await store.blobs([]) == {}
+            with pytest.raises(DamagedRecord):
+                await store.blobs([sha256(b"three").digest()])
+
+    @on_loop
+    async def test_a_damaged_record_is_named_and_never_handed_out(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            for _ in range(4):
+                await driver.commit()
+            self.damage_record(store, driver.key, 3)
+            with pytest.raises(DamagedRecord, match="3"):
+                await store.records(driver.key, 1)
+            assert len(await store.records(driver.key, 4)) == 2  # what does not need it is served
+
+    @on_loop
+    async def test_a_damaged_signal_is_named_and_never_handed_out(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(Filter(), operator())
+            await store.unpause("s1", "ann", 2)
+            self.damage_signal(store, driver.key, 2)
+            with pytest.raises(DamagedRecord, match="2"):
+                await store.signals(driver.key, 0)
+
+    @on_loop
+    async def test_a_damaged_large_value_is_named_and_never_handed_out(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            blob = (sha256(b"large").digest(), b"large")
+            await driver.commit(blobs=(blob,))
+            self.damage_blob(store, blob[0])
+            with pytest.raises(DamagedRecord, match=blob[0].hex()):
+                await store.blobs([blob[0]])

@@ -1,0 +1,164 @@
+"""Opening and closing, and several engines on one store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pausepoint.errors import AlreadyRunning, HoldLost, StoreClosed
+from pausepoint.model.sessions import Filter, Status
+from pausepoint.stores.base import Store
+from pausepoint.testing.suite.base import (
+    Driver,
+    Place,
+    Suite,
+    created,
+    new_session,
+    on_loop,
+    operator,
+    payloads,
+    started,
+    stored,
+)
+
+# One call of each kind: a verb that looks, one that drives, one from outside.
+VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
+    "get": lambda store: store.get("s1"),
+    "find": lambda store: store.find(Filter()),
+    "tally": lambda store: store.tally(Filter()),
+    "records": lambda store: store.records(1, 1),
+    "claim": lambda store: store.claim("s1"),
+    "flags": lambda store: store.flags([1]),
+    "pause": lambda store: store.pause(Filter(), operator()),
+    "send": lambda store: store.send("s1", None, 1, b"{}"),
+}
+
+
+class LifeTests(Suite):
+    """`open`, `close`, `number`, `trouble`, `describe_holder`."""
+
+    @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+    @on_loop
+    async def test_a_store_that_is_not_open_says_so(
+        self, place: Place, verb: Callable[[Store], Awaitable[Any]]
+    ) -> None:
+        store = place.make(place.folder, place.clock)
+        with pytest.raises(StoreClosed):
+            await verb(store)
+        await store.open(lambda: None)
+        driver = await started(store)
+        await asyncio.gather(store.close(), store.close())
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await verb(store)
+        with pytest.raises(StoreClosed):
+            await driver.commit()
+        with pytest.raises(StoreClosed):
+            await store.create(new_session("s2"))
+
+    @on_loop
+    async def test_a_store_that_was_never_opened_closes_quietly(self, place: Place) -> None:
+        store = place.make(place.folder, place.clock)
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await store.get("s1")
+
+    @on_loop
+    async def test_a_store_can_say_whether_it_can_be_written(self, place: Place) -> None:
+        async with place.store() as store:
+            assert store.trouble is None
+
+    @on_loop
+    async def test_closing_finishes_what_was_submitted(self, place: Place) -> None:
+        store = place.make(place.folder, place.clock)
+        await store.open(lambda: None)
+        drivers = [await started(store, f"s{n}") for n in range(5)]
+        commits = [asyncio.ensure_future(driver.commit(b"last")) for driver in drivers]
+        await asyncio.sleep(0)  # they are submitted now, and not yet done
+        await store.close()
+        assert all(commit.done() and commit.result() is not None for commit in commits)
+
+
+class SharingTests(Suite):
+    """For stores that keep what they were given, and that several engines can have open at once."""
+
+    @on_loop
+    async def test_what_was_written_is_there_when_the_store_is_opened_again(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store, tags=("a",))
+            await driver.commit(b"kept", spend_usd=5)
+            await store.pause(Filter(), operator())
+        async with place.store() as store:
+            row = await stored(store)
+            assert (row.seq, row.tags, row.spent_usd, row.status) == (2, ("a",), 5, Status.PAUSED)
+            assert await payloads(store, row.key) == [b"{}", b"kept"]
+            assert [pause.reason for pause in await store.pauses(row.key)] == ["lunch"]
+
+    @on_loop
+    async def test_closing_gives_all_holds_back_and_counts_no_crash(self, place: Place) -> None:
+        async with place.store() as store:
+            await started(store)
+        async with place.store() as store:
+            row = await stored(store)
+            assert (row.holder, row.live) == (None, False)
+            row = await store.claim("s1")
+            assert (row.fence, row.crashes) == (2, 0)
+
+    @on_loop
+    async def test_a_session_is_held_by_one_engine_at_a_time(self, place: Place) -> None:
+        async with place.store() as mine, place.store() as other:
+            assert mine.number != other.number
+            driver = await started(mine)
+            row = await stored(other)
+            assert (row.holder, row.live, row.status) == (mine.number, True, Status.RUNNING)
+            with pytest.raises(AlreadyRunning) as refusal:
+                await other.claim("s1")
+            assert refusal.value.holder == other.describe_holder(mine.number)
+            await driver.commit(release=True)
+            taken = await other.claim("s1")
+            assert (taken.fence, taken.holder) == (2, other.number)
+            with pytest.raises(AlreadyRunning):
+                await mine.claim("s1")
+
+    @on_loop
+    async def test_a_claim_can_be_for_a_session_as_it_was_seen(self, place: Place) -> None:
+        async with place.store() as mine, place.store() as other:
+            await (await started(mine)).commit(release=True)
+            seen = await stored(other)
+            driver = Driver(mine, await mine.claim("s1", fence=seen.fence))
+            await driver.commit(release=True, ended="failed")
+            with pytest.raises(HoldLost):
+                await other.claim("s1", fence=seen.fence)
+            assert ((await stored(other)).status, (await stored(other)).fence) == (Status.FAILED, seen.fence + 1)
+            with pytest.raises(HoldLost):
+                await other.claim("s1", steal=True, fence=seen.fence)
+
+    @on_loop
+    async def test_who_was_overtaken_writes_nothing(self, place: Place) -> None:
+        async with place.store() as mine, place.store() as other:
+            driver = await started(mine)
+            thief = Driver(other, await other.claim("s1", steal=True))
+            with pytest.raises(HoldLost):
+                await driver.commit(b"of the past")
+            await thief.commit(b"of the thief")
+            assert await payloads(mine, thief.key) == [b"{}", b"of the thief"]
+
+    @on_loop
+    async def test_a_pause_from_another_engine_comes_back_with_the_next_commit(self, place: Place) -> None:
+        async with place.store() as mine, place.store() as other:
+            driver = await started(mine)
+            await other.pause(Filter(), operator())
+            flags = await driver.commit()
+            assert flags is not None
+            assert flags.pause_requested
+
+    @on_loop
+    async def test_an_engine_hears_soon_that_another_one_has_written(self, place: Place) -> None:
+        heard = asyncio.Event()
+        async with place.store(heard.set), place.store() as other:
+            heard.clear()
+            await created(other)
+            await heard.wait()

@@ -1,0 +1,206 @@
+"""Sessions that leave the store, large values that nobody names any more, and looking at all that is there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from hashlib import sha256
+
+import pytest
+
+from pausepoint.errors import AlreadyRunning, DamagedRecord, UnknownSession, VerbRefused
+from pausepoint.model.sessions import Filter, Sweep, Tombstone
+from pausepoint.stores.base import Store
+from pausepoint.testing.suite.base import Place, Suite, created, new_session, on_loop, operator, parked, started, stored
+
+BLOB = (sha256(b"large").digest(), b"large")
+
+
+class EndTests(Suite):
+    """`remove`, `removing`, `strip`, `expired`, `tombstones`, `sweep`, `survey`, `names`, `values`, `check`."""
+
+    @on_loop
+    async def test_a_session_that_is_being_removed_is_unknown_to_every_other_verb(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await parked(store, wakes_at=place.clock.now() - 1)
+            await store.send("s1", None, 1, b"{}")
+            [removal] = await store.remove("s1", "ann", "done with it", 9000)
+            assert removal.key == row.key
+            with suppress(UnknownSession):  # a store may say more than that it knows none
+                assert await store.get("s1") is None
+            assert await store.find(Filter()) == []
+            assert await store.due(place.clock.now(), ["brief"], 10) == []
+            assert await store.survey(0, 10) == []
+            for verb in (store.claim("s1"), store.send("s1", None, 1, b"{}"), store.cancel("s1", None, "", 1)):
+                with pytest.raises(UnknownSession):
+                    await verb
+
+    @on_loop
+    async def test_a_removal_goes_on_batch_by_batch_and_ends_in_a_tombstone(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store, owner="ann")
+            for _ in range(7):
+                await driver.commit()
+            await store.pause(Filter(), operator())
+            await driver.commit(release=True)
+            row = await stored(store)
+            [removal] = await store.remove("s1", "ben", "old", 9000)
+            assert await store.removing() == [removal]
+            stone, turns = await stripped(store, row.key, 2)
+            assert stone == removal.tombstone
+            assert stone == Tombstone("s1", "brief", "ann", "paused", 1000, 9000, "ben", "old", row.seq, row.digest)
+            assert turns > 4
+            assert await store.removing() == []
+            assert await store.tombstones() == await store.tombstones("s1") == [stone]
+            assert await store.tombstones("other") == []
+
+    @on_loop
+    async def test_a_removed_id_can_be_used_again_and_its_key_never(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await parked(store)
+            await store.remove("s1", None, "", 9000)
+            await stripped(store, row.key, 100)
+            again = await created(store)
+            assert again.key > row.key
+            assert (again.seq, await store.signals(again.key, 0)) == (1, [])
+
+    @on_loop
+    async def test_a_held_session_is_not_removed(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            before = await stored(store)
+            with pytest.raises(AlreadyRunning):
+                await store.remove("s1", None, "", 9000)
+            assert await stored(store) == before
+            await driver.commit()
+            with pytest.raises(UnknownSession):
+                await store.remove("nobody", None, "", 9000)
+
+    @on_loop
+    async def test_a_tree_is_removed_by_its_root_children_first(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root")
+            child = await created(store, "child", parent=root.key, claim=False)
+            with pytest.raises(VerbRefused):
+                await store.remove("child", None, "", 9000)
+            removals = await store.remove("root", None, "", 9000)
+            assert {removal.key for removal in removals} == {root.key, child.key}
+            assert [removal.key for removal in await store.removing()] == [child.key, root.key]
+
+    @on_loop
+    async def test_what_was_not_touched_for_as_long_as_it_is_kept_has_expired(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, keep_for in (("a", 100), ("b", 500), ("c", None), ("d", 100)):
+                await created(store, id, keep_for=keep_for, claim=False)
+            found = await store.expired(1200, 0, 10)
+            assert [session_id for _, session_id in found] == ["a", "d"]
+            assert [id for _, id in await store.expired(1200, found[0][0], 10)] == ["d"]
+            assert len(await store.expired(1200, 0, 1)) == 1
+            assert await store.expired(1050, 0, 10) == []
+            assert await store.remove("b", None, "expired", 1200, expired=True) == []
+            assert len(await store.remove("a", None, "expired", 1200, expired=True)) == 1
+
+    @on_loop
+    async def test_what_is_at_its_end_can_be_given_a_term_if_it_has_none_of_its_own(self, place: Place) -> None:
+        async with place.store() as store:
+            for id, keep_for in (("a", None), ("b", 9000), ("c", None)):
+                driver = await started(store, id, keep_for=keep_for)
+                await driver.commit(release=True, ended="completed" if id != "c" else None)
+            assert await store.expired(1500, 0, 10) == []
+            assert [id for _, id in await store.expired(1500, 0, 10, ended_for=400)] == ["a"]
+            assert await store.expired(1300, 0, 10, ended_for=400) == []
+            for id, at in (("a", 1300), ("b", 1500), ("c", 1500)):
+                assert await store.remove(id, None, "expired", at, expired=True, ended_for=400) == []
+            assert len(await store.remove("a", None, "expired", 1500, expired=True, ended_for=400)) == 1
+
+    @on_loop
+    async def test_a_session_weighs_what_only_it_and_its_children_need(self, place: Place) -> None:
+        async with place.store() as store:
+            shared, own = ((sha256(data).digest(), data) for data in (b"s" * 9000, b"o" * 5000))
+            root = await created(store, blobs=(shared, own), claim=False)
+            await created(store, "child", parent=root.key, names=(own[0],), claim=False)
+            await created(store, "s2", names=(shared[0],), claim=False)
+            assert 5000 < await store.weight("s1") < 6000
+            assert await store.weight("child") < 1000
+            assert await store.weight("nobody") == 0
+
+    @on_loop
+    async def test_strip_is_for_sessions_that_are_being_removed(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await parked(store)
+            with pytest.raises(DamagedRecord):
+                await store.strip(row.key, 10)
+            assert len(await store.records(row.key, 1)) == 2
+
+    @on_loop
+    async def test_large_values_that_nothing_names_are_swept_and_no_others(self, place: Place) -> None:
+        async with place.store() as store:
+            loose = (sha256(b"loose").digest(), b"loose")
+            await created(store, blobs=(BLOB,), claim=False)
+            other = await created(store, "s2", blobs=(BLOB, loose), claim=False)
+            assert await store.names(other.key) == {BLOB[0]: True, loose[0]: True}
+            await store.remove("s2", None, "", 9000)
+            await stripped(store, other.key, 100)
+            assert await store.sweep(0, 10, apply=False) == Sweep(None, 1, 5)
+            assert (await store.blobs([loose[0]]))[loose[0]] == b"loose"
+            assert await store.sweep(0, 10, apply=True) == Sweep(None, 1, 5)
+            assert await store.sweep(0, 10, apply=True) == Sweep(None, 0, 0)
+            assert await store.blobs([BLOB[0]]) == dict([BLOB])
+            with pytest.raises(DamagedRecord):
+                await store.blobs([loose[0]])
+
+    @on_loop
+    async def test_a_commit_can_give_up_a_name(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store, blobs=(BLOB,))
+            await created(store, "s2", names=(BLOB[0],))
+            await driver.commit(unname=(BLOB[0],))
+            assert await store.names(driver.key) == {}
+            assert await store.blobs([BLOB[0]]) == dict([BLOB])  # another session names it
+
+    @on_loop
+    async def test_a_value_that_two_sessions_name_stays_until_both_are_gone(self, place: Place) -> None:
+        async with place.store() as store:
+            first = await created(store, blobs=(BLOB,), claim=False)
+            second = await created(store, "s2", names=(BLOB[0],), claim=False)
+            for row, left in ((first, 0), (second, 1)):
+                await store.remove(row.session_id, None, "", 9000)
+                await stripped(store, row.key, 100)
+                assert (await store.sweep(0, 10, apply=True)).count == left
+
+    @on_loop
+    async def test_a_session_cannot_name_a_value_that_is_not_there(self, place: Place) -> None:
+        async with place.store() as store:
+            with pytest.raises(DamagedRecord):
+                await store.create(new_session(names=(BLOB[0],)))
+            assert await store.get("s1") is None
+
+    @on_loop
+    async def test_all_that_is_there_can_be_looked_at_in_parts(self, place: Place) -> None:
+        async with place.store() as store:
+            rows = [await created(store, f"s{n}", blobs=((sha256(b"%d" % n).digest(), b"%d" % n),)) for n in range(3)]
+            assert await store.survey(0, 10) == [(row.key, row.session_id, row) for row in rows]
+            assert [id for _, id, _ in await store.survey(rows[0].key, 1)] == ["s1"]
+            proved = await store.values(0, 2)
+            assert (proved.count, proved.damaged) == (2, ())
+            assert proved.last is not None
+            assert (await store.values(proved.last, 2)).count == 1
+            assert await store.check() == []
+
+    @on_loop
+    async def test_space_can_be_asked_for_and_given_back(self, place: Place) -> None:
+        async with place.store() as store:
+            await created(store, blobs=((sha256(b"x" * 100_000).digest(), b"x" * 100_000),))
+            space = await store.space()
+            assert space.total >= 100_000
+            assert 0 <= space.free <= space.total
+            assert await store.compact(1_000_000) >= 0
+            assert await store.fold() in (True, False)
+
+
+async def stripped(store: Store, key: int, limit: int) -> tuple[Tombstone, int]:
+    """Empty a session that is being removed; its tombstone, and how many turns it took."""
+    for turn in range(1, 100):
+        stone = await store.strip(key, limit)
+        if stone is not None:
+            return stone, turn
+    raise AssertionError("the removal does not come to its end")

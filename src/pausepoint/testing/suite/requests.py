@@ -1,0 +1,226 @@
+"""What comes from outside: pauses, their withdrawal, cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pausepoint.errors import UnknownSession
+from pausepoint.model.sessions import Filter, Pause, Status
+from pausepoint.stores.base import Store
+from pausepoint.testing.suite.base import Place, Suite, created, new_session, on_loop, operator, started, stored
+
+
+class OutsideTests(Suite):
+    """`pause`, `unpause`, `cancel`, `pauses`, `signals`, `flags`."""
+
+    @pytest.mark.parametrize(
+        "verb",
+        [
+            lambda store: store.pause(Filter(session_id="nobody"), operator()),
+            lambda store: store.unpause("nobody", "ann", 1),
+            lambda store: store.cancel("nobody", "ann", "", 1),
+            lambda store: store.claim("nobody"),
+        ],
+    )
+    @on_loop
+    async def test_an_unknown_session_is_refused_by_name(self, place: Place, verb: Callable[[Store], Any]) -> None:
+        async with place.store() as store:
+            with pytest.raises(UnknownSession, match="nobody") as refusal:
+                await verb(store)
+            assert refusal.value.session_id == "nobody"
+
+    @on_loop
+    async def test_a_pause_is_a_flag_a_record_and_a_signal(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            [row] = await store.pause(Filter(session_id="s1"), operator())
+            assert (row.pause_requested, row.pause_mode, row.open_pauses, row.status) == (
+                True,
+                "finish",
+                1,
+                Status.PAUSING,
+            )
+            [pause] = await store.pauses(row.key)
+            assert (pause.kind, pause.by, pause.reason, pause.at, pause.step) == (
+                "operator",
+                "ann",
+                "lunch",
+                5000,
+                "first",
+            )
+            [signal] = await store.signals(row.key, 0)
+            assert (signal.n, signal.after, signal.kind, signal.by, signal.at) == (1, 1, "pause", "ann", 5000)
+            assert signal.payload == b'{"reason":"lunch","mode":"finish"}'
+            flags = await driver.commit()
+            assert flags is not None
+            assert flags.pause_requested
+            assert (await store.flags([row.key, 99])) == {row.key: (1, flags)}
+
+    @on_loop
+    async def test_a_second_pause_changes_nothing(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            first = await store.pause(Filter(), operator())
+            before = await store.pauses(driver.key), await store.signals(driver.key, 0)
+            assert await store.pause(Filter(), operator("again", "ben", 9000)) == first
+            assert (await store.pauses(driver.key), await store.signals(driver.key, 0)) == before
+
+    @on_loop
+    async def test_abort_overrides_finish_and_never_the_other_way(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(Filter(), operator())
+            await store.pause(Filter(), operator(by="ben", mode="abort"))
+            await store.pause(Filter(), operator(by="cid", mode="finish"))
+            assert (await stored(store)).pause_mode == "abort"
+            [pause] = await store.pauses(driver.key)
+            assert (pause.by, pause.mode) == ("ann", "abort")
+            assert [signal.by for signal in await store.signals(driver.key, 0)] == ["ann", "ben"]
+
+    @on_loop
+    async def test_a_pause_by_filter_reaches_all_but_those_at_their_end(self, place: Place) -> None:
+        async with place.store() as store:
+            await started(store, "a", owner="ann")
+            await (await started(store, "b", owner="ann")).commit(ended="failed", release=True)
+            await (await started(store, "c", owner="ann")).commit(ended="completed", release=True)
+            await started(store, "d", owner="ben")
+            rows = await store.pause(Filter(owner="ann"), operator())
+            assert {row.session_id: row.status for row in rows} == {
+                "a": Status.PAUSING, "b": Status.PAUSED, "c": Status.COMPLETED,
+            }  # fmt: skip
+            assert not (await stored(store, "d")).pause_requested
+            assert not (await stored(store, "c")).pause_requested
+
+    @on_loop
+    async def test_a_session_can_be_created_paused(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await store.create(new_session(pause=operator("not yet"), claim=False))
+            assert row is not None
+            assert row.status == Status.PAUSED
+            assert [pause.reason for pause in await store.pauses(row.key)] == ["not yet"]
+            assert [signal.kind for signal in await store.signals(row.key, 0)] == ["pause"]
+
+    @on_loop
+    async def test_unpause_withdraws_the_operators_pauses_only(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await driver.commit(open_pauses=(Pause("g", "guard", "no sources yet", None, 10),))
+            await store.pause(Filter(), operator(mode="abort"))
+            row = await store.unpause("s1", "ben", 8000)
+            assert (row.pause_requested, row.pause_mode, row.open_pauses) == (False, "finish", 1)
+            closed = [pause for pause in await store.pauses(row.key, open_only=False) if pause.closed_at is not None]
+            assert [(pause.by, pause.closed_by, pause.closed_at) for pause in closed] == [("ann", "ben", 8000)]
+            assert [signal.kind for signal in await store.signals(row.key, 0)] == ["pause", "resume"]
+
+    @on_loop
+    async def test_unpause_with_nothing_to_withdraw_leaves_no_trace_unless_it_sets_a_budget(self, place: Place) -> None:
+        async with place.store() as store:
+            before = (await started(store)).key, await stored(store)
+            assert await store.unpause("s1", "ann", 1) == before[1]
+            assert await store.signals(before[0], 0) == []
+            row = await store.unpause("s1", "ann", 1, budget_usd=9)
+            assert row.budget_usd == 9
+            assert [signal.payload for signal in await store.signals(row.key, 0)] == [b'{"budget_usd":9}']
+
+    @on_loop
+    async def test_cancel_is_a_flag_and_one_signal(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            [row] = await store.cancel("s1", "ann", "too slow", 6000)
+            assert row.cancel_requested
+            assert await store.cancel("s1", "ben", "again", 7000) == [row]
+            [signal] = await store.signals(row.key, 0)
+            assert (signal.kind, signal.by, signal.payload) == ("cancel", "ann", b'{"reason":"too slow"}')
+            flags = await driver.commit(ended="cancelled", release=True)
+            assert flags is not None
+            assert flags.cancel_requested
+            assert await store.cancel("s1", "ann", "late", 8000) == [await stored(store)]
+
+    @on_loop
+    async def test_a_commit_does_not_erase_a_pause_that_came_meanwhile(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            ahead = driver.next()  # made before the pause, committed after it
+            await store.pause(Filter(), operator())
+            flags = await store.commit(ahead)
+            assert flags is not None
+            assert flags.pause_requested
+            assert (await stored(store)).pause_requested
+
+    @on_loop
+    async def test_pauses_are_listed_oldest_first(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            for id in ("c", "a", "b"):
+                await driver.commit(open_pauses=(Pause(id, "guard", f"reason {id}", None, 10),))
+            await driver.commit(close_pauses=("a",))
+            assert [pause.id for pause in await store.pauses(driver.key)] == ["c", "b"]
+            assert [pause.id for pause in await store.pauses(driver.key, open_only=False)] == ["c", "a", "b"]
+
+    @on_loop
+    async def test_signals_are_read_from_a_number_on(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(Filter(), operator())
+            await store.unpause("s1", "ann", 2)
+            assert [signal.n for signal in await store.signals(driver.key, 0)] == [1, 2]
+            assert [signal.kind for signal in await store.signals(driver.key, 1)] == ["resume"]
+            assert [signal.n for signal in await store.signals(driver.key, 0, 1)] == [1]
+            assert await store.signals(driver.key, 2) == []
+
+    @on_loop
+    async def test_a_signal_knows_how_far_the_log_was(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(Filter(), operator())
+            await driver.commit()
+            await store.unpause("s1", "ann", 2)
+            assert [signal.after for signal in await store.signals(driver.key, 0)] == [1, 2]
+
+    @on_loop
+    async def test_pause_unpause_and_cancel_follow_the_tree(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await created(store, "root")
+            await created(store, "child", parent=root.key)
+            await created(store, "other")
+
+            async def asked() -> list[bool]:
+                return [(await stored(store, id)).pause_requested for id in ("root", "child", "other")]
+
+            await store.pause(Filter(session_id="root", tree=True), operator())
+            assert await asked() == [True, True, False]
+            late = await created(store, "late", parent=root.key)
+            assert late.pause_requested  # a new child of one that is to stand still stands still
+            await store.unpause("root", "ben", 9000)
+            assert await asked() == [False, False, False]
+            rows = await store.cancel("root", "ann", "", 9500)
+            assert rows[0].session_id == "root"
+            assert sorted(row.session_id for row in rows) == ["child", "late", "root"]
+            assert not (await stored(store, "other")).cancel_requested
+            later = await created(store, "later", parent=root.key)
+            assert later.cancel_requested  # nor does a new child of one that is to end go on
+
+    @on_loop
+    async def test_time_under_a_pause_that_freezes_is_added_up_until_it_is_taken_off(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(Filter(), operator(at=5000, freeze=True))
+            assert (await store.unpause("s1", "ann", 5700)).frozen == 700
+            await store.pause(Filter(), operator(at=6000))
+            assert (await store.unpause("s1", "ann", 9000)).frozen == 700
+            await driver.commit(thaw=True)
+            assert (await stored(store)).frozen == 0
+
+    @on_loop
+    async def test_a_second_pause_freezes_if_the_first_did_not(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.pause(Filter(), operator(at=1000, mode="abort"))
+            for at in (2000, 3000):
+                row = (await store.pause(Filter(), operator(at=at, freeze=True)))[0]
+                assert (row.open_pauses, row.pause_mode) == (2, "abort")
+            assert [(each.at, each.freeze) for each in await store.pauses(driver.key)] == [(1000, False), (2000, True)]
+            assert (await store.unpause("s1", "ann", 2500)).frozen == 500

@@ -1,0 +1,260 @@
+"""A pause of everything: it stands, what comes meanwhile stands still, and lifting it leaves other pauses alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from pausepoint.model.sessions import Filter, Pause, SessionRow, Status
+from pausepoint.stores.base import Store
+from pausepoint.testing.suite.base import (
+    Driver,
+    Place,
+    Suite,
+    created,
+    new_session,
+    on_loop,
+    operator,
+    parked,
+    started,
+    stored,
+)
+
+ALL = Filter(unended=True)
+
+
+def everything(reason: str = "fire drill", by: str | None = "ann", at: int = 5000, **changes: object) -> Pause:
+    """A request that everything stand still."""
+    return operator(reason, by, at, standing=True, **changes)
+
+
+async def standing(store: Store) -> Pause:
+    """The pause of everything, which must stand."""
+    found = await store.standing_pause()
+    assert found is not None
+    return found
+
+
+async def requests(store: Store, row: SessionRow) -> list[tuple[str, bool]]:
+    """The open pauses of a session: the reason of each, and whether it is part of a pause of everything."""
+    return [(pause.reason, pause.standing) for pause in await store.pauses(row.key)]
+
+
+class StandingTests(Suite):
+    """`standing_pause`, `lift`, and what `pause`, `create`, `revise` and `restore` have to do with them."""
+
+    @on_loop
+    async def test_a_pause_of_everything_stands_until_it_is_lifted(self, place: Place) -> None:
+        async with place.store() as store:
+            assert await store.standing_pause() is None
+            assert await store.lift("ben", 4000) == []
+            await store.pause(Filter(), operator())
+            assert await store.standing_pause() is None, "a filter that matches all is of those that are there"
+            await store.pause(ALL, everything(mode="abort", freeze=True))
+            pause = await standing(store)
+            assert (pause.reason, pause.by, pause.at) == ("fire drill", "ann", 5000)
+            assert (pause.mode, pause.freeze, pause.standing) == ("abort", True, True)
+            await store.lift("ben", 6000)
+            assert await store.standing_pause() is None
+
+    @on_loop
+    async def test_a_second_pause_of_everything_leaves_who_asked_and_may_only_raise_it(self, place: Place) -> None:
+        async with place.store() as store:
+            await store.pause(ALL, everything(freeze=True))
+            first = await standing(store)
+            await store.pause(ALL, everything("again", "ben", 6000))
+            assert await standing(store) == first
+            await store.pause(ALL, everything("now", "ben", 7000, mode="abort"))
+            assert await standing(store) == replace(first, mode="abort")
+
+    @on_loop
+    async def test_what_is_created_meanwhile_stands_still_and_nobody_holds_it(self, place: Place) -> None:
+        async with place.store() as store:
+            await store.pause(ALL, everything(freeze=True))
+            row = await created(store)
+            assert (row.status, row.holder, row.fence) == (Status.PAUSED, None, 0)
+            [pause] = await store.pauses(row.key)
+            assert (pause.reason, pause.by, pause.at, pause.freeze) == ("fire drill", "ann", 1000, True)
+            assert [(signal.kind, signal.by) for signal in await store.signals(row.key, 0)] == [("pause", "ann")]
+            await store.lift("ben", 6000)
+            assert (await created(store, "s2")).status is Status.RUNNING
+
+    @on_loop
+    async def test_lifting_it_closes_what_was_part_of_it_and_nothing_else(self, place: Place) -> None:
+        async with place.store() as store:
+            both, own = await created(store, "both"), await created(store, "own")
+            await store.pause(Filter(session_id="own"), operator())
+            await store.pause(ALL, everything())
+            await store.pause(Filter(session_id="both"), operator("by itself", "cid"))
+            waits = await store.create(new_session("later", pause=operator("not yet"), claim=False))
+            assert waits is not None
+            await created(store, "new", claim=False)
+            assert await requests(store, own) == [("lunch", False)]
+            assert await requests(store, both) == [("fire drill", True), ("by itself", False)]
+            found = await store.lift("ben", 9000)
+            assert sorted(row.session_id for row in found) == ["both", "new"]
+            assert await requests(store, both) == [("by itself", False)]
+            assert await requests(store, waits) == [("not yet", False)]
+            asked = [(await stored(store, name)).pause_requested for name in ("both", "own", "later", "new")]
+            assert asked == [True, True, True, False]
+            closed = [pause for pause in await store.pauses(both.key, open_only=False) if pause.closed_at is not None]
+            assert [(pause.closed_by, pause.closed_at) for pause in closed] == [("ben", 9000)]
+            assert [signal.kind for signal in await store.signals(both.key, 0)] == ["pause", "pause"]
+            assert await store.lift("ben", 9500) == []
+
+    @on_loop
+    async def test_of_two_pauses_the_one_that_aborts_counts(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await created(store)
+            await store.pause(ALL, everything())
+            await store.pause(Filter(session_id="s1"), operator(mode="abort"))
+            assert [pause.mode for pause in await store.pauses(row.key)] == ["abort", "abort"]
+            assert (await stored(store)).pause_mode == "abort"
+
+    @on_loop
+    async def test_a_resume_of_one_session_lets_that_one_go_until_all_are_asked_again(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await parked(store)
+            await store.pause(ALL, everything())
+            assert not (await store.unpause("s1", "ben", 6000)).pause_requested
+            await standing(store)
+            await store.pause(ALL, everything(at=7000))
+            assert await requests(store, row) == [("fire drill", True)]
+
+    @on_loop
+    async def test_what_is_lifted_is_due_if_it_waits_for_nothing(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, "ready")
+            await parked(store, "failed", ended="failed")
+            await parked(store, "waiting", waiting="message")
+            await parked(store, "sleeping", wakes_at=10**12)
+            held = await parked(store, "guarded", open_pauses=(Pause("g", "guard", "no sources yet", None, 10),))
+            await started(store, "running")
+            await store.pause(ALL, everything())
+            found = {row.session_id: row.status.value for row in await store.lift("ben", 6000)}
+            assert found == {name: name for name in found} | {"guarded": "paused"}
+            assert len(found) == 6
+            assert await requests(store, held) == [("no sources yet", False)]
+            assert [row.session_id for row in await store.due(2_000_000, ["brief"], 9)] == ["ready"]
+
+    @on_loop
+    async def test_frozen_time_is_added_up_and_the_timers_are_reckoned_anew(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, "s1", wakes_at=10**12)
+            await parked(store, "s2", wakes_at=10**12)
+            await store.pause(ALL, everything(at=5000, freeze=True))
+            await store.pause(Filter(session_id="s2"), operator(at=5300))
+            found = {row.session_id: row for row in await store.lift("ben", 5700)}
+            assert (found["s1"].frozen, found["s1"].due) == (700, True)
+            assert (found["s2"].frozen, found["s2"].pause_requested) == (700, True)
+
+    @on_loop
+    async def test_timers_that_two_pauses_freeze_are_frozen_once(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, wakes_at=10**12)
+            await store.pause(ALL, everything(at=5000, freeze=True))
+            await store.pause(Filter(session_id="s1"), operator(at=5300, freeze=True))
+            assert [row.frozen for row in await store.lift("ben", 5500)] == [300]
+            assert (await store.unpause("s1", "ann", 6400)).frozen == 1400
+
+    @on_loop
+    async def test_a_child_follows_its_parent(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await created(store, "root")
+            await store.pause(ALL, everything())
+            child = await created(store, "child", parent=root.key)
+            assert await requests(store, child) == [("fire drill", True)]
+            await store.unpause("root", "ben", 6000)
+            free = await created(store, "free", parent=root.key)
+            assert (free.status, free.holder) == (Status.RUNNING, store.number)
+            await store.pause(ALL, everything(at=6500))
+            await store.pause(Filter(session_id="root"), operator())
+            late = await created(store, "late", parent=root.key)
+            assert await requests(store, late) == [("lunch", False)], "it stands as long as its parent does"
+
+    @on_loop
+    async def test_a_session_that_is_opened_again_stands_still_too(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await driver.commit(ended="completed", release=True)
+            await store.pause(ALL, everything())
+            assert (await stored(store)).status is Status.COMPLETED
+            await store.revise(driver.next(kind="event", ended="completed", release=True))
+            assert (await stored(store)).status is Status.COMPLETED
+            row = await stored(store)
+            again = Driver(store, row)
+            await store.revise(again.next(kind="rewind", release=True))
+            assert (await stored(store)).status is Status.PAUSED
+            assert await requests(store, row) == [("fire drill", True)]
+
+    @on_loop
+    async def test_what_comes_from_elsewhere_stands_still_too(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, "s1")
+            await (await started(store, "done")).commit(ended="completed", release=True)
+            moved = [(await store.whole(name))[0] for name in ("s1", "done")]
+            await store.pause(ALL, everything())
+            paused = (await store.whole("s1"))[0]
+            for name in ("s1", "done"):
+                await removed(store, name)
+            assert await store.restore(moved)
+            assert await requests(store, await stored(store)) == [("fire drill", True)]
+            assert (await stored(store, "done")).status is Status.COMPLETED
+            await removed(store, "s1")
+            assert await store.restore([paused])
+            assert await requests(store, await stored(store)) == [("fire drill", False)], "of the store it comes from"
+            await store.lift("ben", 9000)
+            assert (await stored(store)).status is Status.PAUSED
+
+    @pytest.mark.parametrize("turns", range(6))
+    @on_loop
+    async def test_who_is_created_at_that_moment_is_stopped_or_created_paused(self, place: Place, turns: int) -> None:
+        async with place.store() as store:
+            await asyncio.gather(*created_and_stopped(store, store, turns))
+            assert [row.pause_requested for row in await store.find(Filter())] == [True] * 6
+
+
+class SharedStandingTests(Suite):
+    """The same between engines."""
+
+    @pytest.mark.parametrize("turns", range(6))
+    @on_loop
+    async def test_who_another_engine_creates_at_that_moment_is_stopped_or_created_paused(
+        self, place: Place, turns: int
+    ) -> None:
+        async with place.store() as mine, place.store() as other:
+            await asyncio.gather(*created_and_stopped(mine, other, turns))
+            assert [row.pause_requested for row in await other.find(Filter())] == [True] * 6
+
+    @on_loop
+    async def test_another_engine_knows_that_everything_stands_still(self, place: Place) -> None:
+        async with place.store() as mine:
+            await mine.pause(ALL, everything())
+        async with place.store() as other:
+            assert (await standing(other)).by == "ann"
+            assert (await created(other)).status is Status.PAUSED
+
+
+def created_and_stopped(creating: Store, pausing: Store, turns: int) -> list[asyncio.Future[object]]:
+    """Six sessions, and a pause of everything somewhere between them."""
+
+    async def stop() -> object:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return await pausing.pause(ALL, everything())
+
+    async def create(number: int) -> object:
+        for _ in range(number):
+            await asyncio.sleep(0)
+        return await created(creating, f"s{number}")
+
+    return [asyncio.ensure_future(stop()), *(asyncio.ensure_future(create(number)) for number in range(6))]
+
+
+async def removed(store: Store, session_id: str) -> None:
+    """Remove a session without a trace."""
+    for removal in await store.remove(session_id, None, "", 8000):
+        while await store.strip(removal.key, 100) is None:
+            pass

@@ -1,0 +1,131 @@
+"""Sessions that leave a store as they are and come back, and what a store tells about itself."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+from msgspec.structs import replace
+
+from pausepoint.errors import HoldLost, UnknownSession
+from pausepoint.model.sessions import Filter, Whole
+from pausepoint.stores.base import Store
+from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
+
+BLOB = (sha256(b"large").digest(), b"large")
+
+
+class MovingTests(Suite):
+    """`whole`, `restore` and `about`."""
+
+    @on_loop
+    async def test_a_session_comes_back_as_it_was(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store, blobs=(BLOB,), owner="ann", tags=("a",), budget_usd=5, keep_for=100)
+            await store.pause(Filter(), operator(freeze=True))
+            await driver.commit(b"[1]", release=True, waiting="message", spend_usd=3, spend_tokens=4, progress=(1, 2))
+            await store.send("s1", "ben", 6000, b'{"value":1}')
+            await store.unpause("s1", "ann", 7000)
+            before = await store.whole("s1")
+            await gone(store, "s1")
+            assert await store.restore(before)
+            assert [same(each) for each in await store.whole("s1")] == [same(each) for each in before]
+            assert before[0].blobs == dict([BLOB])
+            assert (len(before[0].signals), before[0].mail, len(before[0].pauses)) == (3, [2], 1)
+
+    @on_loop
+    async def test_what_was_not_received_elsewhere_is_received_here(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await parked(store, waiting="message")
+            await store.send("s1", None, 6000, b'{"value":1}')
+            sessions = await store.whole("s1")
+            await gone(store, "s1")
+            await store.restore(sessions)
+            row = await stored(store)
+            assert row.due
+            assert [signal.n for signal in await store.mail(row.key)] == [1]
+            row = await store.claim("s1")
+            await Driver(store, row).commit(consume=(1,), release=True)
+            await store.send("s1", None, 6001, b"{}")  # the chain goes on
+            assert [signal.n for signal in await store.signals(row.key, 0)] == [1, 2]
+            assert (await stored(store)).mail
+
+    @on_loop
+    async def test_a_session_that_is_driven_comes_back_free_and_its_driver_cannot_write_here(
+        self, place: Place
+    ) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await driver.commit()
+            sessions = await store.whole("s1")
+            await driver.commit(release=True)
+            await gone(store, "s1")
+            await store.restore(sessions)
+            row = await stored(store)
+            assert (row.holder, row.live, row.seq) == (None, False, 2)
+            with pytest.raises(HoldLost):
+                await Driver(store, row).commit()
+
+    @on_loop
+    async def test_a_tree_moves_as_one(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root")
+            child = await created(store, "child", parent=root.key, claim=False)
+            await created(store, "grandchild", parent=child.key, claim=False)
+            sessions = await store.whole("root")
+            assert [each.row.session_id for each in sessions] == ["root", "child", "grandchild"]
+            assert [each.row.session_id for each in await store.whole("child")] == ["child", "grandchild"]
+            await gone(store, "root")
+            assert await store.restore(sessions)
+            assert [(await stored(store, id)).parent_id for id in ("child", "grandchild")] == ["root", "child"]
+
+    @on_loop
+    async def test_one_that_was_called_comes_without_its_caller(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root")
+            await created(store, "child", parent=root.key, claim=False)
+            sessions = await store.whole("child")
+            await gone(store, "root")
+            assert await store.restore(sessions)
+            assert (await stored(store, "child")).parent_id is None
+
+    @on_loop
+    async def test_nothing_is_stored_if_one_of_the_ids_is_taken(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root")
+            await created(store, "child", parent=root.key, claim=False)
+            sessions = await store.whole("root")
+            await gone(store, "root")
+            await created(store, "child", claim=False)
+            assert not await store.restore(sessions)
+            assert [row.session_id for row in await store.find(Filter())] == ["child"]
+
+    @on_loop
+    async def test_an_unknown_session_cannot_leave(self, place: Place) -> None:
+        async with place.store() as store:
+            with pytest.raises(UnknownSession):
+                await store.whole("nobody")
+
+    @on_loop
+    async def test_a_store_says_what_it_is_and_who_holds_what(self, place: Place) -> None:
+        async with place.store() as store:
+            await started(store)
+            await parked(store, "s2")
+            about = await store.about()
+            assert about.kind
+            assert about.schema >= 1
+            [holder] = about.holders
+            assert (holder.number, holder.live, holder.sessions) == (store.number, True, ("s1",))
+
+
+def same(session: Whole) -> Whole:
+    """Without what is another one's in every store."""
+    return replace(session, row=replace(session.row, key=0, fence=0, parent=None))
+
+
+async def gone(store: Store, session_id: str) -> None:
+    """Remove a session and what it has called."""
+    await store.remove(session_id, None, "", 9000)
+    for removal in await store.removing():
+        while await store.strip(removal.key, 100) is None:
+            pass

@@ -1,0 +1,171 @@
+"""Sessions that wait: for a time, for a message, for a child; and the money of a tree."""
+
+from __future__ import annotations
+
+import pytest
+
+from pausepoint.errors import SessionEnded, UnknownSession
+from pausepoint.model.sessions import Filter, Report, Status
+from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop, operator, parked, started, stored
+
+
+class WaitingTests(Suite):
+    """`send`, `mail`, `due`, `next_wake`, `purses`, and what a commit says of waits, mail and parents."""
+
+    @on_loop
+    async def test_a_session_that_sleeps_becomes_due_when_its_time_comes(self, place: Place) -> None:
+        async with place.store() as store:
+            wakes = place.clock.now() + 60_000_000
+            row = await parked(store, wakes_at=wakes)
+            assert (row.status, row.wakes_at, row.due) == (Status.SLEEPING, wakes, False)
+            assert await store.due(wakes - 1, ["brief"], 10) == []
+            assert await store.next_wake(place.clock.now(), ["brief"]) == wakes
+            place.clock.advance(60)
+            assert (await stored(store)).status is Status.READY
+            assert [row.session_id for row in await store.due(wakes, ["brief"], 10)] == ["s1"]
+            assert await store.next_wake(wakes, ["brief"]) is None
+
+    @on_loop
+    async def test_only_sessions_that_could_go_on_are_due(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            for id in ("free", "paused", "held", "stranger"):
+                await parked(store, id, wakes_at=now - 1)
+            await (await started(store, "other", workflow="other")).commit(release=True, wakes_at=now - 1)
+            await parked(store, "later", wakes_at=now + 1)
+            await parked(store, "idle")
+            await store.pause(Filter(session_id="paused"), operator())
+            await store.claim("held")
+            found = await store.due(now, ["brief"], 10)
+            assert {row.session_id for row in found} == {"free", "stranger"}
+            assert len(await store.due(now, ["brief"], 1)) == 1
+            assert [row.session_id for row in await store.due(now, ["other", "none"], 10)] == ["other"]
+
+    @on_loop
+    async def test_what_is_due_can_be_looked_for_in_one_tree(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            root = await parked(store, "root")
+            for id, parent in (("child", root.key), ("other", None)):
+                driver = await started(store, id, parent=parent)
+                await driver.commit(release=True, wakes_at=now - 1)
+            for id, parent, wakes in (("later", root.key, 20), ("sooner", None, 10)):
+                await (await started(store, id, parent=parent)).commit(release=True, wakes_at=now + wakes)
+            assert [row.session_id for row in await store.due(now, ["brief"], 1, "root")] == ["child"]
+            assert [row.session_id for row in await store.due(now, ["brief"], 9, "child")] == ["child"]
+            assert await store.due(now, ["brief"], 9, "nobody") == []
+            assert await store.next_wake(now, ["brief"], "root") == now + 20
+            assert await store.next_wake(now, ["brief"], "nobody") is None
+
+    @on_loop
+    async def test_the_next_to_wake_is_the_first_that_is_not_paused(self, place: Place) -> None:
+        async with place.store() as store:
+            now = place.clock.now()
+            for id, seconds in (("b", 20), ("a", 10), ("c", 30)):
+                await parked(store, id, wakes_at=now + seconds)
+            assert await store.next_wake(now, ["brief"]) == now + 10
+            assert await store.next_wake(now + 10, ["brief"]) == now + 20
+            await store.pause(Filter(session_id="a"), operator())
+            assert await store.next_wake(now, ["brief"]) == now + 20
+            assert await store.next_wake(now, ["other"]) is None
+
+    @on_loop
+    async def test_a_claim_ends_the_wait(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, waiting="message", wakes_at=place.clock.now() + 5)
+            row = await store.claim("s1")
+            assert (row.waiting, row.wakes_at, row.status) == (None, None, Status.RUNNING)
+
+    @on_loop
+    async def test_a_message_is_kept_as_mail_and_wakes_who_waits_for_one(self, place: Place) -> None:
+        async with place.store() as store:
+            row = await parked(store, waiting="message")
+            assert row.status is Status.WAITING
+            row = await store.send("s1", "ann", 7000, b'{"value":1}')
+            assert (row.mail, row.due, row.status) == (True, True, Status.READY)
+            [message] = await store.mail(row.key)
+            assert (message.kind, message.by, message.at, message.payload) == ("message", "ann", 7000, b'{"value":1}')
+            assert await store.signals(row.key, 0) == [message]
+            assert [row.session_id for row in await store.due(place.clock.now(), ["brief"], 10)] == ["s1"]
+
+    @on_loop
+    async def test_a_message_to_another_session_wakes_nobody(self, place: Place) -> None:
+        async with place.store() as store:
+            await parked(store, waiting="message")
+            await parked(store, "s2", waiting="message")
+            await parked(store, "s3", waiting="child")
+            await store.send("s2", None, 7000, b"{}")
+            await store.send("s3", None, 7000, b"{}")  # it waits for a child, not for this
+            assert [(await stored(store, id)).due for id in ("s1", "s2", "s3")] == [False, True, False]
+
+    @on_loop
+    async def test_mail_is_taken_in_by_the_commit_that_says_so_and_by_no_other(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            for text in (b"1", b"2", b"3"):
+                await store.send("s1", None, 7000, text)
+            flags = await driver.commit()
+            assert flags is not None
+            assert flags.mail
+            assert [message.payload for message in await store.mail(driver.key)] == [b"1", b"2", b"3"]
+            assert [message.payload for message in await store.mail(driver.key, 2)] == [b"1", b"2"]
+            await driver.commit(consume=(1, 3))
+            assert [message.payload for message in await store.mail(driver.key)] == [b"2"]
+            await driver.commit(consume=(2,))
+            assert await store.mail(driver.key) == []
+            assert not (await stored(store)).mail
+            assert len(await store.signals(driver.key, 0)) == 3  # the history stays
+
+    @on_loop
+    async def test_mail_that_came_while_a_session_was_about_to_wait_makes_it_due_at_once(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            await store.send("s1", None, 7000, b"{}")
+            await driver.commit(release=True, waiting="message")
+            assert (await stored(store)).status is Status.READY
+
+    @on_loop
+    async def test_a_session_at_its_end_takes_no_messages(self, place: Place) -> None:
+        async with place.store() as store:
+            await (await started(store)).commit(ended="completed", release=True)
+            with pytest.raises(SessionEnded) as refusal:
+                await store.send("s1", None, 7000, b"{}")
+            assert refusal.value.status == "completed"
+            with pytest.raises(UnknownSession):
+                await store.send("nobody", None, 7000, b"{}")
+
+    @on_loop
+    async def test_the_end_of_a_child_is_mail_for_its_parent(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root", waiting="child")
+            child = await started(store, "child", parent=root.key)
+            report = Report("completed", b'{"child":"child"}', ends=True)
+            await child.commit(ended="completed", release=True, parent=root.key, report=report)
+            row = await stored(store, "root")
+            assert (row.mail, row.status) == (True, Status.READY)
+            [message] = await store.mail(root.key)
+            assert (message.kind, message.payload) == ("child", b'{"child":"child"}')
+
+    @on_loop
+    async def test_a_report_that_ends_nothing_is_noted_and_wakes_nobody(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await parked(store, "root", waiting="child")
+            child = await started(store, "child", parent=root.key)
+            await child.commit(parent=root.key, report=Report("paused", b"{}", ends=False))
+            assert (await stored(store, "root")).status is Status.WAITING
+            assert [signal.kind for signal in await store.signals(root.key, 0)] == ["child"]
+            assert await store.mail(root.key) == []
+
+    @on_loop
+    async def test_money_is_counted_in_everything_above(self, place: Place) -> None:
+        async with place.store() as store:
+            root = await created(store, "root", budget_usd=100)
+            middle = await created(store, "middle", parent=root.key)
+            leaf = await started(store, "leaf", parent=middle.key, budget_usd=50)
+            await leaf.commit(spend_usd=7, spend_tokens=3, parent=middle.key)
+            spent = [(row.spent_usd, row.spent_tokens) for row in await store.find(Filter())]
+            assert spent == [(7, 3)] * 3
+            assert sorted(await store.purses(leaf.key)) == [("leaf", 7, 50), ("root", 7, 100)]
+            assert await store.purses(middle.key) == [("root", 7, 100)]
+            await Driver(store, root).commit(spend_usd=1)
+            assert (await stored(store, "leaf")).spent_usd == 7
