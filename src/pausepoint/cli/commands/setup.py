@@ -11,8 +11,7 @@ import click
 from pausepoint.cli.console import Output
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.options import OneOf
-from pausepoint.cli.project import DEFAULT_STORE, FOLDER
-from pausepoint.name import NAME, variable
+from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
 EXAMPLE = "brief.py"
 SETTINGS = f'\n[tool.{NAME}.workflows]\nbrief = "{EXAMPLE}:brief"\n'
