@@ -39,7 +39,7 @@ test: $(DEV) ## run all tests and hold the acceptance list against them; reports
 	@$(GATE)
 
 replay: $(DEV) ## run the engine's tests with every step run again after each operation
-	@$(PYTEST) --pausepoint-always-replay tests/engine tests/questions tests/files tests/model/test_laws.py tests/testing $(ARGS)
+	@$(PYTEST) --pausepoint-always-replay tests/runtime tests/engine tests/log tests/model tests/questions tests/integrations tests/files tests/laws/test_replay.py tests/testing $(ARGS)
 
 check: $(DEV) ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check --quiet --output-format concise

@@ -18,7 +18,8 @@ from benchmarks import workloads
 from benchmarks.baseline import Cost, Moment, Unit, plain_database
 from benchmarks.results import Figure
 from benchmarks.steps import Scale
-from pausepoint import Engine, Event, Session
+from pausepoint import Engine, Session
+from pausepoint.model import Event
 
 SESSION = "chat"
 

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
-from pausepoint import Append, At, Context, Workflow, route, step
+from pausepoint import Append, Context, Workflow, route, step
+from pausepoint.definition import At
 
 
 def nothing() -> None:

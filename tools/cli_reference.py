@@ -17,7 +17,7 @@ import click
 from pausepoint.cli.app import SECTIONS, app
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
-SCHEMA = Path(__file__).resolve().parents[1] / "src" / "pausepoint" / "cli" / "schema.json"
+SCHEMA = Path(__file__).resolve().parents[1] / "src" / "pausepoint" / "engine" / "schema.json"
 WIDTH = 100
 
 

@@ -2,70 +2,78 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pausepoint.lazy import exported
 
 if TYPE_CHECKING:
-    from pausepoint.artifacts.detection import Detection, detect
-    from pausepoint.artifacts.numbered import VersionFolders
-    from pausepoint.cli.host import Start
     from pausepoint.cli.program import program
-    from pausepoint.definition.artifacts import Artifact, Codec
-    from pausepoint.definition.fields import Append, At, Merge, Replace
+    from pausepoint.definition.artifacts import Artifact
+    from pausepoint.definition.fields import Append, Merge, Replace
     from pausepoint.definition.retry import Retry
     from pausepoint.definition.steps import Scope, guard, migrate, route, step
     from pausepoint.definition.workflow import Workflow
-    from pausepoint.engine.blocking import BlockingEngine, BlockingSession
     from pausepoint.engine.engine import Engine, run
-    from pausepoint.engine.plan import Plan
     from pausepoint.engine.session import Session
-    from pausepoint.errors import MapFailed, PausepointError
-    from pausepoint.model.chunks import Chunk, Chunked
-    from pausepoint.model.ids import SessionId
+    from pausepoint.errors import (
+        AlreadyRunning,
+        AnswerRefused,
+        ChildFailed,
+        Declined,
+        DefinitionError,
+        InputConflict,
+        MapFailed,
+        PausepointError,
+        QuestionExpired,
+        RoundsExhausted,
+        SessionEnded,
+        StateRefused,
+        StoreError,
+        UndecidedEdits,
+        UnknownSession,
+        VerbRefused,
+    )
     from pausepoint.model.questions import Question
-    from pausepoint.model.schemas import ChunkState, File
-    from pausepoint.model.sessions import Event, Status
-    from pausepoint.model.views import Outcome, SessionInfo
+    from pausepoint.model.schemas import File
+    from pausepoint.model.sessions import Status
+    from pausepoint.model.views import Outcome
     from pausepoint.runtime.collect import Tool, collect
     from pausepoint.runtime.context import BlockingContext, Context
-    from pausepoint.runtime.fanout import Batch
 
 _HOMES = {
+    "AlreadyRunning": "errors",
+    "AnswerRefused": "errors",
     "Append": "definition.fields",
     "Artifact": "definition.artifacts",
-    "At": "definition.fields",
-    "Batch": "runtime.fanout",
     "BlockingContext": "runtime.context",
-    "BlockingEngine": "engine.blocking",
-    "BlockingSession": "engine.blocking",
-    "Chunk": "model.chunks",
-    "ChunkState": "model.schemas",
-    "Chunked": "model.chunks",
-    "Codec": "definition.artifacts",
+    "ChildFailed": "errors",
     "Context": "runtime.context",
-    "Detection": "artifacts.detection",
+    "Declined": "errors",
+    "DefinitionError": "errors",
     "Engine": "engine.engine",
-    "Event": "model.sessions",
     "File": "model.schemas",
+    "InputConflict": "errors",
     "MapFailed": "errors",
     "Merge": "definition.fields",
     "Outcome": "model.views",
     "PausepointError": "errors",
-    "Plan": "engine.plan",
     "Question": "model.questions",
+    "QuestionExpired": "errors",
     "Replace": "definition.fields",
     "Retry": "definition.retry",
+    "RoundsExhausted": "errors",
     "Scope": "definition.steps",
     "Session": "engine.session",
-    "SessionId": "model.ids",
-    "SessionInfo": "model.views",
-    "Start": "cli.host",
+    "SessionEnded": "errors",
+    "StateRefused": "errors",
     "Status": "model.sessions",
+    "StoreError": "errors",
     "Tool": "runtime.collect",
-    "VersionFolders": "artifacts.numbered",
+    "UndecidedEdits": "errors",
+    "UnknownSession": "errors",
+    "VerbRefused": "errors",
     "Workflow": "definition.workflow",
     "collect": "runtime.collect",
-    "detect": "artifacts.detection",
     "guard": "definition.steps",
     "migrate": "definition.steps",
     "program": "cli.program",
@@ -75,41 +83,39 @@ _HOMES = {
 }
 
 __all__ = [
+    "AlreadyRunning",
+    "AnswerRefused",
     "Append",
     "Artifact",
-    "At",
-    "Batch",
     "BlockingContext",
-    "BlockingEngine",
-    "BlockingSession",
-    "Chunk",
-    "ChunkState",
-    "Chunked",
-    "Codec",
+    "ChildFailed",
     "Context",
-    "Detection",
+    "Declined",
+    "DefinitionError",
     "Engine",
-    "Event",
     "File",
+    "InputConflict",
     "MapFailed",
     "Merge",
     "Outcome",
     "PausepointError",
-    "Plan",
     "Question",
+    "QuestionExpired",
     "Replace",
     "Retry",
+    "RoundsExhausted",
     "Scope",
     "Session",
-    "SessionId",
-    "SessionInfo",
-    "Start",
+    "SessionEnded",
+    "StateRefused",
     "Status",
+    "StoreError",
     "Tool",
-    "VersionFolders",
+    "UndecidedEdits",
+    "UnknownSession",
+    "VerbRefused",
     "Workflow",
     "collect",
-    "detect",
     "guard",
     "migrate",
     "program",
@@ -118,15 +124,4 @@ __all__ = [
     "step",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'pausepoint' has no attribute {name!r}")
-    value = getattr(import_module(f"pausepoint.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = exported(__name__, _HOMES)

@@ -13,11 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pausepoint import Engine, Start
+from pausepoint import Engine
 from pausepoint.apps.helpdesk.__main__ import main
 from pausepoint.apps.helpdesk.chat import Talk, played
 from pausepoint.apps.helpdesk.models import Desk
 from pausepoint.apps.helpdesk.shop import Shop
+from pausepoint.cli import Start
 from tests.support.held import as_program, passed
 
 TOOLS = ("order_status", "change_address", "quote_refund", "pay_refund", "book", "open_ticket")

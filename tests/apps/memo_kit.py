@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from pausepoint import Engine, Outcome, VersionFolders
+from pausepoint import Engine, Outcome
 from pausepoint.apps.memo import MemoState, memo
 from pausepoint.apps.memo.settings import starting
+from pausepoint.artifacts import VersionFolders
 from pausepoint.stores.sqlite import SqliteStore
-from tests.apps.calling import Call
+from tests.apps.calls import Call
 from tests.apps.memo_watched import OWNERS, name_of
 from tests.support.forkserver import Forks
 from tests.support.held import Driven, watched
-from tests.support.serving import serving
+from tests.support.servers import serving
 
 SECTIONS = [
     "01-executive-summary", "02-business-overview", "03-market-context", "04-team", "05-technology-product",

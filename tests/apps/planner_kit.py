@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pausepoint import BlockingEngine, Retry
+from pausepoint import Retry
 from pausepoint.apps.planner import SessionDocument, ingestion, planner, sessions
 from pausepoint.apps.planner.models import Upload
 from pausepoint.apps.planner.sample import SAMPLE
+from pausepoint.engine import BlockingEngine
 
 CALC = {"course_id": "calc2", "course_name": "Calculus II", "midterm_date": "2030-02-21"}
 HIST = {"course_id": "hist", "course_name": "History", "midterm_date": "2030-02-26"}

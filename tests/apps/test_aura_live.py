@@ -10,25 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from pausepoint import Engine, Event, Outcome, Retry, Workflow, step
+from pausepoint import Engine, Outcome, Retry, Workflow, step
 from pausepoint.apps.aura.models import Assignment, AuraState
 from pausepoint.apps.aura.settings import starting
 from pausepoint.apps.aura.sources import Source, open_source
 from pausepoint.apps.aura.workflow import PATIENCE, aura, sync
 from pausepoint.apps.input import BadInput
-from tests.apps.classroom import (
-    NOW,
-    STUDENT,
-    Classroom,
-    course,
-    export,
-    handed_in,
-    put,
-    submission,
-    token,
-    work,
-)
-from tests.support.serving import serving
+from pausepoint.model import Event
+from tests.apps.classroom import NOW, STUDENT, Classroom, course, export, handed_in, put, submission, token, work
+from tests.support.servers import serving
 
 QUICKLY = Retry(attempts=3, first=0, on=PATIENCE.on)
 QUICK = Workflow("quick", state=AuraState, steps=[step(sync.fn, writes="assignments", retry=QUICKLY)])

@@ -16,7 +16,7 @@ from pausepoint.apps.aura.models import CurrentStep
 from pausepoint.apps.aura.parent_insight import HIGH_SHARE, MANY_OVERDUE, MODERATE_SHARE
 from pausepoint.apps.aura.settings import SAMPLE
 from pausepoint.apps.aura.skill_mastery import DOUBT, HALF_LIFE, LATE, MISSING_WEIGHT
-from tests.apps.calling import Call, calling, ran
+from tests.apps.calls import Call, calling, ran
 from tests.apps.classroom import STUDENT, put, small_class
 from tests.apps.readmes import check_components
 from tests.cli.kit import run

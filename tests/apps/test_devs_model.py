@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pausepoint.apps.devs.__main__ import main
-from tests.apps.calling import Call, calling
+from tests.apps.calls import Call, calling
 from tests.apps.devs_kit import write_plan
 from tests.support.modelserver import ModelServer, Refuses, Says, Status, model_in_use
 

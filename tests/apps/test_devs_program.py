@@ -21,7 +21,7 @@ from pausepoint.apps.devs.models import Head, Stops, Todo
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput
 from pausepoint.orchestrator import FileStateStore
-from tests.apps.calling import Call, Called, Forked, calling, ran
+from tests.apps.calls import Call, Called, Forked, calling, ran
 from tests.apps.devs_kit import alive, effects, in_order, small, task, write_plan
 from tests.cli.kit import run
 from tests.docs.pages import section
@@ -110,7 +110,7 @@ def test_a_failing_task_ends_with_1_its_dependants_wait_and_a_resume_tries_it_ag
     assert devs.statuses() == {"a": "done", "b": "failed", "c": "blocked", "d": "done"}
     assert "begins" not in devs("run", "plan.json", code=1).out, "nothing is tried again unasked"
     (here / "work" / "luck").touch()
-    again = devs("resume", "plan.json", "--accept-edits")
+    again = devs("resume", "plan.json", "--edits", "accept")
     assert "new: luck" in again.err
     assert "plan completed: 4 done" in again.out
     assert sorted(effects(here)) == ["a", "c", "d"]
@@ -282,11 +282,11 @@ def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_s
     for verb in ("resume", "run"):
         noticed = devs(verb, "plan.json", code=6)
         assert [line.strip() for line in noticed.err.splitlines()[1:4]] == ["new: four", "changed: one", "gone: two"]
-        assert "resume plan.json --accept-edits" in noticed.err
+        assert "resume plan.json --edits accept" in noticed.err
         assert "rewind plan.json TASK" in noticed.err
     assert (work / "one").read_text() == "mine"
     assert not (work / "two").exists()
-    accepted = devs("resume", "plan.json", "--accept-edits", code=3)
+    accepted = devs("resume", "plan.json", "--edits", "accept", code=3)
     assert "It goes on with them as they are." in accepted.err
     assert devs("resume", "plan.json", code=3).err.count("changed:") == 0, "what was accepted is not asked again"
 
@@ -359,7 +359,7 @@ def test_a_plan_that_was_moved_with_its_workspace_goes_on(devs: Devs, here: Path
     assert devs("status", "new/plan.json", "--json").document["workspace"] == str(here / "new" / "work")
     (here / "new" / "work" / "luck").touch()
     devs("resume", "new/plan.json", code=6)  # also what the files were has moved with them
-    devs("resume", "new/plan.json", "--accept-edits")
+    devs("resume", "new/plan.json", "--edits", "accept")
     assert effects(here / "new") == ["a"]
 
 

@@ -76,7 +76,7 @@ async def test_a_busy_model_is_asked_again_and_a_refusal_fails_the_chat_resumabl
     async with chatting(tmp_path) as chat:
         assert (await chat.says("where?")).startswith("Order A-1001")
         server.will(Refuses("not that"))
-        await chat.engine.message("c1", "something nasty")
+        await chat.engine.send("c1", "something nasty")
         outcome = await chat.session.outcome()
         assert outcome.status is Status.FAILED
         assert outcome.failure is not None

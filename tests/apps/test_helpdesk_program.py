@@ -16,7 +16,7 @@ from pausepoint.apps.helpdesk.models import EXPIRES, ROUNDS
 from pausepoint.apps.helpdesk.parameters import MODELS
 from pausepoint.apps.helpdesk.shop import SAMPLE
 from pausepoint.apps.helpdesk.workflow import helpdesk
-from tests.apps.calling import Forked, ran
+from tests.apps.calls import Forked, ran
 from tests.apps.helpdesk_kit import effects
 from tests.apps.readmes import check_components
 from tests.cli.kit import Process, plain, screen

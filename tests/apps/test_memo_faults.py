@@ -75,7 +75,7 @@ def test_a_kill_while_an_edit_is_worked_in_loses_neither(memo: Memo, undisturbed
     memo.write()
     header = memo.desk.file("header.md")
     header.write_text(header.read_text().replace("Investment memo", "Confidential memo"))
-    memo.write("--resume", "--accept-edits", at="fact_check")
+    memo.write("--resume", "--edits", "accept", at="fact_check")
     memo.write("--resume")
     assert memo.order[len(ONCE) :] == ["cite", "validate_citations", "fact_check", "fact_check", "validate", "finalize"]
     assert b"Confidential memo" in memo.desk.contents()["header.md"]

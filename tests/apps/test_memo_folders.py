@@ -16,7 +16,7 @@ from pausepoint.apps.memo import folders as resuming
 from pausepoint.apps.memo import program as driving
 from pausepoint.apps.memo.__main__ import main
 from tests.apps import memo_kit
-from tests.apps.calling import calling
+from tests.apps.calls import calling
 from tests.apps.memo_kit import ONE, Calls, Program
 
 call, calls, program = calling(main), memo_kit.calls, memo_kit.program
@@ -68,7 +68,7 @@ def test_a_lost_artifact_is_made_again_and_a_damaged_one_is_asked_about(
         program("Fernstone", "--resume", code=6)
         assert re.match(rf"{path} is invalid: line \d+, column \d+: ", program.err)
         assert file.read_bytes() == damaged
-        program("Fernstone", "--resume", "--discard-edits")
+        program("Fernstone", "--resume", "--edits", "discard")
         assert (calls, file.read_bytes()) == ([], whole)
 
 
@@ -80,8 +80,8 @@ def test_what_a_store_has_never_seen_cannot_be_put_back_and_the_ways_out_are_nam
     header = here / ONE / "header.md"
     whole = header.read_text()
     header.write_text(whole.replace("Investment", "Confidential"))
-    program("Fernstone", "--resume", "--discard-edits", code=2)
-    assert program.err.endswith("on the command line that is --accept-edits, or --from draft\n")
+    program("Fernstone", "--resume", "--edits", "discard", code=2)
+    assert program.err.endswith("on the command line that is --edits accept, or --from draft\n")
     program("Fernstone", "--from", "draft")
     assert (program.ran(), header.read_text()) == ([*AGENTS[3:]], whole)
 
@@ -130,7 +130,7 @@ def test_discarded_edits_are_put_back_and_nothing_is_said_to_run(here: Path, pro
     for name in ("header.md", "state.json"):
         path = here / ONE / name
         path.write_text(path.read_text().replace("Fernstone", "Other"))
-        assert "Resuming from checkpoint" not in program("Fernstone", "--resume", "--discard-edits")
+        assert "Resuming from checkpoint" not in program("Fernstone", "--resume", "--edits", "discard")
         assert program.ran() == []
         assert {path: data for path, data in everything(here / ONE).items() if "bin" not in path.parts} == before
 
@@ -142,14 +142,14 @@ def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(
     path.write_text(path.read_text().replace("Investment", "Confidential"))
     program("Fernstone", "--resume", code=6)
     assert "header.md is edited: it was changed by another hand\n  cite (0." in program.err
-    assert "Decide with --accept-edits or --discard-edits" in program.err
-    program("Fernstone", "--resume", "--accept-edits", "--by", "ada")
+    assert "Decide with --edits accept or --edits discard" in program.err
+    program("Fernstone", "--resume", "--edits", "accept", "--by", "ada")
     assert program.ran() == [*AGENTS[8:]]
     broken = here / ONE / "1-research.json"
     broken.write_text(broken.read_text().replace('"sources"', '"sources', 1))
     program("Fernstone", "--resume", code=6)
     assert re.search(r"1-research\.json is invalid: line \d+, column \d+: ", program.err)
-    program("Fernstone", "--resume", "--discard-edits")
+    program("Fernstone", "--resume", "--edits", "discard")
     assert program.ran() == []
 
 
@@ -165,8 +165,8 @@ def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Pat
     (here / ONE / "1-section-research.json").unlink()
     program("Fernstone", "--resume", code=2)
     assert "does not add up: draft has left its artifacts, but section_research before it has not" in program.err
-    assert "--accept-gaps" in program.err
-    program("Fernstone", "--resume", "--accept-gaps")
+    assert "--incomplete accept" in program.err
+    program("Fernstone", "--resume", "--incomplete", "accept")
     assert program.ran() == [*AGENTS[2:]]
 
 

@@ -21,7 +21,7 @@ from pausepoint.apps.memo.__main__ import main
 from pausepoint.apps.memo.documents import ENDINGS
 from pausepoint.apps.memo.models import CompanyData, MemoDocument
 from tests.apps import memo_kit
-from tests.apps.calling import Forked, calling, ran
+from tests.apps.calls import Forked, calling, ran
 from tests.apps.memo_kit import FILES, ONE, PAGE, Calls, Memo, Program, company, searched
 from tests.apps.pdfs import make_pdf
 from tests.cli.kit import Process
@@ -432,7 +432,7 @@ BAD: list[tuple[list[str], str]] = [
     (["Fernstone", "--data", "other.json"], "other.json: name: it is the data of 'Other', not of 'Fernstone'"),
     (["Fernstone", "--data", "field.json"], "field.json: founded: Input should be a valid integer"),
     (["Fernstone", "--data", "link.json"], "link.json: links.X: 'x.example' is no address: one begins with https://"),
-    (["Fernstone", "--accept-edits", "--discard-edits"], "--accept-edits and --discard-edits: give one of them"),
+    (["Fernstone", "--edits", "accept", "--edits", "discard"], "--edits accept and --edits discard: give one of them"),
     (["Fernstone", "--force-restart", "--from", "cite"], "--force-restart begins anew; --from goes on"),
     (["Fernstone", "--from", "cite", "--until", "draft"], "--until: draft comes before cite"),
     (["🚀 / …"], "COMPANY: a name is needed, with a letter or a digit in it"),

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from pausepoint import Status, detect
+from pausepoint import Status
 from pausepoint.apps.memo import AGENTS, memo
 from pausepoint.apps.memo.folders import detect_resume_point, looked_at, reconstruct, session_of
 from pausepoint.apps.memo.models import Review, Validation, document
+from pausepoint.artifacts import detect
 from pausepoint.errors import FolderRefused, UndecidedEdits
 from tests.apps.memo_kit import FILES, SECTIONS, Calls, Desk, Template
 from tests.docs.pages import DOCS, section
@@ -268,7 +269,7 @@ async def test_seven_of_ten_sections_are_kept_without_any_record_too(desk: Desk,
     before = desk.contents()
     state = desk.state()
     async with desk.engine("other.db") as engine:
-        session = await session_of(engine, looked_at(desk.folder, lambda: state), lambda: state, accept=False)
+        session = await session_of(engine, looked_at(desk.folder, lambda: state), lambda: state)
         await session.resume(until="draft")
         await session.outcome()
     assert calls.sections() == SECTIONS[7:]

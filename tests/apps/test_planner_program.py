@@ -18,7 +18,7 @@ from pausepoint.apps.planner.sample import SAMPLE
 from pausepoint.apps.planner.sessions import KINDS
 from pausepoint.apps.planner.stages import ALLOWED
 from pausepoint.apps.planner.workflow import coordinator, estimation_agent, ingestion_agent, intake, planning_agent
-from tests.apps.calling import Call, Forked, calling, ran
+from tests.apps.calls import Call, Forked, calling, ran
 from tests.apps.pdfs import make_pdf
 from tests.apps.readmes import check_components
 from tests.docs.pages import code, rows, section

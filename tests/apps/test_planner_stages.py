@@ -11,12 +11,13 @@ from typing import Any, get_args
 
 import pytest
 
-from pausepoint import BlockingEngine, Engine
+from pausepoint import Engine
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import SessionDocument, ingestion, planner, sessions, stages
 from pausepoint.apps.planner import plan as planning
 from pausepoint.apps.planner.models import PlannerState, PlanningPayload, Stage, Upload, UserInputs
 from pausepoint.apps.planner.sample import SAMPLE
+from pausepoint.engine import BlockingEngine
 from pausepoint.errors import UnknownSession, VerbRefused
 from tests.apps.planner_kit import BROKEN, FILES, INPUTS, go_on, held_by, long_text, run, watched_chunks
 

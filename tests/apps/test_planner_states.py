@@ -15,7 +15,7 @@ import icalendar
 import pytest
 from pydantic import ValidationError
 
-from pausepoint import BlockingEngine, Context, Engine, Workflow
+from pausepoint import Context, Engine, Workflow
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner import SessionDocument, estimation, ingestion, planner, sessions, workflow
 from pausepoint.apps.planner import plan as planning
@@ -32,6 +32,7 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS
 from pausepoint.definition.steps import Scope
+from pausepoint.engine import BlockingEngine
 from pausepoint.errors import DefinitionError
 from pausepoint.testing import ManualClock
 from tests.apps.planner_kit import CALC, FILES, HIST, INPUTS, go_on, long_text, run

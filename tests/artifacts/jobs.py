@@ -8,9 +8,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pausepoint.stores.disk
 import pausepoint.artifacts.folder
-
+import pausepoint.stores.disk
 from pausepoint.artifacts.folder import Shelf, mark
 from tests.artifacts.pipeline import Desk, calls
 from tests.support.forkserver import say
@@ -64,14 +63,15 @@ def _half_files() -> None:
     """Content is written under the final name, in two pieces."""
 
     def publish(self: Shelf, path: str, digest: str, ours: Any) -> str:
+        disk: Mortal = vars(pausepoint.artifacts.folder)["os"]
         data = self.read(f".pausepoint/staged/{mark(path, digest)}") or b""
         target = self.path / path
         target.parent.mkdir(exist_ok=True)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
-            pausepoint.artifacts.folder.os.write(descriptor, piece)
+            disk.write(descriptor, piece)
         os.close(descriptor)
-        pausepoint.artifacts.folder.os.unlink(self.path / ".pausepoint" / "staged" / mark(path, digest))
+        disk.unlink(self.path / ".pausepoint" / "staged" / mark(path, digest))
         return ""
 
     Shelf.publish = publish  # type: ignore[method-assign]

@@ -137,8 +137,8 @@ class Desk:
     async def run(self, **options: Any) -> Outcome[Memo]:
         """Start it, or go on with it if it is there, to where it stops."""
         async with self.engine() as engine:
-            options = {"company": "Fern", "folder": self.folder} | options
-            session = await engine.start(self.workflow, session_id="s1", **options)
+            given: dict[str, Any] = {"company": "Fern", "folder": self.folder, **options}
+            session = await engine.start(self.workflow, session_id="s1", **given)
             return await session.outcome()
 
     async def resume(self, **options: Any) -> Outcome[Memo]:

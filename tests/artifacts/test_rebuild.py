@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Artifact, Context, Engine, VersionFolders, Workflow, detect, migrate, step
+from pausepoint import Artifact, Context, Engine, Workflow, migrate, step
+from pausepoint.artifacts import VersionFolders, detect
 from pausepoint.definition.artifacts import OWN
+from pausepoint.definition.steps import Step
 from pausepoint.errors import FolderRefused, UndecidedEdits
 from tests.artifacts.pipeline import Desk, Finding, Memo, calls, draft, finalize, header, memo, rate, rated, research
 from tests.support.loop import on_loop
@@ -131,7 +133,7 @@ async def test_a_recorded_step_whose_predecessor_is_not_recorded_is_inconsistent
     async with desk.engine("other.db") as engine:
         with pytest.raises(FolderRefused, match="does not add up"):
             await engine.rebuild(desk.folder, rated)
-        session = await engine.rebuild(desk.folder, rated, accept=True)
+        session = await engine.rebuild(desk.folder, rated, incomplete="accept")
         await session.resume()
         await session.outcome()
     assert ran() == ["draft", "header", "finalize", "rate"]
@@ -174,7 +176,7 @@ async def test_without_records_too_only_the_missing_entries_are_made(desk: Desk)
     for name in ("2-sections/02-team.md", "header.md", "4-final.md"):
         desk.file(name).unlink()
     kept = desk.file("2-sections/03-risks.md").read_bytes()
-    given = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
+    given: dict[str, Any] = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
     async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
         session = await engine.rebuild(desk.folder, memo, **given)
         plan = await session.plan()
@@ -198,8 +200,8 @@ async def test_a_late_artifact_without_its_predecessors_is_inconsistent(desk: De
     async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
         with pytest.raises(FolderRefused, match="does not add up: header has left its artifacts, but draft before it"):
             await engine.rebuild(desk.folder, memo, company="Fern", outline=["01-intro", "02-team", "03-risks"])
-        given = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
-        session = await engine.rebuild(desk.folder, memo, accept=True, **given)
+        given: dict[str, Any] = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
+        session = await engine.rebuild(desk.folder, memo, incomplete="accept", **given)
         await session.resume()
         await session.outcome()
     assert ran() == ["draft", "header", "finalize"]
@@ -247,7 +249,7 @@ def fails(state: dict[str, Any]) -> dict[str, Any]:
 async def test_an_older_folder_is_migrated_a_newer_one_refused_and_one_that_cannot_be_carried_up_stays(
     desk: Desk,
 ) -> None:
-    listed = [research, draft, header, finalize, rate]
+    listed: list[Step[..., Any]] = [research, draft, header, finalize, rate]
     newer = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[with_region])
     hopeless = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[fails])
     before = {path: path.read_bytes() for path in desk.folder.rglob("*") if path.is_file()}
@@ -362,7 +364,7 @@ async def test_a_folder_that_was_moved_is_not_taken_for_one_whose_files_are_miss
 async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder(tmp_path: Path) -> None:
     desk = Desk(tmp_path, rated)
     await stopped_after(desk, "draft")
-    listed = [research, draft, header, finalize, rate]
+    listed: list[Step[..., Any]] = [research, draft, header, finalize, rate]
     newer = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[with_region])
     async with Engine(desk.path / "hold.db", workflows=[newer], signals=False) as engine:
         outcome = await (await engine.resume("s1", until="header")).outcome()
@@ -380,7 +382,7 @@ async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder
 @pytest.mark.parametrize("why", ["cannot be gone on with", "run the newer code"])
 @on_loop
 async def test_a_folder_that_cannot_be_carried_up_is_refused_and_stays_as_it_is(tmp_path: Path, why: str) -> None:
-    listed = [research, draft, header, finalize, rate]
+    listed: list[Step[..., Any]] = [research, draft, header, finalize, rate]
     old = Workflow("rated", state=Memo, steps=listed, version=3 if "newer" in why else 1)
     now = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[fails])
     folders = VersionFolders(tmp_path / "output", "Fern")

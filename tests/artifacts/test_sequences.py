@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pausepoint.stores.disk
-import pausepoint.artifacts.folder
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import pausepoint.artifacts.folder
+import pausepoint.stores.disk
 from pausepoint.definition.artifacts import OWN
 from pausepoint.errors import PausepointError, UndecidedEdits
 from tests.artifacts.jobs import WRITES

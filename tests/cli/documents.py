@@ -9,9 +9,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-import pausepoint.cli
+import pausepoint.engine
 
-SCHEMA: dict[str, Any] = json.loads((Path(pausepoint.cli.__file__).parent / "schema.json").read_text("utf-8"))
+SCHEMA: dict[str, Any] = json.loads((Path(pausepoint.engine.__file__).parent / "schema.json").read_text("utf-8"))
 
 
 def check(command: str, printed: str, form: str = "json") -> None:
@@ -25,7 +25,7 @@ def check(command: str, printed: str, form: str = "json") -> None:
 def validator(command: str, form: str) -> Draft202012Validator:
     """Stricter than the schema says: a name that is not in it is not documented."""
     found = SCHEMA["commands"].get(command, {}).get(form)
-    assert found, f"src/pausepoint/cli/schema.json has no {form} of {command}; put it there"
+    assert found, f"src/pausepoint/engine/schema.json has no {form} of {command}; put it there"
     return Draft202012Validator({"$defs": _shapes(), **_closed(found)})
 
 

@@ -39,10 +39,10 @@ def pausepoint(args: list[str], cwd: Path, env: Mapping[str, str], typed: str, p
 
 def warm_up() -> None:
     """Import what most commands need."""
-    import pausepoint.engine.engine
     import pausepoint.cli.commands.pause
     import pausepoint.cli.commands.run
-    import pausepoint.cli.commands.show  # noqa: F401
+    import pausepoint.cli.commands.show
+    import pausepoint.engine.engine  # noqa: F401
 
 
 def job(args: list[str], cwd: str, env: dict[str, str], ends: list[str]) -> None:

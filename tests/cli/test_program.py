@@ -19,7 +19,8 @@ import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel, Field
 
-from pausepoint import Engine, Outcome, Start, Workflow, program, step
+from pausepoint import Engine, Outcome, Workflow, program, step
+from pausepoint.cli import Start
 from pausepoint.cli.exits import Refused
 from pausepoint.errors import DefinitionError
 from tests.cli import documents

@@ -10,7 +10,8 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import BlockingEngine, Context, Workflow, program, step
+from pausepoint import Context, Workflow, program, step
+from pausepoint.engine import BlockingEngine
 from pausepoint.errors import DefinitionError, UnknownSession
 
 

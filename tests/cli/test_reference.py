@@ -126,7 +126,7 @@ CALLS: dict[str, str] = {
     "why": "FAILED write", "checkpoints": "FAILED", "diff": "FAILED research", "pause": "FAILED --reason lunch",
     "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
     "fork": "FAILED --at write --set topic=ok", "verify": "", "doctor": "", "gc": "", "export": "FAILED file.jsonl",
-    "import": "file.jsonl --as copy", "artifacts": "ls FAILED", "redact": "copy --seq 2",
+    "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED", "redact": "copy --seq 2",
 }  # fmt: skip
 """A call of every command that has --json, in an order in which each has something to do."""
 

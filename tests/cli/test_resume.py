@@ -190,7 +190,7 @@ def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(des
         assert "pausepoint watch mine" in err
         process.signal(signal.SIGSTOP)
         desk.release("write")
-        assert run("resume", "mine", "--force", *TARGET, cwd=desk.root).code == 0
+        assert run("resume", "mine", "--steal", *TARGET, cwd=desk.root).code == 0
         process.signal(signal.SIGCONT)
         done = process.wait()
         assert done.code == 5  # it finds out, and writes nothing

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pausepoint import Engine
-from pausepoint.cli.text import own_frames
-from pausepoint.cli.text import value
+from pausepoint.cli.text import own_frames, value
 from tests.cli import documents
 from tests.cli.kit import plain, run
 from tests.cli.samples import execute, letters, within
@@ -163,7 +162,7 @@ def test_damage_is_told_beside_what_can_still_be_read(tmp_path: Path) -> None:
 
 def test_what_was_redacted_is_called_so(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
-    within(store, lambda engine: engine.message("ada", "a secret"))
+    within(store, lambda engine: engine.send("ada", "a secret"))
 
     async def redact(engine: Engine) -> None:
         await (await engine.resume("ada")).outcome()

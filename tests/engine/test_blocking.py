@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import BlockingEngine, BlockingSession, Context, Engine, Outcome, Session, Status, Workflow, run, step
+from pausepoint import Context, Engine, Outcome, Session, Status, Workflow, run, step
+from pausepoint.engine import BlockingEngine, BlockingSession
 from pausepoint.engine.blocking import BlockingFiles
 from pausepoint.errors import AlreadyRunning, CallRefused, StateRefused, StoreClosed, StoreError, UnknownSession
 from pausepoint.runtime.files import Files

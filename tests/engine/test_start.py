@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel, Field
 
-from pausepoint import Context, Engine, SessionId, Status, Workflow, step
+from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.errors import (
     AlreadyRunning,
     DefinitionError,
@@ -21,6 +21,7 @@ from pausepoint.errors import (
     StoreError,
     UnknownSession,
 )
+from pausepoint.model import SessionId
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Doc, Pipeline, until

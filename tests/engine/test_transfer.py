@@ -82,7 +82,7 @@ async def test_everything_that_is_known_of_a_session_comes_back(tmp_path: Path) 
         assert before.mail == [3, 4]
         assert [pause.reason for pause in await engine.pauses("s")] == ["lunch"]
         assert (await engine.verify()).ok
-        assert (await engine.exported("s")) == (tmp_path / "s.jsonl").read_bytes()
+        assert (await engine.export_session("s")).to_bytes() == (tmp_path / "s.jsonl").read_bytes()
 
 
 @on_loop
@@ -105,7 +105,7 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
         session = await engine.start(calls, session_id="root")
         await session.outcome()
         [first] = await session.children()
-        await engine.message(first.session_id, "from the first")
+        await engine.send(first.session_id, "from the first")
         await session.outcome()
         found = await engine.export_session("root", path)
         assert [each.workflow for each in found.sessions] == ["calls", "part", "part"]
@@ -115,7 +115,7 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
         await engine.import_session(path)
         assert [each.parent_id for each in await engine.children("root")] == ["root", "root"]
         assert (await engine.verify()).ok  # also what was spent below is what is counted above
-        await engine.message(second.session_id, "from the second")
+        await engine.send(second.session_id, "from the second")
         assert (await engine.outcome("root")).state.heard == ["from the first", "from the second"]
         with pytest.raises(VerbRefused, match="whose ids are made of its own"):
             await engine.import_session(path, session_id="other")

@@ -17,7 +17,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pausepoint import Chunk, ChunkState, Context, Engine, File, Workflow, step
+from pausepoint import Context, Engine, File, Workflow, step
+from pausepoint.model import Chunk, ChunkState
 from pausepoint.model.sessions import Commit
 from pausepoint.stores.disk import Upload
 from pausepoint.stores.sqlite import SqliteStore

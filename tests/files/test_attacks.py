@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pausepoint import BlockingEngine
+from pausepoint.engine import BlockingEngine
 from pausepoint.errors import FileRefused, StoreUnavailable
 from pausepoint.model.files import LONGEST_NAME, cleaned, ending_of
-from tests.files.shelf import TEXT, desk, everything_in, folder_of, open_engine, standing
+from tests.files.kit import TEXT, desk, everything_in, folder_of, open_engine, standing
 from tests.support.loop import on_loop
 
 STORED = re.compile(r"hold\.db\.sessions/s\d+/files/file_[0-9a-f]{12}(?:[0-9a-f]{52})?\.[a-z0-9]{1,10}")

@@ -10,23 +10,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import (
-    BlockingContext,
-    Chunk,
-    Chunked,
-    ChunkState,
-    Context,
-    File,
-    MapFailed,
-    Retry,
-    Session,
-    Status,
-    Workflow,
-    step,
-)
+from pausepoint import BlockingContext, Context, File, MapFailed, Retry, Session, Status, Workflow, step
 from pausepoint.errors import FileRefused, UnknownFile
+from pausepoint.model import Chunk, Chunked, ChunkState
 from pausepoint.testing import ManualClock
-from tests.files.shelf import Desk, collect, first_words, open_engine
+from tests.files.kit import Desk, collect, first_words, open_engine
 from tests.support.children import run_child
 from tests.support.loop import on_loop
 
@@ -231,7 +219,7 @@ async def test_a_rate_limit_is_waited_out_while_the_session_sleeps(tmp_path: Pat
         await _asleep(session)
         assert work.calls == Counter([0, 1]), "the others wait as well: the limit is not this chunk's alone"
         assert (await progress(session)).last_error == "429 rate limit"
-        await session.resume(accept=True)  # for another reason: it drives the session, and the limit is still there
+        await session.resume(code="accept")  # for another reason: it drives the session, and the limit is still there
         await _asleep(session)
         clock.advance(3599)
         await _asleep(session)

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from pausepoint import BlockingSession, Context, Engine, File, Workflow, step
+from pausepoint import Context, Engine, File, Workflow, step
+from pausepoint.engine import BlockingSession
 from pausepoint.errors import DamagedFile, FileRefused, UnknownFile, UnknownSession
 from pausepoint.stores.disk import PIECE
 from pausepoint.stores.sqlite import SqliteStore
-from tests.files.shelf import (
+from tests.files.kit import (
     TEXT,
     Desk,
     Trickle,

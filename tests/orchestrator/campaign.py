@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.lab import fast_folder
-from tests.orchestrator.killed import Ordeal
+from tests.orchestrator.ordeal import Ordeal
 from tests.support.forkserver import ForkServer
 
 TASKS, NEEDS, AGENTS = 1_700, 1_100, 50

@@ -1,4 +1,4 @@
-"""What the tests of questions share: a workflow with one question, and how to look at what became of it."""
+"""Workflows that ask, and helpers that wait for questions and answers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
 from pausepoint.model.questions import Question
 from pausepoint.testing import ManualClock
-from tests.support.chatting import settled
+from tests.support.status import settled
 
 
 class Talk(BaseModel):
@@ -21,8 +21,20 @@ class Talk(BaseModel):
     after: int = 0
 
 
+class Address(BaseModel):
+    street: str
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def _from_one(cls, number: int) -> int:
+        if number < 1:
+            raise ValueError("houses are numbered from 1")
+        return number
+
+
 class Asking:
-    """``first``, then a step that asks, then ``last``; ``calls`` tells what ran."""
+    """``first``, then a step that asks, then ``last``; ``calls`` lists what ran."""
 
     def __init__(self, kind: Any = str, text: str = "What then?", **options: Any) -> None:
         self.calls: list[str] = []
@@ -48,17 +60,17 @@ class Asking:
         self.workflow = Workflow("asking", state=Talk, steps=[first, middle, last])
 
     def work(self) -> str:
-        """Something done before the question."""
+        """An operation before the question."""
         self.calls.append("work")
         return "worked"
 
     def use(self, answer: str) -> None:
-        """Something done with the answer."""
+        """An operation with the answer."""
         self.calls.append(f"use {answer}")
 
 
 def one_step(ask: Callable[[Context], Any], **options: Any) -> Workflow[Talk]:
-    """A workflow of one step that writes what ``ask`` returns."""
+    """Make a workflow of one step that writes what ``ask`` returns."""
 
     @step(writes="said")
     async def only(ctx: Context) -> Any:
@@ -68,14 +80,14 @@ def one_step(ask: Callable[[Context], Any], **options: Any) -> Workflow[Talk]:
 
 
 async def waits(session: Session[Any]) -> Question:
-    """Wait until the session has parked with one question; that is it."""
+    """Wait until the session is parked with one question, and return it."""
     await settled(session)
     [question] = await session.questions()
     return question
 
 
 async def ended(session: Session[Any], status: Status = Status.COMPLETED) -> Any:
-    """Wait for the end; what the answer was."""
+    """Wait for the end and return the answer."""
     outcome = await session.outcome()
     assert outcome.status is status, (outcome.status, outcome.failure, outcome.pauses)
     return outcome.state.said
@@ -87,13 +99,13 @@ async def statuses(session: Session[Any]) -> list[str]:
 
 @asynccontextmanager
 async def held(*workflows: Workflow[Any], **options: Any) -> AsyncIterator[tuple[Engine, ManualClock]]:
-    """An engine whose time stands still."""
+    """Open an engine with a clock that only the test advances."""
     clock = ManualClock()
     async with Engine(":memory:", clock=clock, workflows=workflows, signals=False, **options) as engine:
         yield engine, clock
 
 
 async def passes(clock: ManualClock, seconds: float) -> None:
-    """Let time pass, once somebody waits for it."""
+    """Advance the clock as soon as someone sleeps on it."""
     await clock.asleep()
     clock.advance(seconds)

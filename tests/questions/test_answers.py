@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic_core import core_schema
 
-from pausepoint import Context, Engine, Event, Session, Status, Workflow, step
+from pausepoint import Context, Engine, Session, Status, Workflow, step
 from pausepoint.errors import (
     AnswerConflict,
     AnswerRefused,
@@ -21,14 +21,16 @@ from pausepoint.errors import (
     UnknownSession,
     WrongSession,
 )
+from pausepoint.model import Event
 from pausepoint.stores.sqlite import SqliteStore
-from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, settled, statuses, waits
-from tests.support.chatting import CountingStore, Mail, listening
+from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, statuses, waits
+from tests.support.chat import CountingStore, Mail, listening
 from tests.support.loop import on_loop
+from tests.support.status import settled
 
 
-async def refusals(session: Session[Any]) -> list[tuple[str, str]]:
-    """What was refused, by whom and why."""
+async def refusals(session: Session[Any]) -> list[tuple[str | None, str]]:
+    """Return who gave each refused answer, and why it was refused."""
     events: list[Event] = [event async for event in session.events()]
     return [(event.data["by"], event.data["why"]) for event in events if event.event_type == "answer.refused"]
 
@@ -299,7 +301,7 @@ async def test_a_session_with_one_question_needs_no_id_and_one_with_several_does
         for refused in (session.answer("x"), session.send("x")):
             with pytest.raises(SeveralQuestions, match=r"'One\?'.*'Two\?'") as several:
                 await refused
-        assert several.value.candidates == [each.id for each in await session.questions()]
+            assert several.value.candidates == [each.id for each in await session.questions()]
         await session.answer("second", key="two")
         await settled(session)
         await session.answer("first")
@@ -391,7 +393,7 @@ async def test_a_message_answers_the_question_that_waits_and_the_rest_is_as_it_w
         session = await engine.start(Asking().workflow, topic="otters")
         question = await waits(session)
         saved = (await engine.question(question.id)).context_json
-        assert await engine.message(session.id, "so", by="ann", channel="chat") is not Status.WAITING
+        assert await engine.send(session.id, "so", by="ann", channel="chat") is not Status.WAITING
         assert await ended(session) == "so"
         [question] = await session.questions(None)
         assert question.receipt is not None
@@ -405,13 +407,13 @@ async def test_a_message_that_no_question_waits_for_is_received_or_kept() -> Non
     async with Engine(":memory:") as engine:
         session = await engine.start(listening(), wanted=2)
         await settled(session)
-        await engine.message(session.id, "one")
-        await engine.message("new", "hello", workflow=listening_to("other"))
-        await engine.message(session.id, "two")
+        await engine.send(session.id, "one")
+        await engine.send("new", "hello", workflow=listening_to("other"))
+        await engine.send(session.id, "two")
         assert (await session.outcome()).state.got == ["one", "two"]
         assert (await (await engine.session("new")).outcome()).state.got == ["hello"]
         with pytest.raises(UnknownSession):
-            await engine.message("nobody", "hello")
+            await engine.send("nobody", "hello")
 
 
 def listening_to(name: str) -> Workflow[Mail]:

@@ -15,10 +15,11 @@ from pausepoint.model.questions import Answer
 from pausepoint.model.sessions import Commit, Flags
 from pausepoint.stores.sqlite import SqliteStore
 from pausepoint.testing import ManualClock
-from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, settled, statuses, waits
-from tests.support.chatting import history
+from tests.questions.kit import Asking, Talk, ended, held, one_step, passes, statuses, waits
+from tests.support.chat import history
 from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
+from tests.support.status import settled
 
 HALF_AN_HOUR = timedelta(minutes=30)
 
@@ -39,12 +40,12 @@ HALF_AN_HOUR = timedelta(minutes=30)
 )
 @on_loop
 async def test_a_question_waits_as_long_as_the_call_says_or_the_workflow_or_the_engine(
-    call: dict[str, timedelta | None],
+    call: dict[str, Any],
     workflow: dict[str, timedelta | None],
     engine: dict[str, timedelta | None],
     lasts: timedelta | None,
 ) -> None:
-    one = one_step(lambda ctx: ctx.ask("Well?", **call), **workflow)  # type: ignore[arg-type]
+    one = one_step(lambda ctx: ctx.ask("Well?", **call), **workflow)
     async with held(one, **engine) as (control, clock):
         question = await waits(await control.start(one))
         assert question.created_at == question.updated_at == clock.time
@@ -85,7 +86,7 @@ async def test_who_looks_sees_that_it_has_expired_even_if_nobody_drives_it(tmp_p
         [late] = await engine.questions(status="EXPIRED")
         assert late.id == question.id
         with pytest.raises(QuestionClosed, match="EXPIRED"):
-            await engine.message("s", "late")
+            await engine.send("s", "late")
         with pytest.raises(QuestionClosed, match="EXPIRED"):
             await engine.answer(question.id, "late")
 

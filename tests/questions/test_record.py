@@ -18,9 +18,10 @@ from pausepoint.model.questions import _RECORD, _camel
 from pausepoint.model.sessions import QuestionStatus
 from pausepoint.runtime.questions import Options
 from tests.docs.pages import DOCS, code, rows, section
-from tests.questions.kit import Asking, Talk, ended, held, one_step, settled, statuses, waits
+from tests.questions.kit import Asking, Talk, ended, held, one_step, statuses, waits
 from tests.support.children import outside_sql
 from tests.support.loop import on_loop
+from tests.support.status import settled
 
 
 class Line(BaseModel):

@@ -125,7 +125,7 @@ async def test_a_rewind_cancels_what_is_open_and_the_visit_asks_anew(answered: b
         session = await engine.session("s")
         if answered:
             await session.answer("old")
-        engine._know(asking.workflow)
+        engine.register(asking.workflow)
         await session.rewind("middle")
         assert await statuses(session) == ["CANCELLED"]
         await session.resume()
@@ -218,7 +218,7 @@ async def test_a_session_moves_to_another_store_with_its_question(when: str, tmp
         if when == "waiting":
             await engine.answer(question.id, "so", seen=question.digest)
         assert (await engine.verify()).ok
-        engine._know(asking.workflow)
+        engine.register(asking.workflow)
         await session.resume()
         if when == "refused":
             again = await waits(session)
@@ -270,7 +270,7 @@ async def test_an_answer_that_is_redacted_before_it_was_read_is_asked_for_again(
     async with Engine(tmp_path / "it.db") as engine:
         session = await engine.session("s")
         await session.answer("secret")
-        engine._know(asking.workflow)
+        engine.register(asking.workflow)
         await session.redact(signal=1)
         await session.resume()
         question = await waits(session)

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from pausepoint import Append, At, Context, Merge, Replace, Workflow, guard, route, step
+from pausepoint import Append, Context, Merge, Replace, Workflow, guard, route, step
+from pausepoint.definition import At
 
 Ran = list[str]
 

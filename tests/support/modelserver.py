@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.serving import serving
+from tests.support.servers import serving
 
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 20
 """What every answer costs."""

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from pausepoint import Append, Context, Merge, Retry, SessionId, Workflow, guard, route, step
+from pausepoint import Append, Context, Merge, Retry, Workflow, guard, route, step
+from pausepoint.model import SessionId
 
 ACTS = ("ok", "raise", "retry", "spend", "spend and raise", "skip", "wait", "work", "big")
 """What a visit of ``act`` may do by itself."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pausepoint import Context, Engine, Event, Workflow, step
+from pausepoint import Context, Engine, Workflow, step
+from pausepoint.model import Event
 from pausepoint.testing import ManualClock
 
 

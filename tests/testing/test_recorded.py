@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from pausepoint import Append, Batch, Context, Status, Workflow, guard, route, step, testing
+from pausepoint import Append, Context, Status, Workflow, guard, route, step, testing
 from pausepoint.errors import DamagedRecord, DefinitionError
+from pausepoint.runtime import Batch
 from pausepoint.testing import RecordingDiffers
 from tests.support.corpus import CORPUS
 from tests.support.sample import TOPIC, sample

@@ -114,13 +114,13 @@ def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody |
 
 
 def by_record(
-    workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, accept: bool, limits: Limits
+    workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, accept_incomplete: bool, limits: Limits
 ) -> Relog:  # fmt: skip
     """From completion records. What files carry is read from them, also if somebody has edited it.
 
     What the records have of the same is newer: an edit of the state became a part of it.
     """
-    if found.late and not accept:
+    if found.late and not accept_incomplete:
         raise _at_odds(folder, found.inconsistent(), found.gap)
     note, first = found.note, found.done[0].work.step if found.done else found.note.begins_at
     log = Relog(session_id, folder, note.version, note.outline, first, note.leaving and not found.done)
@@ -171,12 +171,12 @@ def _encoded(workflow: Workflow[Any], field: str, value: Any, log: Relog, limits
 
 def by_judgement(
     workflow: Workflow[Any], folder: Path, session_id: str | None, seen: Detection, judged: Sequence[Judged],
-    given: Mapping[str, Any], accept: bool, limits: Limits,
+    given: Mapping[str, Any], accept_incomplete: bool, limits: Limits,
 ) -> Relog:  # fmt: skip
     """From the files alone: the steps up to the first that is not known to be done."""
     if not judged or seen.resume_at == "start":
         raise FolderRefused(f"No checkpoints found in {folder}; start from scratch", path=str(folder))
-    if seen.inconsistent and not accept:
+    if seen.inconsistent and not accept_incomplete:
         raise _at_odds(folder, seen.inconsistent, seen.resume_at)
     id = new_session_id() if session_id is None else check_session_id(session_id)
     log = Relog(id, folder, workflow.version, workflow.outline, workflow.outline[0])
@@ -226,8 +226,8 @@ def _spared(log: Relog, shelf: Shelf, step: BoundStep, known: Mapping[str, Any])
 
 def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:
     return FolderRefused(
-        f"{folder} does not add up: {'; '.join(inconsistent)}. accept=True goes on with {at}; what comes after it is"
-        " made again",
+        f"{folder} does not add up: {'; '.join(inconsistent)}. incomplete='accept' goes on with {at}; what comes"
+        " after it is made again",
         path=str(folder),
     )
 

@@ -1,16 +1,27 @@
-"""The command line: thin commands over the public verbs of `pausepoint.engine.engine`.
+"""The command line: thin commands over the public verbs of the engine.
 
-Nothing is imported that a command does not use: the table of commands is text until one of
-them is called.
+A command imports what it uses when it is called; until then the table of commands is text.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pausepoint.lazy import exported
 from pausepoint.name import NAME
+
+if TYPE_CHECKING:
+    from pausepoint.cli.host import Start
+
+_HOMES = {"Start": "host"}
+
+__all__ = ["Start", "main"]
+
+__getattr__, __dir__ = exported(__name__, _HOMES)
 
 
 def main() -> None:
-    """The entry point ``pausepoint``."""
+    """Run the command ``pausepoint``."""
     from pausepoint.cli.app import app
     from pausepoint.cli.exits import guarded
 

@@ -16,6 +16,7 @@ from pausepoint.cli.project import Place, Project, check_exists, find_project, f
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
+    from pausepoint.engine.base import Drives
     from pausepoint.engine.engine import Engine
     from pausepoint.model.views import SessionInfo
 
@@ -50,9 +51,8 @@ class Cli:
         if not create:
             check_exists(self.place, what)
         workflows = [workflow for _, workflow in self.known().values()] if code else []
-        async with Engine(self.place.url, workflows=workflows, create=create) as engine:
-            if quiet or not code:
-                await engine.waker.stop()  # who only looks, or asks, drives nothing
+        drives: Drives = "none" if quiet or not code else "all"
+        async with Engine(self.place.url, workflows=workflows, create=create, drives=drives) as engine:
             yield engine
 
     def known(self) -> dict[str, Any]:

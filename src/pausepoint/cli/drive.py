@@ -58,20 +58,19 @@ class Ride:
         from pausepoint.cli.live import follow, show_for
         from pausepoint.engine.engine import Engine
 
-        engine = Engine(self.cli.place.url, workflows=self.cli.host.workflows or [self.workflow])
-        engine.waker.only = ""  # this session alone, as soon as it is known: a worker is for the others
-        async with engine:
+        workflows = self.cli.host.workflows or [self.workflow]
+        async with Engine(self.cli.place.url, workflows=workflows, drives="asked") as engine:
             if self.session_id is None:
                 self.view.began = time.monotonic()
             session = await begin(engine)
-            self.session_id = engine.waker.only = session.id
-            engine.waker.poke()
+            self.session_id = session.id
+            await engine.drive_only(session.id)  # a worker is for the others
             until = asyncio.ensure_future(session.outcome())
             try:
                 outcome = await follow(engine, session.id, self.view, show_for(self.out), until)
             finally:
                 until.cancel()
-            if engine.driver.ending:
+            if engine.ending:
                 return INTERRUPTED  # leaving the engine's block says how this program ends
             self.asked = outcome if outcome.questions and at_terminal(self.out) else None
             return PERSON if self.asked else await self._told(engine, outcome)
@@ -141,7 +140,7 @@ class Ride:
         watch, pause = (self.cli.command(verb, session_id) for verb in ("watch", "pause"))
         return Refused(
             f"session {session_id} is driven by {error.holder}; follow it: {watch}; stop it: {pause};"
-            " or take it over with --force",
+            " or take it over with --steal",
             CONFLICT,
         )
 

@@ -406,7 +406,7 @@ async def _look(engine: Engine, session_id: str, view: View, show: Show) -> None
         view.take(event)
         show.event(view, event)
     view.info = await engine.info(session_id)
-    show.tick(view, engine.driver.ending)
+    show.tick(view, engine.ending)
 
 
 def chart(out: Output, view: View) -> Iterable[str]:

@@ -276,8 +276,7 @@ def _done(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[Any,
         with _refusing():
             return fn(cli.start(), **given), None
     check_exists(cli.place, str(given.get("session", "it")))
-    with Engine(cli.place.url, workflows=list(cli.host.workflows), create=False) as engine:
-        engine._thread.call(engine._wrapped.waker.stop)  # what is due stays for who drives sessions
+    with Engine(cli.place.url, workflows=list(cli.host.workflows), create=False, drives="asked") as engine:
         with _refusing():
             found = fn(engine, **given)
         return found, engine.info(found.id) if isinstance(found, BlockingSession) else None

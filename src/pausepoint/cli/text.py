@@ -374,7 +374,7 @@ def _out_of(cli: Cli, info: SessionInfo, kinds: set[str]) -> list[tuple[str, str
         found.append(("Change the state:", cli.command("edit", name, workflow)))
     if "definition" in kinds:
         found.append(("See what no longer fits:", cli.command("plan", name, workflow)))
-        found.append(("Take the code as it is:", f"{resume} --accept"))
+        found.append(("Take the code as it is:", f"{resume} --code accept"))
     return [*found, ("Go on:", resume)]
 
 

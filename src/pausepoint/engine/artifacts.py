@@ -108,20 +108,20 @@ class Curation(Redoing):
         return row, self._workflow_of(row), line
 
     async def _rebuilt(
-        self, folder: str | Path, workflow: Workflow[Any], session_id: str | None, accept: bool, by: str | None,
-        given: dict[str, Any],
+        self, folder: str | Path, workflow: Workflow[Any], session_id: str | None, accept_incomplete: bool,
+        by: str | None, given: dict[str, Any],
     ) -> SessionId:  # fmt: skip
         """The session of a folder, made anew if this store does not have it."""
         path = Path(folder).absolute()
         found = await in_thread(recorded, path, workflow)
         if found is None:
             seen, judged = await in_thread(by_files, path, workflow, given)
-            line = by_judgement(workflow, path, session_id, seen, judged, given, accept, self.limits)
+            line = by_judgement(workflow, path, session_id, seen, judged, given, accept_incomplete, self.limits)
         else:
             wanted = session_id or found.note.session_id
             if await self.store.get(check_session_id(wanted)) is not None:
                 return await self._known_there(workflow, wanted, path)
-            line = await in_thread(by_record, workflow, path, wanted, found, accept, self.limits)
+            line = await in_thread(by_record, workflow, path, wanted, found, accept_incomplete, self.limits)
         new = line.session(workflow, self.clock.now(), by)
         carried = fold(new.records)
         carried.state.provide(dict(new.blobs))

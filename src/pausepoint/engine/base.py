@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import DefinitionError, StoreClosed, UnknownSession, WrongOwner, did_you_mean, said
+from pausepoint.errors import (
+    AlreadyRunning,
+    DefinitionError,
+    StoreClosed,
+    UnknownSession,
+    WrongOwner,
+    did_you_mean,
+    said,
+)
 from pausepoint.model.ids import SessionId, check_session_id
 from pausepoint.model.sessions import SessionRow
 from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
+
+Drives = Literal["all", "asked", "none"]
+"""What an engine drives: all that it knows, what its verbs ask for, or nothing."""
 
 
 class Service:
@@ -27,16 +38,27 @@ class Service:
         self.driver = LocalDriver(store)
         self.workflows: dict[str, Workflow[Any]] = {}
         self.is_open = False
+        self.drives: Drives = "all"
         self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: len(self.driver.runs))
         self.driver.on_news = self.waker.poke
         for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:
-            self._know(workflow)
+            self.register(workflow)
 
     @property
     def trouble(self) -> str | None:
         """Why nothing can be written at present, since when, and what to do; None while all is well."""
         self._check_open()
         return self.store.trouble
+
+    @property
+    def ending(self) -> str:
+        """Why this engine is ending what runs, once it is: a signal, or `close`. Empty before that."""
+        return self.driver.ending
+
+    @property
+    def running(self) -> tuple[SessionId, ...]:
+        """The sessions that this engine drives now, and those that it is about to drive."""
+        return tuple(map(SessionId, {**self.driver.runs, **self.driver.beginning}))
 
     async def _wake(self, row: SessionRow) -> object:
         """Drive a session that could go on by itself."""
@@ -46,7 +68,8 @@ class Service:
         if not self.is_open:
             raise StoreClosed("the engine is not open; use it inside `async with Engine(…) as engine:`")
 
-    def _know(self, workflow: Workflow[Any]) -> None:
+    def register(self, workflow: Workflow[Any]) -> None:
+        """Make a workflow known, as those passed to ``Engine(workflows=…)`` are."""
         if not isinstance(workflow, Workflow):
             raise DefinitionError(
                 f"a Workflow is needed, not {type(workflow).__name__} {workflow!r:.60}; make one:"
@@ -78,6 +101,17 @@ class Service:
                 session_id=session_id,
             )
         return row
+
+    def _driven(self, row: SessionRow) -> AlreadyRunning:
+        holder = self.store.describe_holder(row.holder)
+        if row.holder == self.store.number:
+            holder = f"this engine ({holder})"
+        return AlreadyRunning(
+            f"session {row.session_id!r} is driven by {holder}; wait for it with await (await"
+            f" engine.session({row.session_id!r})).outcome(), pause it, or take it over with"
+            f" engine.resume({row.session_id!r}, steal=True)",
+            session_id=row.session_id, holder=holder,
+        )  # fmt: skip
 
     def _info(self, row: SessionRow) -> SessionInfo:
         return SessionInfo(

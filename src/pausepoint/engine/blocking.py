@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from pausepoint.engine.control import Control
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
@@ -22,13 +22,10 @@ from pausepoint.model.notebook import facts
 from pausepoint.runtime.files import Files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from decimal import Decimal
-
     from pydantic import BaseModel
 
     from pausepoint.definition.workflow import Workflow
-    from pausepoint.model.views import Listing, SessionInfo
+    from pausepoint.model.ids import SessionId
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,11 +97,20 @@ def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
     return _described(call, owner)
 
 
+_HERE = {
+    "AsyncIterator[": "Iterator[",
+    "AsyncGenerator[SessionInfo, None]": "Iterator[SessionInfo]",
+    "Session[": "BlockingSession[",
+}
+"""What an async verb returns, and what its blocking form returns instead."""
+
+
 def _described(call: Callable[..., Any], owner: str) -> Callable[..., Any]:
     """What ``help()`` shows: the verb's own words, and what it gives here."""
     signature = inspect.signature(call)
     returns = str(signature.return_annotation)
-    returns = returns.replace("AsyncIterator[", "Iterator[").replace("Session[", "BlockingSession[")
+    for theirs, ours in _HERE.items():
+        returns = returns.replace(theirs, ours)
     del call.__dict__["__wrapped__"]
     call.__dict__["__signature__"] = signature.replace(return_annotation=returns)
     call.__annotations__ = call.__annotations__ | {"return": returns}
@@ -140,18 +146,10 @@ class BlockingEngine:
         @overload
         def session(self, session_id: str, workflow: Workflow[M]) -> BlockingSession[M]: ...
         def session(self, *args: Any, **given: Any) -> Any: ...
-        @overload
-        def resume(
-            self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-            budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
-            edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
-        ) -> BlockingSession[Any]: ...  # fmt: skip
-        @overload
-        def resume(self, *, everything: Literal[True], by: str | None = None) -> Listing[SessionInfo]: ...
-        def resume(self, *args: Any, **given: Any) -> Any: ...
     else:
         session = on_engine(Control.session)
-        resume = on_engine(Control.resume)
+    resume = on_engine(Control.resume)
+    lift_pause = on_engine(Control.lift_pause)
     same_input = on_engine(Control.same_input)
     pause = on_engine(Control.pause)
     cancel = on_engine(Control.cancel)
@@ -171,7 +169,7 @@ class BlockingEngine:
     misfits = on_engine(Control.misfits)
     checkpoints = on_engine(Control.checkpoints)
     children = on_engine(Control.children)
-    message = on_engine(Control.message)
+    send = on_engine(Control.send)
     questions = on_engine(Control.questions)
     tally_questions = on_engine(Control.tally_questions)
     question = on_engine(Control.question)
@@ -186,6 +184,12 @@ class BlockingEngine:
     plan_rewind = on_engine(Control.plan_rewind)
     plan_fork = on_engine(Control.plan_fork)
     events = on_engine(Control.events)
+    last_event = on_engine(Control.last_event)
+    emit = on_engine(Control.emit)
+    watch = on_engine(Control.watch)
+    drive_only = on_engine(Control.drive_only)
+    idle = on_engine(Control.idle)
+    workflow_of = on_engine(Control.workflow_of)
     remove = on_engine(Control.remove)
     tombstones = on_engine(Control.tombstones)
     gc = on_engine(Control.gc)
@@ -193,7 +197,6 @@ class BlockingEngine:
     verify = on_engine(Control.verify)
     health = on_engine(Control.health)
     export_session = on_engine(Control.export_session)
-    exported = on_engine(Control.exported)
     import_session = on_engine(Control.import_session)
 
     def files(self, session_id: str) -> BlockingFiles:
@@ -204,6 +207,20 @@ class BlockingEngine:
     def trouble(self) -> str | None:
         """Why nothing can be written at present, since when, and what to do; None while all is well."""
         return self._thread.look(lambda: self._wrapped.trouble)
+
+    @property
+    def running(self) -> tuple[SessionId, ...]:
+        """The sessions that this engine drives now, and those that it is about to drive."""
+        return self._thread.look(lambda: self._wrapped.running)
+
+    @property
+    def ending(self) -> str:
+        """Why this engine is ending what runs, once it is: a signal, or `close`. Empty before that."""
+        return self._wrapped.ending
+
+    def register(self, workflow: Workflow[Any]) -> None:
+        """Make a workflow known, as those passed to ``Engine(workflows=…)`` are."""
+        self._thread.look(lambda: self._wrapped.register(workflow))
 
     def close(self) -> None:
         """End what runs after its current operation, then close the store. Twice is no error."""
@@ -324,6 +341,8 @@ class BlockingSession(Generic[S]):
     plan_rewind = on_session(Session.plan_rewind)
     plan_fork = on_session(Session.plan_fork)
     events = on_session(Session.events)
+    emit = on_session(Session.emit)
+    watch = on_session(Session.watch)
     remove = on_session(Session.remove)
     redact = on_session(Session.redact)
     verify = on_session(Session.verify)

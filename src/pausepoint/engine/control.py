@@ -19,6 +19,7 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.artifacts import Curation, trail_for
 from pausepoint.engine.base import check_owner, tags_of, texts
+from pausepoint.engine.events import append_event
 from pausepoint.engine.questions import Answering
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
@@ -26,6 +27,7 @@ from pausepoint.engine.time_travel import together
 from pausepoint.engine.transfer import Transfer
 from pausepoint.errors import (
     AlreadyRunning,
+    CallRefused,
     DamagedRecord,
     DefinitionError,
     HoldLost,
@@ -59,7 +61,7 @@ S = TypeVar("S", bound="BaseModel")
 class Control(Curation, Retention, Transfer, Answering):
     """The verbs over one open store."""
 
-    drives = Drive  # the testing package drives otherwise
+    drive_class = Drive  # the testing package has one of its own
 
     @overload
     async def session(self, session_id: str) -> Session[Any]: ...
@@ -70,7 +72,7 @@ class Control(Curation, Retention, Transfer, Answering):
         self._check_open()
         row = await self._row(session_id)
         if workflow is not None:
-            self._know(workflow)
+            self.register(workflow)
             if row.workflow != workflow.name:
                 raise UnknownSession(
                     f"no session {session_id!r} of workflow {workflow.name!r}: the one with this id is of"
@@ -101,7 +103,7 @@ class Control(Curation, Retention, Transfer, Answering):
         steps leave any.
         """
         self._check_open()
-        self._know(workflow)
+        self.register(workflow)
         texts(owner=owner, reason=reason, by=by)
         given = _given(state, fields)
         known = None if session_id is None else check_session_id(session_id)
@@ -121,6 +123,8 @@ class Control(Curation, Retention, Transfer, Answering):
                 return await self._go_on(workflow, new, by)
 
     async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
+        if new.claim:
+            self._check_drives("start", new.session_id)
         with self.driver.begins(new.session_id):
             with self._driven_after_all(new.session_id):
                 row = await self.store.create(new)
@@ -129,6 +133,7 @@ class Control(Curation, Retention, Transfer, Answering):
             is_held = row.holder is not None  # not if everything stands still
             Watch(row.session_id, row.workflow).started(row.step, paused=not is_held)
             run = self._begin(workflow, row, new.records) if is_held else None
+            self.waker.ask(row.session_id)
             return Session(self, SessionId(row.session_id), run)
 
     def _new_session(
@@ -244,20 +249,20 @@ class Control(Curation, Retention, Transfer, Answering):
                 return await self._go_on(workflow, new, by)
 
     async def rebuild(
-        self, folder: str | Path, workflow: Workflow[S], /, *, session_id: str | None = None, accept: bool = False,
-        by: str | None = None, **given: Any,
+        self, folder: str | Path, workflow: Workflow[S], /, *, session_id: str | None = None,
+        incomplete: Literal["accept"] | None = None, by: str | None = None, **given: Any,
     ) -> Session[S]:  # fmt: skip
         """The session of a folder of artifacts; made anew of it where this store does not have it. Nothing runs.
 
         It stands where the folder's completion records lead, or, without such, where its files do; then ``given`` is
-        the input that no file carries, and files that do not add up are refused unless ``accept`` is set: then it goes
-        on with the first step that is not known to be done. `FolderRefused` says what is wrong; the folder is not
+        the input that no file carries, and files that do not add up are refused unless ``incomplete="accept"``: then it
+        goes on with the first step that is not known to be done. `FolderRefused` says what is wrong; the folder is not
         touched.
         """
         self._check_open()
-        self._know(workflow)
+        self.register(workflow)
         texts(by=by)
-        return Session(self, await self._rebuilt(folder, workflow, session_id, accept, by, given))
+        return Session(self, await self._rebuilt(folder, workflow, session_id, incomplete == "accept", by, given))
 
     async def same_input(
         self, workflow: Workflow[S], state: S | None = None, /, *, at: str | None = None, **fields: Any
@@ -268,43 +273,47 @@ class Control(Curation, Retention, Transfer, Answering):
         rows = await self.store.find(Filter(workflow=workflow.name, input_digest=digest, level="root"))
         return [self._info(row) for row in rows]
 
+    async def emit(
+        self, session_id: str, event_type: str, summary: str = "", data: Mapping[str, Any] | None = None, *,
+        agent_name: str = "",
+    ) -> None:  # fmt: skip
+        """Append an event to the history of a session, whether this engine drives it or nobody does.
+
+        Inside a step use `Context.emit`. A session that another process drives raises `AlreadyRunning`; the names of
+        the engine's own events raise `EventRefused`.
+        """
+        self._check_open()
+        await append_event(self, session_id, event_type, summary, data or {}, agent_name)
+
     async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
         for child in await self.store.find(Filter(parent=row.key, unended=True)):
             await self.cancel(child.session_id, reason=f"{row.session_id} was rewound", by=by)
 
     # resuming
 
-    @overload
     async def resume(
         self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-        budget: float | Decimal | None = None, wake: bool = False, accept: bool = False, until: str | None = None,
-        edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
-    ) -> Session[Any]: ...  # fmt: skip
-    @overload
-    async def resume(self, *, everything: Literal[True], by: str | None = None) -> Listing[SessionInfo]: ...
-    async def resume(
-        self, session_id: str | None = None, *, everything: bool = False, by: str | None = None,
-        owner: str | None = None, steal: bool = False, budget: float | Decimal | None = None, wake: bool = False,
-        accept: bool = False, until: str | None = None, edits: Literal["accept", "discard"] | None = None,
-        rerun: str | Sequence[str] = (),
-    ) -> Session[Any] | Listing[SessionInfo]:  # fmt: skip
+        budget: float | Decimal | None = None, wake: bool = False, code: Literal["accept"] | None = None,
+        until: str | None = None, edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
+        here: bool = True,
+    ) -> Session[Any]:  # fmt: skip
         """Close the operator's pauses, test the others again, and go on from exactly there, in this process.
 
         A session that waits or sleeps goes on waiting or sleeping; ``wake`` ends its timers now.
-        ``accept`` takes what the definition has changed behind the session as it is. ``until`` a step: pause once that
-        has ended, if it does while this engine drives the session. ``edits``: artifacts that somebody changed are taken
-        in, or put back as they were; without it, `UndecidedEdits` if that would make finished steps stale. ``rerun``:
-        finished steps that are to run again, with all that reads what they wrote.
-
-        ``everything=True``, alone: lift the pause of everything. What it stopped goes on, here or in another process
-        that is open and knows the workflow; what somebody paused by itself stays paused.
+        ``code="accept"`` takes what the definition has changed behind the session as it is. ``until`` a step: pause
+        once that has ended, if it does while this engine drives the session. ``edits``: artifacts that somebody changed
+        are taken in, or put back as they were; without it, `UndecidedEdits` if that would make finished steps stale.
+        ``rerun``: finished steps that are to run again, with all that reads what they wrote. ``here=False`` withdraws
+        the operator's pauses and leaves the session to another engine; it needs no definition.
         """
         self._check_open()
         texts(by=by, owner=owner)
-        if everything or session_id is None:
-            if not everything or session_id is not None:
-                raise ValueError("name a session, or everything=True alone")
-            return await self._lift(by)
+        if here:
+            self._check_drives("resume", session_id)
+        elif steal or wake or code or until or edits or rerun:
+            raise ValueError("here=False only withdraws pauses: pass by, owner and budget with it, nothing else.")
+        if code not in (None, "accept"):
+            raise ValueError(f"code is 'accept' or None, not {code!r}")
         row = await self._row(session_id)
         check_owner(row, owner)
         row = await self._settle_artifacts(row, edits, as_names(rerun), by)
@@ -320,28 +329,40 @@ class Control(Curation, Retention, Transfer, Answering):
             if self._woke_here(session):
                 return session
             raise self._driven(row)
+        money = None if budget is None else to_micro_usd(budget)
+        if not here:
+            await self.store.unpause(row.session_id, by, self.clock.now(), money)
+            self.driver.on_change(budget is not None)
+            return session
         workflow = self._workflow_of(row)
         self._stand_after(workflow, row, until, driven)
+        self.waker.ask(row.session_id)
         records = await self.store.records(row.key, row.key_frame)
-        money = None if budget is None else to_micro_usd(budget)
         row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
         self.driver.on_change(budget is not None)  # children of it may be pausing here
         if driven and row.live:  # it was pausing, and goes on where it is
             return session
         waits = row.status in (Status.WAITING, Status.SLEEPING)
         # Where a child is awaited, it may be the one that has to go on, and only the parent's step can say so.
-        if waits and not (wake or accept or row.frozen or row.awaits_child):
+        if waits and not (wake or code or row.frozen or row.awaits_child):
             return session
         try:
             session._run = await self._take_over(
-                workflow, row, records, steal, resumed=True, by=by, wake=wake, accept=accept
+                workflow, row, records, steal, resumed=True, by=by, wake=wake, accept_code=code == "accept"
             )
         except AlreadyRunning:
             if not self._woke_here(session):
                 raise
         return session
 
-    async def _lift(self, by: str | None) -> Listing[SessionInfo]:
+    async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
+        """Lift the pause of everything, and return the sessions that it had stopped.
+
+        They go on here, or in another process that is open and knows the workflow. What somebody paused by itself
+        stays paused.
+        """
+        self._check_open()
+        texts(by=by)
         found = await self.store.lift(by, self.clock.now())
         self.driver.on_change()
         for row in found:
@@ -356,17 +377,6 @@ class Control(Curation, Retention, Transfer, Answering):
         session._run = self.driver.runs[session.id]
         return True
 
-    def _driven(self, row: SessionRow) -> AlreadyRunning:
-        holder = self.store.describe_holder(row.holder)
-        if row.holder == self.store.number:
-            holder = f"this engine ({holder})"
-        return AlreadyRunning(
-            f"session {row.session_id!r} is driven by {holder}; wait for it with await (await"
-            f" engine.session({row.session_id!r})).outcome(), pause it, or take it over with"
-            f" engine.resume({row.session_id!r}, steal=True)",
-            session_id=row.session_id, holder=holder,
-        )  # fmt: skip
-
     def _stand_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
         """From now on, or no longer: a session is to stand still once a step of it has ended."""
         self.driver.untils.pop(row.session_id, None)
@@ -379,6 +389,31 @@ class Control(Curation, Retention, Transfer, Answering):
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         self.driver.untils[row.session_id] = workflow.step(until).name
+
+    def _check_drives(self, verb: str, session_id: str) -> None:
+        if self.drives == "none":
+            raise CallRefused(
+                f"This engine drives no sessions, so it cannot {verb} {session_id!r}. Open it with"
+                ' Engine(drives="asked"), or leave the session to an engine that drives'
+                " (start(paused=True), resume(here=False))."
+            )
+
+    async def drive_only(self, session_id: str) -> None:
+        """Drive this session and its children, and pick up no other session from now on.
+
+        Sessions that run here already are not stopped. Use it with ``Engine(drives="asked")``, where nothing is picked
+        up until a verb asks for it.
+        """
+        self._check_open()
+        self._check_drives("drive", session_id)
+        row = await self._row(session_id)
+        self.waker.asked = {row.session_id}
+        self.waker.poke()
+
+    async def idle(self, *session_ids: str) -> None:
+        """Wait until this engine drives none of these sessions; without any id, until it drives nothing."""
+        self._check_open()
+        await self.driver.idle(session_ids)
 
     async def _take_over(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], steal: bool = False,
@@ -430,13 +465,14 @@ class Control(Curation, Retention, Transfer, Answering):
 
     def _begin(
         self, workflow: Workflow[Any], row: SessionRow, records: Sequence[Record], *,
-        taken_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False, accept: bool = False,
+        taken_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False,
+        accept_code: bool = False,
     ) -> Run:  # fmt: skip
-        drive = self.drives(
+        drive = self.drive_class(
             self.store, workflow, row, self.clock, self.limits, _Children(self, row), self.driver.changed
         )
         drive.taken_up, drive.resumed, drive.resumed_by, drive.wake = taken_up, resumed, by, wake
-        drive.accept, drive.until = accept, self.driver.untils.get(row.session_id)
+        drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
         drive.questions_expire = self.questions_expire
         drive.load(records)
         return self.driver.begin(drive)
@@ -451,7 +487,7 @@ class Control(Curation, Retention, Transfer, Answering):
         """Ask sessions to stand still: one with all its children, those that match, or everything.
 
         Ended ones say so by their status. With ``freeze`` what they sleep is as much longer as the pause takes;
-        otherwise time goes on. A pause of ``everything`` stands until `resume(everything=True)`: what any process
+        otherwise time goes on. A pause of ``everything`` stands until `lift_pause`: what any process
         starts meanwhile is stored paused. Sessions whose facts cannot be read are asked as well and are in ``damaged``
         of the list; if the one that was named is among them, its `DamagedRecord` is raised once that is done.
         """
@@ -474,6 +510,7 @@ class Control(Curation, Retention, Transfer, Answering):
         pause_asked(found, by, reason)
         found.sort(key=lambda row: row.session_id != session_id)  # who was named comes first, then its children
         self.driver.on_change()
+        await self.driver.refresh()  # from now on the sessions of this process know
         for damage in found.damaged:
             tell(logging.ERROR, f"was asked to pause, and is damaged: {damage}", damage.fields["session_id"])
             if damage.fields["session_id"] == session_id:
@@ -501,6 +538,8 @@ class Control(Curation, Retention, Transfer, Answering):
 
     async def _picked_up(self, row: SessionRow) -> None:
         """Have a session that became due go on here, if its workflow is known here."""
+        if self.drives != "all":
+            return  # an asked one is picked up by the waker
         if row.due and row.status is Status.READY and row.workflow in self.workflows:
             # What came is kept, whatever becomes of this; what cannot go on here is left to the waker, who says so.
             with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
@@ -512,7 +551,7 @@ class Control(Curation, Retention, Transfer, Answering):
     ) -> None:  # fmt: skip
         """Start the session that a message is for, unless it is there. If somebody else is quicker, to theirs."""
         if await self.store.get(check_session_id(session_id)) is None:
-            self._know(workflow)
+            self.register(workflow)
             new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
             await self._create(workflow, msgspec.structs.replace(new, keep_for=self._kept_for(None)))
 
@@ -555,7 +594,7 @@ class _Children:
         return await self.control._state(workflow, row)
 
     async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
-        self.control._know(workflow)
+        self.control.register(workflow)
         parent = self.parent
         new = self.control._new_session(workflow, given, child_id, None, None)
         new = msgspec.structs.replace(
@@ -564,7 +603,7 @@ class _Children:
         await self.control._create(workflow, new)
 
     async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
-        self.control._know(workflow)
+        self.control.register(workflow)
         records = await self.control.store.records(row.key, row.key_frame)
         with suppress(AlreadyRunning, SessionEnded):
             await self.control._take_over(workflow, row, records, resumed=True)

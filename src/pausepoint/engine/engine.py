@@ -8,11 +8,12 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.codec.values import DEFAULT_LIMITS, Limits
 from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.base import Drives
 from pausepoint.engine.control import Control
 from pausepoint.errors import CallRefused, StoreClosed, StoreError
 from pausepoint.model.questions import EXPIRY, is_time_to_answer
@@ -39,7 +40,9 @@ class Engine(Control):
     Used as ``async with Engine(…) as engine:``; leaving the block ends what still runs after its current operation
     and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM. ``keep_for`` is how long after
     its last update a session may be removed by `gc`; None: never. ``create=False`` is for who only looks or asks:
-    where there is no store yet, opening raises `StoreMissing` and makes nothing. In plain blocking code
+    where there is no store yet, opening raises `StoreMissing` and makes nothing. ``drives`` is what the engine
+    drives: ``"all"`` sessions of its workflows that are due, only those that its verbs were ``"asked"`` to start or
+    resume (see `drive_only`), or ``"none"``, for programs that only look and ask. In plain blocking code
     ``with Engine(…) as engine:`` gives the same verbs without ``await``, on a thread of its own.
 
     >>> import asyncio
@@ -71,11 +74,16 @@ class Engine(Control):
         keep_for: timedelta | None = None,
         create: bool = True,
         questions_expire: timedelta | None = EXPIRY,
+        drives: Drives = "all",
     ) -> None:
+        if drives not in get_args(Drives):
+            raise ValueError(f"drives is 'all', 'asked' or 'none', not {drives!r}.")
         if not is_time_to_answer(questions_expire):
             raise ValueError(f"questions_expire is a timedelta above zero, or None, not {questions_expire!r}")
         clock = clock or SystemClock()
         super().__init__(store_from(url, clock, create), workflows, clock, limits)
+        self.drives = drives
+        self.waker.asked = set() if drives == "asked" else None
         self.keep_for = keep_for
         self.questions_expire = questions_expire
         self._kept_for(keep_for)
@@ -110,7 +118,8 @@ class Engine(Control):
         await self.store.open(self.driver.on_change)
         self.is_open = True
         self._pid = os.getpid()
-        self.waker.start()
+        if self.drives != "none":
+            self.waker.start()
 
     async def __aenter__(self) -> Self:
         self._opened_by("async with")

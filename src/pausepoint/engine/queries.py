@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     from pausepoint.engine.plan import Plan
 
+WINDOW = 256
+"""How many records are read at a time when a log is read backwards."""
+
 LOOK_EVERY = 1.0
 """Seconds between two looks at a session that another process drives."""
 
@@ -55,12 +58,13 @@ class Reading(Service):
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Status | str | Iterable[Status | str] | None = None, prefix: str | None = None,
-        parent: str | None = None, level: Level = "any", sort: Sort = "created", reverse: bool = False,
+        parent: str | None = None, tree: str | None = None, level: Level = "any", sort: Sort = "created", reverse: bool = False,
         limit: int | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Sessions that match, newest first. Those whose facts cannot be read are in ``damaged`` of the list.
 
-        ``status`` may be several, ``prefix`` is how the id begins, ``parent`` is who called them. ``level="root"``
+        ``status`` may be several, ``prefix`` is how the id begins, ``parent`` is who called them, ``tree`` is
+        a session together with all that it called. ``level="root"``
         leaves out what another session called, ``"top"`` only those whose caller matches as well. ``sort`` by
         ``created``, ``updated``, ``workflow``, ``spent`` or ``id``. With ``limit`` no others are read.
         """
@@ -68,7 +72,7 @@ class Reading(Service):
         above = None if parent is None else (await self._row(parent)).key
         query = Filter(
             workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), prefix=prefix, parent=above,
-            level=level, sort=sort, reverse=reverse, limit=limit,
+            session_id=tree, tree=tree is not None, level=level, sort=sort, reverse=reverse, limit=limit,
         )  # fmt: skip
         found = await self.store.find(query)
         return Listing(map(self._info, found), found.damaged)
@@ -142,6 +146,11 @@ class Reading(Service):
             state.provide(await self.store.blobs(needed))
         values = {name: as_plain(decode(state.read(name) or b"null")) for name in state.slots}
         return StoredState(SessionId(row.session_id), seq, values)
+
+    async def workflow_of(self, session_id: str) -> Workflow[Any]:
+        """Return the definition of a session's workflow. `DefinitionError` if this engine does not know it."""
+        self._check_open()
+        return self._workflow_of(await self._row(session_id))
 
     async def outline(self, session_id: str) -> tuple[str, ...]:
         """The steps of a session's workflow, in their order, as it was last driven; whatever code is at hand."""
@@ -394,6 +403,36 @@ class Reading(Service):
                         {"done": done, "total": total},
                     )
                 await self._news_of(news)
+
+    async def watch(self, session_id: str) -> AsyncGenerator[SessionInfo, None]:
+        """Yield what is known about a session: now, and each time it may have changed, until it has ended.
+
+        Another process may change it without a word to this one, so the session is also looked at every second.
+        """
+        self._check_open()
+        with self.driver.listening(session_id) as news:
+            while True:
+                row = await self._row(session_id)
+                yield self._info(row)
+                if row.ended is not None:
+                    return
+                await self._news_of(news)
+
+    async def last_event(self, session_id: str, event_type: str) -> Event | None:
+        """Return the last event of a type that `emit` or a step added; None if there is none. Reads backwards."""
+        self._check_open()
+        row = await self._row(session_id)
+        until = row.seq
+        while until > 0:
+            since = max(1, until - WINDOW + 1)
+            for record in reversed(await self.store.records(row.key, since, until)):
+                cursor = history.Cursor(record.seq - 1)
+                found = [] if record.redacted else list(history.events(row.session_id, cursor, [record], []))
+                for event in reversed(found):
+                    if event.event_type == event_type:
+                        return event
+            until = since - 1
+        return None
 
     async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
         # Signals first: those that came after record row.seq belong to the next reading.

@@ -166,7 +166,7 @@ class Answering(Reading):
         assert taken is not None
         return taken
 
-    async def message(
+    async def send(
         self, /, session_id: str, value: Any, *, workflow: Workflow[Any] | None = None, by: str | None = None,
         channel: str = "", **fields: Any,
     ) -> Status:  # fmt: skip
@@ -262,7 +262,7 @@ def _refusal(given: Answer, answered: Answered) -> QuestionError:
             return _unknown(given.question)
         return UnknownQuestion(
             f"session {given.session_id!r} waits for no answer; engine.questions() lists what waits, and"
-            " engine.message() sends a message",
+            " engine.send() sends a message",
             session_id=given.session_id or "", question_id="",
         )  # fmt: skip
     return _refused(given, answered, question)

@@ -89,20 +89,22 @@ class Session(Generic[S]):
         steal: bool = False,
         budget: float | Decimal | None = None,
         wake: bool = False,
-        accept: bool = False,
+        code: Literal["accept"] | None = None,
         until: str | None = None,
         edits: Literal["accept", "discard"] | None = None,
         rerun: str | Sequence[str] = (),
+        here: bool = True,
     ) -> Session[S]:
         """Go on from exactly there, in this process; ``wake`` ends its timers now.
 
-        ``accept``: what the definition has changed behind the session is taken as it is. ``until`` a step: pause once
-        that has ended. ``edits``: what becomes of artifacts that somebody changed; ``rerun``: finished steps to run
-        again, with what reads from them. See `Engine.resume`.
+        ``code="accept"``: what the definition has changed behind the session is taken as it is. ``until`` a step:
+        pause once that has ended. ``edits``: what becomes of artifacts that somebody changed; ``rerun``: finished steps
+        to run again, with what reads from them. ``here=False`` leaves it to another engine. See
+        `Engine.resume`.
         """
         resumed = await self._control.resume(
-            self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, accept=accept, until=until, edits=edits,
-            rerun=rerun,
+            self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, code=code, until=until, edits=edits,
+            rerun=rerun, here=here,
         )  # fmt: skip
         self._run = resumed._run or self._run
         return self
@@ -113,7 +115,7 @@ class Session(Generic[S]):
 
     async def send(self, value: Any, *, by: str | None = None) -> Status:
         """Send a message: it answers the question that waits, else the session's next ``ctx.receive`` gets it."""
-        return await self._control.message(self.id, value, by=by)
+        return await self._control.send(self.id, value, by=by)
 
     async def questions(self, status: Statuses = QuestionStatus.WAITING) -> Listing[Question]:
         """The questions that wait for an answer, here and in what it called; with ``status=None`` all there were."""
@@ -220,6 +222,16 @@ class Session(Generic[S]):
     def events(self, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
         """The history after a cursor; with ``follow``, also what comes, until the session ends."""
         return self._control.events(self.id, after, follow=follow)
+
+    async def emit(
+        self, event_type: str, summary: str = "", data: Mapping[str, Any] | None = None, *, agent_name: str = ""
+    ) -> None:
+        """Append an event to the history, from outside of its steps. See `Engine.emit`."""
+        await self._control.emit(self.id, event_type, summary, data, agent_name=agent_name)
+
+    def watch(self) -> AsyncIterator[SessionInfo]:
+        """Yield what is known about the session: now, and each time it may have changed, until it has ended."""
+        return self._control.watch(self.id)
 
     async def remove(self, *, by: str | None = None, reason: str = "") -> Tombstone:
         """Delete the session and all that it called; a tombstone stays. One that is driven is refused."""

@@ -70,7 +70,7 @@ class Content(Protocol):
 
 
 @dataclass(frozen=True)
-class Kept:
+class OnDisk:
     """The bytes of a file, in the folder of its session."""
 
     session_id: str
@@ -120,6 +120,10 @@ class Bundle:
     questions: list[QuestionFacts] = field(default_factory=list)
     files: dict[str, Content] = field(default_factory=dict)
 
+    def to_bytes(self) -> bytes:
+        """Return what `export_session` writes to a file."""
+        return b"".join(_encoded(self))
+
     @property
     def session_id(self) -> str:
         """The id of the session."""
@@ -166,7 +170,7 @@ async def collect(store: Store, session_id: str) -> Bundle:
         first.blobs.update(other.blobs)
     for each in first.sessions:
         if (folder := store.folder(each.session_id)) is not None:
-            kept = [Kept(each.session_id, Folder(folder / "files"), file) for file in each.uploads()]
+            kept = [OnDisk(each.session_id, Folder(folder / "files"), file) for file in each.uploads()]
             first.files.update((file.facts.sha256, file) for file in kept)
     return first
 
@@ -244,7 +248,7 @@ def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
 def _conflict(bundle: Bundle) -> InputConflict:
     return InputConflict(
         f"session {bundle.session_id!r}, or one that it called, is in this store already; look at the one that is"
-        " there, or take this one in under another id",
+        " there, or take this one in under another id with session_id= (--session-id)",
         session_id=bundle.session_id,
     )
 
@@ -308,11 +312,6 @@ def write(bundle: Bundle, path: str | Path) -> Path:
     finally:
         part.unlink(missing_ok=True)
     return target
-
-
-def to_bytes(bundle: Bundle) -> bytes:
-    """What stands in the file."""
-    return b"".join(_encoded(bundle))
 
 
 def _encoded(bundle: Bundle) -> Iterator[bytes]:
@@ -477,20 +476,17 @@ def _damaged(path: str | Path, what: str) -> DamagedRecord:
 class Transfer(Reading):
     """The verbs that write a session to a file and read it from one."""
 
-    async def export_session(self, session_id: str, path: str | Path) -> Bundle:
-        """Write a session, and those that it called, to one file; what is written comes back.
+    async def export_session(self, session_id: str, path: str | Path | None = None) -> Bundle:
+        """Return a session, and those that it called, as a `Bundle`; with ``path``, write it to that file as well.
 
-        Works in any status and changes nothing. A file that is there is replaced, and never left half written.
+        Works in any status and changes nothing. A file that is there is replaced, and never left half written. Without
+        a path, `Bundle.to_bytes` gives what the file would contain.
         """
         self._check_open()
         found = await collect(self.store, check_session_id(session_id))
-        await asyncio.to_thread(write, found, path)
+        if path is not None:
+            await asyncio.to_thread(write, found, path)
         return found
-
-    async def exported(self, session_id: str) -> bytes:
-        """What `export_session` would write."""
-        self._check_open()
-        return to_bytes(await collect(self.store, check_session_id(session_id)))
 
     async def import_session(self, path: str | Path, *, session_id: str | None = None) -> SessionInfo:
         """Take in a session from such a file, as it was then; nobody drives it until it is resumed, or due.

@@ -40,19 +40,26 @@ def fits(workflow: Workflow[Any], line: Line) -> bool:
 
 
 async def adoption(
-    workflow: Workflow[Any], line: Line, store: Store, limits: Limits, *, accept: bool = False, by: str | None = None
+    workflow: Workflow[Any],
+    line: Line,
+    store: Store,
+    limits: Limits,
+    *,
+    accept_code: bool = False,
+    by: str | None = None,
 ) -> tuple[DefinitionBody, Blobs]:
     """The record with which a session goes on under this definition. Raises `DoesNotFit`, with all that is wrong.
 
-    ``accept``: steps that differ, and a version without a migration, are taken as they are. Nothing is changed here.
+    ``accept_code``: steps that differ, and a version without a migration, are taken as they are. Nothing is changed
+    here.
     """
     passed = Passed(workflow, line)
     found = compare(workflow, passed)
-    reasons, ways = list(found.reasons(accept)), list(found.ways(accept))
+    reasons, ways = list(found.reasons(accept_code)), list(found.ways(accept_code))
     carried, field = Carried(), ""
     if line.version != workflow.version:
         try:
-            carried = await carry(workflow, line, store, limits, accept)
+            carried = await carry(workflow, line, store, limits, accept_code)
         except DoesNotFit as wrong:
             reasons += wrong.reasons
             ways += [way for way in wrong.ways if way not in ways]
@@ -174,7 +181,7 @@ class Differences(msgspec.Struct, frozen=True):
         for step in () if accepted else self.missing:
             found.append(f"if {step!r} has another name now, say so there: @step(was={step!r})")
         if self.lost is None:
-            found.append("go on with the steps as they are: session.resume(accept=True)")
+            found.append('go on with the steps as they are: session.resume(code="accept")')
         if self.before is not None:
             found.append(f"redo what follows: session.rewind({self.before!r})")
             found.append(f"or do so beside it: session.fork(at={self.before!r})")
@@ -283,7 +290,7 @@ class Carried(msgspec.Struct):
 
 
 async def carry(
-    workflow: Workflow[Any], line: Line, store: Store, limits: Limits, accept: bool = False
+    workflow: Workflow[Any], line: Line, store: Store, limits: Limits, accept_code: bool = False
 ) -> Carried:  # fmt: skip
     """Run the migrations from a line's version to the workflow's on a copy. Raises `DoesNotFit`; changes nothing."""
     if line.version > workflow.version:
@@ -295,7 +302,7 @@ async def carry(
             ["run the newer code"],
         )
     chain = [workflow.migrations.get(source) for source in range(line.version, workflow.version)]
-    if not accept and None in chain:
+    if not accept_code and None in chain:
         source = line.version + chain.index(None)
         raise DoesNotFit(
             [
@@ -305,7 +312,7 @@ async def carry(
             [
                 f"write one, @migrate(from_version={source}), list it in Workflow(migrations=[…]), then resume"
                 " (if nothing has to change, it is `return state`)",
-                "take the state as it is: session.resume(accept=True)",
+                'take the state as it is: session.resume(code="accept")',
             ],
         )
     trial = line.state.copy()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from pausepoint.clock import to_micros
 from pausepoint.codec.values import fingerprint
 from pausepoint.definition.steps import step
 from pausepoint.definition.workflow import Workflow
@@ -81,7 +82,7 @@ class Orchestrator:
         self.agents = agents
         self.session_id = session_id or name
         self.workflow = self._workflow(name)
-        engine._know(self.workflow)
+        engine.register(self.workflow)
         self.bus = EventBus(SessionLog(engine, self.session_id))
         self.registry = RunAgents(engine, self.session_id, self._tasks)
         self.controller = PauseResumeController(
@@ -190,9 +191,8 @@ class Orchestrator:
 
     async def _see_who(self) -> None:
         """Notice which process works on the run, if one does. Once it stands nobody can tell."""
-        row = await self.engine._row(self.session_id)
-        if row.live:
-            self._elsewhere = row.holder != self.engine.store.number
+        if (await self.engine.info(self.session_id)).holder is not None:
+            self._elsewhere = self.session_id not in self.engine.running
 
     async def _found(self) -> Status | None:
         try:
@@ -229,21 +229,23 @@ class Orchestrator:
         if not self._elsewhere:
             return None
         since, cursor = max((pause.at // 1000 for pause in await self.engine.pauses(self.session_id)), default=0), ""
-        with suppress(TimeoutError), self.engine.driver.listening(self.session_id) as news:
-            async with asyncio.timeout(PATIENCE):
-                while (await self.engine._row(self.session_id)).holder is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE), aclosing(self.engine.watch(self.session_id)) as news:
+                async for info in news:
+                    if info.holder is not None:
+                        break
                     for logged in await self.bus.replay(cursor):
                         cursor = logged.cursor
                         if isinstance(logged.event, OrchestratorPaused) and logged.event.timestamp >= since:
                             return logged.event
-                    await self.engine._news_of(news)
         return None
 
     async def _asked_for(self, pauses: Sequence[Pause]) -> float:
         """How many seconds ago somebody asked for a pause; if it has taken effect since, how many that took."""
-        row = await self.engine._row(self.session_id)
-        asked = max(min((pause.at for pause in pauses), default=row.updated_at), row.created_at)
-        return max(0, (self.engine.clock.now() if row.live else row.updated_at) - asked) / 1e6
+        info = await self.engine.info(self.session_id)
+        updated_at = to_micros(info.updated_at)
+        asked = max(min((pause.at for pause in pauses), default=updated_at), to_micros(info.created_at))
+        return max(0, (updated_at if info.holder is None else self.engine.clock.now()) - asked) / 1e6
 
     async def _went_on(self) -> None:
         """The session was resumed by itself, or in another process: the button must not take it for paused."""
@@ -274,7 +276,7 @@ class Orchestrator:
         """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
         try:
             await self._see_who()
-            while (await self.engine._unheld(self.session_id)).status is Status.PAUSED:
+            while (await self.engine.outcome(self.session_id)).status is Status.PAUSED:
                 if await self._follow():
                     return
         except Exception as error:
@@ -398,9 +400,7 @@ class Orchestrator:
 
     async def called(self) -> None:
         """See `Foreman`. A task may be long, so what is spent is looked at here too."""
-        drive = self.engine.driver.drive(self.session_id)
-        if drive is not None and drive.budgeted is not False:
-            await self._stop_for(await self._overspent())
+        await self._stop_for(await self._overspent())
 
     async def _count_anew(self) -> None:
         self._safety.forget()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from decimal import Decimal
 from typing import Any
 from weakref import WeakValueDictionary
 
 from pausepoint.engine.control import Control
 from pausepoint.errors import AlreadyRunning, DefinitionError, RestoreRefused, UnknownSession
-from pausepoint.model.sessions import Filter, SessionRow, Status
+from pausepoint.model.sessions import Status
+from pausepoint.model.views import Listing, SessionInfo
 from pausepoint.orchestrator.registry import IDLE_TIMEOUT, stuck_for
 from pausepoint.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall, readable
 from pausepoint.orchestrator.workflow import TaskAgent, TaskStatus
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.SLEEPING)
 _LEFT_ALONE = (Status.PAUSING, Status.PAUSED)
+_OPEN = tuple(status for status in Status if status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED))
 
 
 class SessionAgents:
@@ -31,7 +33,7 @@ class SessionAgents:
         self, engine: Control, *, workflow: str | None = None, tag: str | None = None, owner: str | None = None
     ) -> None:
         self.engine = engine
-        self._query = Filter(workflow=workflow, tag=tag, owner=owner, unended=True)
+        self._which: Any = {"workflow": workflow, "tag": tag, "owner": owner}
         self._everything = workflow is tag is owner is None
         self._lifts = self._everything  # not if somebody else's pause of everything stood before ours
         self._before: dict[str, Status] = {}  # how the sessions stood when the pause was asked for
@@ -42,34 +44,33 @@ class SessionAgents:
 
     async def signal_pause(self, reason: str = "", by: str | None = None) -> None:
         """See `AgentRegistry`. A session of another process hears of it within about 50 ms."""
-        query = self._query
         if not self._before:
-            self._before = {row.session_id: row.status for row in await self.engine.store.find(query)}
-            self._lifts = self._everything and await self.engine.store.standing_pause() is None
-        await self.engine.pause(
-            workflow=query.workflow, tag=query.tag, owner=query.owner, everything=self._everything, reason=reason, by=by
-        )
-        await self.engine.driver._refresh()  # from now on the sessions of this process know
+            self._before = {info.session_id: info.status for info in await self._open()}
+            self._lifts = self._everything and await self.engine.standing_pause() is None
+        await self.engine.pause(**self._which, everything=self._everything, reason=reason, by=by)
+
+    async def _open(self) -> Listing[SessionInfo]:
+        return await self.engine.sessions(**self._which, status=_OPEN)
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
         """See `AgentRegistry`. A session that was started meanwhile is asked as well."""
-        await parked(self.engine, self._query, timeout, late=self._ask_too)
+        await parked(self.engine, self._open, timeout, late=self._ask_too)
 
-    async def _ask_too(self, row: SessionRow) -> None:
-        self._before[row.session_id] = Status.RUNNING
-        await self.engine.pause(row.session_id, reason="it was started while all were asked to stop")
+    async def _ask_too(self, info: SessionInfo) -> None:
+        self._before[info.session_id] = Status.RUNNING
+        await self.engine.pause(info.session_id, reason="it was started while all were asked to stop")
 
     async def agent_states(self) -> Sequence[AgentState]:
         """See `AgentRegistry`."""
-        rows = [await self.engine._row(id) for id in self.active_ids()]
-        return [await self._state(row) for row in rows if row.ended is None]
+        found = [await self.engine.info(id) for id in self.active_ids()]
+        return [await self._state(info) for info in found if info.status in _OPEN]
 
-    async def _state(self, row: SessionRow) -> AgentState:
-        stored = await self.engine.stored(row.session_id)
-        task = {"workflow": row.workflow, "step": row.step, "visit": row.visit}
-        asked = await self.engine.questions(row.session_id)
+    async def _state(self, info: SessionInfo) -> AgentState:
+        stored = await self.engine.stored(info.session_id)
+        task = {"workflow": info.workflow, "step": info.step, "visit": info.visit}
+        asked = await self.engine.questions(info.session_id)
         calls = tuple(ToolCall(each.id, "ask", {"question": each.next_question}) for each in asked)
-        return AgentState(row.session_id, task, stored.values, calls, row.session_id, row.seq)
+        return AgentState(info.session_id, task, stored.values, calls, info.session_id, info.seq)
 
     async def pending_tasks(self) -> Sequence[TaskState]:
         """See `AgentRegistry`. Sessions that nobody drove, with the status that they had."""
@@ -79,17 +80,17 @@ class SessionAgents:
     async def restore_from_snapshot(self, snapshot: RunStateSnapshot) -> None:
         """See `AgentRegistry`."""
         for state in snapshot.active_agents:
-            row = await check(self.engine, state)
-            if row.ended is None:
-                self._check_known(row)
+            info = await check(self.engine, state)
+            if info.status in _OPEN:
+                await self._check_known(info)
         self._before = {task.id: Status(task.status) for task in snapshot.pending_tasks}
         self._before |= dict.fromkeys((state.id for state in snapshot.active_agents), Status.RUNNING)
 
-    def _check_known(self, row: SessionRow) -> None:
+    async def _check_known(self, info: SessionInfo) -> None:
         try:
-            self.engine._workflow_of(row)
+            await self.engine.workflow_of(info.session_id)
         except DefinitionError as error:
-            raise RestoreRefused(str(error), agent_ids=[row.session_id]) from error
+            raise RestoreRefused(str(error), agent_ids=[info.session_id]) from error
 
     async def signal_resume(self) -> None:
         """See `AgentRegistry`. They go on in this process, which has to know their workflows; all of them, or none."""
@@ -104,16 +105,15 @@ class SessionAgents:
             raise
         for session_id, status in self._before.items():
             if status not in (*_AT_WORK, *_LEFT_ALONE):
-                await self.engine.store.unpause(session_id, None, self.engine.clock.now())
+                await self.engine.resume(session_id, here=False)
         if self._lifts:
-            await self.engine.resume(everything=True)
+            await self.engine.lift_pause()
         self._before = {}
-        self.engine.driver.on_change()
 
     async def _stop_again(self, gone_on: Sequence[str]) -> None:
         for session_id in gone_on:
             await self.engine.pause(session_id, reason="another session could not be resumed with it")
-            await parked(self.engine, Filter(session_id=session_id, unended=True), IDLE_TIMEOUT)
+            await self.engine.idle(session_id)
 
 
 class RunAgents:
@@ -152,7 +152,6 @@ class RunAgents:
         await self.remember()
         if (await self.engine.info(self.session_id)).status is not Status.PAUSED:
             await self.engine.pause(self.session_id, reason=reason, by=by)
-            await self.engine.driver._refresh()  # from now on it knows
 
     async def remember(self) -> None:
         """Who is at work; once all stand still, nobody is."""
@@ -162,16 +161,18 @@ class RunAgents:
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
         """See `AgentRegistry`. Also what the tasks have called has to stand still."""
-        tree = Filter(session_id=self.session_id, tree=True, unended=True)
-        await parked(self.engine, tree, timeout, self._busy)
+        await parked(self.engine, self._tree, timeout, self._busy)
+
+    async def _tree(self) -> Listing[SessionInfo]:
+        return await self.engine.sessions(tree=self.session_id, status=_OPEN)
 
     def _busy(self) -> list[str]:
         return sorted(f"{agent.id} (task {agent.task.id})" for agent in self._agents.values() if agent.in_step)
 
     async def agent_states(self) -> Sequence[AgentState]:
         """See `AgentRegistry`. Who is in the middle of a task; and who was at work when the pause was asked for."""
-        row = await self.engine._row(self.session_id)
-        here: dict[str, Any] = {"session_id": self.session_id, "seq": row.seq}
+        info = await self.engine.info(self.session_id)
+        here: dict[str, Any] = {"session_id": self.session_id, "seq": info.seq}
         working = []
         for each in await self._tasks():
             if each.begun:
@@ -213,64 +214,64 @@ class RunAgents:
 
 
 async def parked(
-    engine: Control, query: Filter, timeout: float | None, busy: Callable[[], list[str]] = list,
-    late: Callable[[SessionRow], Awaitable[None]] | None = None,
+    engine: Control, find: Callable[[], Awaitable[Sequence[SessionInfo]]], timeout: float | None,
+    busy: Callable[[], list[str]] = list, late: Callable[[SessionInfo], Awaitable[None]] | None = None,
 ) -> None:  # fmt: skip
-    """Wait until nobody drives any of these sessions. ``busy`` names those in them that are in the middle of a step.
+    """Wait until nobody drives any of the sessions that ``find`` gives.
 
-    ``late`` is told of those that nobody has asked to stop.
+    ``busy`` names the agents in them that are in the middle of a step; ``late`` is called with each session that nobody
+    has asked to stop.
     """
-    live: list[SessionRow] = []
+    live: list[SessionInfo] = []
     try:
         async with asyncio.timeout(timeout):
-            while live := [row for row in await engine.store.find(query) if row.live]:
+            while live := [info for info in await find() if info.holder is not None]:
                 if late is not None:
-                    for row in [row for row in live if not row.pause_requested]:
-                        await late(row)
-                await _stands(engine, live)
+                    for info in [info for info in live if not info.pause_requested]:
+                        await late(info)
+                await _next_stop(engine, live)
     except TimeoutError:
-        raise stuck_for(busy() or [_described(engine, row) for row in live], timeout) from None
+        raise stuck_for(busy() or [_described(engine, info) for info in live], timeout) from None
 
 
-async def _stands(engine: Control, live: list[SessionRow]) -> None:
-    """Until those that are driven here have stopped; if there are none, until another process wrote."""
-    runs = [run for row in live if (run := engine.driver.runs.get(row.session_id)) is not None]
-    if runs:
-        await asyncio.wait([run.task for run in runs])
+async def _next_stop(engine: Control, live: list[SessionInfo]) -> None:
+    """Wait until the sessions that run here have stopped; if there are none, until another process wrote."""
+    here = set(engine.running)
+    if ours := [info.session_id for info in live if info.session_id in here]:
+        await engine.idle(*ours)
         return
-    with engine.driver.listening(live[0].session_id) as news:
-        if (await engine._row(live[0].session_id)).live:
-            await engine._news_of(news)
+    async with aclosing(engine.watch(live[0].session_id)) as news:
+        if (await anext(news)).holder is not None:
+            await anext(news, None)
 
 
-def _described(engine: Control, row: SessionRow) -> str:
-    ours = row.holder == engine.store.number
-    return row.session_id if ours else f"{row.session_id} ({engine.store.describe_holder(row.holder)})"
+def _described(engine: Control, info: SessionInfo) -> str:
+    ours = info.session_id in engine.running
+    return info.session_id if ours else f"{info.session_id} ({info.holder})"
 
 
-async def check(engine: Control, state: AgentState) -> SessionRow:
+async def check(engine: Control, state: AgentState) -> SessionInfo:
     """The session of an agent. Refuse a snapshot of a session that is gone, or that knows less than the snapshot."""
     try:
-        row = await engine._row(state.session_id or state.id)
+        info = await engine.info(state.session_id or state.id)
     except UnknownSession as error:
         raise RestoreRefused(
             f"agent {state.id!r} of the snapshot is session {state.session_id!r}, which is not in this store; look at"
             " the store's path, or put the session back",
             agent_ids=[state.id],
         ) from error
-    if row.seq < state.seq:
+    if info.seq < state.seq:
         raise RestoreRefused(
-            f"session {row.session_id!r} is at record {row.seq} and was at {state.seq} when it was paused: the store is"
+            f"session {info.session_id!r} is at record {info.seq} and was at {state.seq} when it was paused: the store is"
             " older than the snapshot; put the newer store back, or resume the session itself to go on from what is"
             " here",
             agent_ids=[state.id],
         )
-    return row
+    return info
 
 
 async def go_on(engine: Control, session_id: str, budget: float | Decimal | None = None) -> None:
     """Resume a session; that it goes on already, or was cancelled, is as good."""
-    row = await engine._row(session_id)
-    if row.status is not Status.CANCELLED:
+    if (await engine.info(session_id)).status is not Status.CANCELLED:
         with suppress(AlreadyRunning):
             await engine.resume(session_id, budget=budget)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -125,6 +125,17 @@ class LocalDriver:
         run = self.runs.get(session_id)
         return None if run is None else run.drive
 
+    async def idle(self, session_ids: Collection[str] = ()) -> None:
+        """Wait until none of these sessions is driven here; without any, until nothing is."""
+        while tasks := [run.task for id, run in self.runs.items() if not session_ids or id in session_ids]:
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)  # what a drive does at its end comes first
+        for session_id in tuple(self.beginning):
+            if not session_ids or session_id in session_ids:
+                await self.begun(session_id)
+                await self.idle(session_ids)
+                return
+
     async def stop(self, reason: str) -> None:
         """End every drive after its current operation."""
         self.ending = reason
@@ -168,14 +179,15 @@ class LocalDriver:
         self._tell_all()
         self.on_news()
         if self.runs and (self.refreshing is None or self.refreshing.done()):
-            self.refreshing = asyncio.get_running_loop().create_task(self._refresh(), name=f"{NAME} refresh")
+            self.refreshing = asyncio.get_running_loop().create_task(self.refresh(), name=f"{NAME} refresh")
 
     def _tell_all(self) -> None:
         for listeners in self.listeners.values():
             for listener in listeners:
                 listener.set()
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
+        """Look for requests to the sessions that this engine drives. Afterwards they know of them."""
         driven = {run.drive.row.key: run.drive for run in self.runs.values() if run.drive is not None}
         try:
             found = await self._flags(list(driven))

@@ -45,7 +45,7 @@ class Holding:
 
     # Past thirty attributes an instance has a dictionary of its own, and each access is a search in it.
     __slots__ = (
-        "accept", "asked", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits",
+        "accept_code", "asked", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits",
         "line", "parks", "questions_expire", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store",
         "taken_up", "until", "wake", "workflow",
     )  # fmt: skip
@@ -65,7 +65,7 @@ class Holding:
         self.taken_up = False
         self.resumed = False
         self.resumed_by: str | None = None
-        self.accept = False  # what is different behind the session is taken as it is
+        self.accept_code = False  # what is different behind the session is taken as it is
         self.wake = False  # open timers end now
         self.until: str | None = None  # once this step has ended, the session is to stand still
         # Whether it, or one above it, has a budget; None: that is to be looked up.
@@ -273,7 +273,7 @@ class Holding:
         if fits(self.workflow, self.line):
             return
         body, blobs = await adoption(
-            self.workflow, self.line, self.store, self.limits, accept=self.accept, by=self.resumed_by
+            self.workflow, self.line, self.store, self.limits, accept_code=self.accept_code, by=self.resumed_by
         )
         step = body.renamed.get(self.line.step or "", self.line.step or "")
         self.line.state.provide(dict(blobs))

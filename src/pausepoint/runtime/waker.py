@@ -30,6 +30,9 @@ from pausepoint.stores.base import Store
 AT_ONCE = 64
 """How many sessions are picked up before the others have a turn."""
 
+MANY = 64
+"""How many asked sessions are remembered before those that have ended are forgotten."""
+
 CROWD = 500
 """How many sessions this process drives before it leaves what is due to others, or for later."""
 
@@ -50,7 +53,8 @@ class Waker:
         self.workflows = workflows
         self.take = take
         self.running = running
-        self.only: str | None = None  # the session that is picked up, with what descends from it; None: all of them
+        self.asked: set[str] | None = None  # the sessions to pick up, each with its children; None: all of them
+        self._room = MANY  # how many asked sessions there may be before the ended ones are forgotten
         self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and where they stood then
         self.news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -66,6 +70,12 @@ class Waker:
         self.poke()
         if self.task is not None:
             await asyncio.wait([self.task])
+
+    def ask(self, session_id: str) -> None:
+        """Pick up this session and its children from now on, where only asked sessions are picked up."""
+        if self.asked is not None:
+            self.asked.add(session_id)
+            self.poke()
 
     def poke(self) -> None:
         """Something may be due."""
@@ -83,7 +93,7 @@ class Waker:
             try:
                 if await self._look(now):
                     continue
-                wakes_at = await self.store.next_wake(now, self.workflows(), self.only)
+                wakes_at = await self._next_wake(now)
             except StoreError as error:
                 logger.warning("looking for sessions that are due failed: %s", said(error))
                 wakes_at = now + 1_000_000
@@ -94,13 +104,38 @@ class Waker:
         room = min(AT_ONCE, CROWD - self.running())
         if room <= 0:
             return False  # whoever ends next pokes
-        rows = await self.store.due(now, self.workflows(), room + len(self.refused), self.only)
-        rows = [row for row in rows if not self.leaves(row)]
+        rows = [row for row in await self._due(now, room + len(self.refused)) if not self.leaves(row)]
         for row in rows:
             if not self.stopping:
                 await self._pick_up(row)
         await asyncio.sleep(0)
         return len(rows) >= room
+
+    async def _due(self, now: int, limit: int) -> list[SessionRow]:
+        if self.asked is None:
+            return await self.store.due(now, self.workflows(), limit)
+        await self._forget_ended(self.asked)
+        found: dict[int, SessionRow] = {}
+        for session_id in tuple(self.asked):
+            if len(found) < limit:
+                rows = await self.store.due(now, self.workflows(), limit - len(found), session_id)
+                found |= {row.key: row for row in rows}
+        return list(found.values())
+
+    async def _next_wake(self, now: int) -> int | None:
+        if self.asked is None:
+            return await self.store.next_wake(now, self.workflows())
+        found = [await self.store.next_wake(now, self.workflows(), session_id) for session_id in tuple(self.asked)]
+        return min((wakes_at for wakes_at in found if wakes_at is not None), default=None)
+
+    async def _forget_ended(self, asked: set[str]) -> None:
+        if len(asked) < self._room:
+            return
+        for session_id in tuple(asked):
+            row = await self.store.get(session_id)
+            if row is None or row.ended is not None:
+                asked.discard(session_id)
+        self._room = max(MANY, 2 * len(asked))
 
     async def _pick_up(self, row: SessionRow) -> None:
         try:

@@ -33,13 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and let all engines of this process replay if that was asked for."""
     config.addinivalue_line("markers", f"{MARK}(reason): not to be run with {OPTION}")
     if config.getoption(OPTION):
-        Control.drives = ReplayingDrive
+        Control.drive_class = ReplayingDrive
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave this process as it was, for a run of pytest inside another one."""
     if config.getoption(OPTION):
-        Control.drives = Drive
+        Control.drive_class = Drive
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -30,7 +30,7 @@ def always_replay(engine: C) -> C:
 
     A step that then does not claim what it left before raises `NotReplayable` where its outcome is awaited.
     """
-    engine.drives = ReplayingDrive
+    engine.drive_class = ReplayingDrive
     return engine
 
 

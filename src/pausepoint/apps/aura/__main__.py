@@ -9,10 +9,11 @@ from typing import Annotated
 import click
 from pydantic import Field
 
-from pausepoint import Outcome, Start, program
+from pausepoint import Outcome, program
 from pausepoint.apps.aura.models import AuraState
 from pausepoint.apps.aura.settings import SAMPLE_STUDENT, WITHOUT_CALENDAR, lacks_calendar, starting
 from pausepoint.apps.aura.workflow import aura
+from pausepoint.cli import Start
 
 HELP = """Look after a student's week: gather assignments, tell what is mastered, plan the days, write a report.
 

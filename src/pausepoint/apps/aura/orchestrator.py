@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pausepoint import BlockingEngine, Engine
+from pausepoint import Engine
 from pausepoint.apps.aura.models import AuraState, CurrentStep, WorkflowState
 from pausepoint.apps.aura.settings import WITHOUT_CALENDAR, lacks_calendar, starting
 from pausepoint.apps.aura.workflow import POSITIONS, aura, current_step
 from pausepoint.apps.input import BadInput, refusal
+from pausepoint.engine import BlockingEngine
 from pausepoint.errors import StoreMissing, UnknownSession
 
 DEFAULT = Path(".pausepoint", "pausepoint.db")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pausepoint import Event, Session
+from pausepoint import Session
 from pausepoint.apps.demo.pipeline import Report, report
+from pausepoint.model import Event
 
 
 @dataclass

@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 from pydantic import Field
 
-from pausepoint import Engine, Start, program
+from pausepoint import Engine, program
 from pausepoint.apps.devs import display as showing
 from pausepoint.apps.devs import workspace
 from pausepoint.apps.devs.models import Plan
@@ -24,6 +24,7 @@ from pausepoint.apps.devs.sample import sample_plan
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import many
+from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, did_you_mean
 from pausepoint.orchestrator import Orchestrator
 
@@ -51,7 +52,7 @@ def run(
     plan: Annotated[str | None, Field(description="The plan's file; else the sample.")] = None,
     budget: Annotated[float | None, Field(description="Dollars that models may cost; it pauses before.")] = None,
     replan: Annotated[bool, Field(description="The plan has changed since: take that in.")] = False,
-    accept_edits: Annotated[bool, Field(description="Take the workspace as others have left it.")] = False,
+    edits: Annotated[Literal["accept"] | None, Field(description="Take the workspace as others have left it.")] = None,
     by: Annotated[str | None, Field(description="Who starts it; else you.")] = None,
 ) -> Ending:
     """Start a plan, or go on with it, and show it until it ends or needs somebody.
@@ -62,7 +63,7 @@ def run(
     found = read(asyncio.run(path_of(start, named)))
     size = f"{many(len(found.todos), 'task')}, {many(found.head.agents, 'agent')}"
     click.echo(showing.folded(f"Plan {found.name}: {size}, in {found.workspace}"))
-    return Ride(start, found, named, by or who(), budget=budget, accept=accept_edits, replan=replan).begin()
+    return Ride(start, found, named, by or who(), budget=budget, edits=edits, replan=replan).begin()
 
 
 main = program(instead=run, without=WITHOUT, arguments=["plan"], name="devs", help=HELP)
@@ -74,18 +75,20 @@ reason_option = click.option("--reason", metavar="TEXT", default="", help="Why; 
 
 @main.verb()
 @plan_argument
-@click.option("--accept-edits", "accept", is_flag=True, help="Take the workspace as others have left it.")
+@click.option("--edits", type=click.Choice(["accept"]), help="Take the workspace as others have left it.")
 @click.option("--replan", is_flag=True, help="The plan has changed since: take that in.")
 @click.option("--budget", type=float, metavar="USD", help="A new budget.")
 @by_option
-def resume(start: Start, plan: str, accept: bool, replan: bool, budget: float | None, by: str | None) -> Ending:
+def resume(
+    start: Start, plan: str, edits: Literal["accept"] | None, replan: bool, budget: float | None, by: str | None
+) -> Ending:
     """Go on with a run; tasks that failed are tried again.
 
     If another hand has changed the workspace since the run stopped, that is told, and nothing is done before somebody
     decides.
     """
     found = read(asyncio.run(path_of(start, plan)))
-    return Ride(start, found, plan, by, budget=budget, accept=accept, replan=replan).resume()
+    return Ride(start, found, plan, by, budget=budget, edits=edits, replan=replan).resume()
 
 
 @main.verb()

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pausepoint import Engine, Event
+from pausepoint import Engine
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.tasks import log_of
 from pausepoint.apps.devs.view import Row, View
 from pausepoint.apps.words import many, one_line
+from pausepoint.model import Event
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -232,7 +233,7 @@ async def follow(
             ended = over()
             for event in await view.look(engine):
                 shown.event(view, event)
-            shown.tick(view, engine.driver.ending)
+            shown.tick(view, engine.ending)
             if ended:
                 return
             if wait is None:

@@ -6,11 +6,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from pausepoint import Engine, Question, Start, Status
+from pausepoint import Engine, Question, Status
 from pausepoint.apps import model
 from pausepoint.apps.devs import display as showing
 from pausepoint.apps.devs import workspace
@@ -21,6 +21,7 @@ from pausepoint.apps.devs.tasks import Worker, log_of
 from pausepoint.apps.devs.view import View
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.words import many, one_line
+from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, DamagedSnapshot, QuestionError, UnknownSession
 from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorState, Task
 
@@ -51,20 +52,20 @@ class Changed(Exception):
 class Ride:
     """One run that is worked on here until it stands or this program has to end.
 
-    ``named`` is how the person named the plan; ``accept``: a workspace that another hand has changed is taken as it is;
-    ``replan``: so are tasks that the plan's file says otherwise than the run has them.
+    ``named`` is how the person named the plan; ``edits="accept"``: a workspace that another hand has changed is taken
+    as it is; ``replan``: so are tasks that the plan's file says otherwise than the run has them.
     """
 
     def __init__(
         self, start: Start, plan: Plan, named: str, by: str | None, *, budget: float | None = None,
-        accept: bool = False, replan: bool = False,
+        edits: Literal["accept"] | None = None, replan: bool = False,
     ) -> None:  # fmt: skip
         self.start = start
         self.plan = plan
         self.named = named
         self.by = by
         self.budget = budget
-        self.accept = accept
+        self.edits = edits
         self.replan = replan
         self.view = View(plan.name)
         self.known = False  # whether there is a run, as far as was seen
@@ -175,9 +176,7 @@ class Ride:
         if any(todo.write is not None for todo in plan.todos) and model.settings() is None:
             writes = ", ".join(todo.id for todo in plan.todos if todo.write is not None)
             raise BadInput(f"{plan.path}: a model is needed for {writes}, and none is set up: set PAUSEPOINT_MODEL")
-        engine = Engine(self.start.store)
-        engine.waker.only = ""  # what was answered meanwhile goes on once all was looked at, and not by itself before
-        async with engine:
+        async with Engine(self.start.store, drives="asked") as engine:  # so an answer alone does not resume the run
             await self._check_free(engine)
             commands = Commands(plan.state, plan.head.grace, plan.head.env)
             run = Orchestrator(
@@ -211,8 +210,7 @@ class Ride:
     async def _work(self, engine: Engine, run: Orchestrator, act: Act) -> None:
         await act(engine, run)
         self.known = True
-        engine.waker.only = self.plan.name
-        engine.waker.poke()
+        await engine.drive_only(self.plan.name)
         outcome = asyncio.ensure_future(run.outcome())
         try:
             await showing.follow(engine, self.view, outcome.done, outcome, showing.show())
@@ -256,14 +254,14 @@ class Ride:
         what = f"{many(len(found), 'file')} of {self.plan.workspace} changed since the run stopped:"
         lines = [what, *(f"  {_shown(each)}" for each in found[:LISTED])]
         lines += [f"  … and {len(found) - LISTED} more"] if len(found) > LISTED else []
-        if self.accept:
+        if self.edits:
             click.echo("\n".join([*lines, "It goes on with them as they are."]), err=True)
         elif sys.stdin.isatty() and sys.stdout.isatty():
             raise Changed(found, "\n".join(lines))
         else:
-            accept = self._onward("Go on with them as they are", "resume", "--accept-edits")
+            accepted = self._onward("Go on with them as they are", "resume", "--edits", "accept")
             again = self._onward("Or have a task done anew first", "rewind", "TASK")
-            raise Stop(DECISION, *lines, "Nothing was done; put them back, or decide:", accept, again)
+            raise Stop(DECISION, *lines, "Nothing was done; put them back, or decide:", accepted, again)
 
     # how it stands
 
@@ -274,8 +272,7 @@ class Ride:
         return showing.document(self.view, self.plan, self.start.command, self.named)
 
     async def _looked(self) -> dict[str, Any]:
-        async with Engine(self.start.store, create=False) as engine:
-            await engine.waker.stop()
+        async with Engine(self.start.store, create=False, drives="none") as engine:
             Orchestrator(engine, self.plan.name, nobody)
             await self.view.look(engine)
         return self._document()

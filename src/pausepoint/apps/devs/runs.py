@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from pausepoint import Engine, SessionInfo, Start
+from pausepoint import Engine
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.plan import read
 from pausepoint.apps.input import BadInput
+from pausepoint.cli import Start
 from pausepoint.errors import StoreMissing, UnknownSession
+from pausepoint.model import SessionInfo
 
 PROGRAM = "program:pausepoint.apps.devs"
 """So that ``pausepoint`` can say who goes on with a run."""
@@ -59,8 +61,7 @@ def is_path(text: str) -> bool:
 async def looking(start: Start, text: str) -> AsyncIterator[tuple[Engine, str]]:
     """The store, open, and the name of the run that is meant. Nothing is driven."""
     try:
-        async with Engine(start.store, create=False) as engine:
-            await engine.waker.stop()
+        async with Engine(start.store, create=False, drives="none") as engine:
             yield engine, await _named(engine, text)
     except StoreMissing:
         raise UnknownSession(f"{text} has not been run: there is no store here", session_id=text) from None

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pausepoint import Engine, Event, Question
+from pausepoint import Engine, Question
+from pausepoint.model import Event
 from pausepoint.orchestrator import Task
 
 CHANGED = ("session.edited", "session.rewound", "session.reopened")

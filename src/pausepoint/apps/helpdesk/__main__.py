@@ -12,13 +12,14 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, ValidationError
 
-from pausepoint import Engine, Start, program
+from pausepoint import Engine, program
 from pausepoint.apps.helpdesk.chat import Talk, at_terminal, chatted, ending, interrupted, left, played
 from pausepoint.apps.helpdesk.errands import errand
 from pausepoint.apps.helpdesk.models import Desk, Language
 from pausepoint.apps.helpdesk.shop import SAMPLE
 from pausepoint.apps.helpdesk.workflow import helpdesk
 from pausepoint.apps.input import BadInput, known_zone, local_zone, refusal
+from pausepoint.cli import Start
 from pausepoint.errors import StoreMissing, UnknownSession
 
 HELP = """Chat with the helpdesk of an invented shop: look up orders, change addresses, refunds, appointments.

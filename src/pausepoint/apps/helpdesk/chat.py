@@ -18,13 +18,14 @@ from typing import Any
 
 import click
 
-from pausepoint import Engine, Question, Session, Start, Status
+from pausepoint import Engine, Question, Session, Status
 from pausepoint.apps.helpdesk import words
 from pausepoint.apps.helpdesk.errands import errand
 from pausepoint.apps.helpdesk.models import Chat, Desk, Language
 from pausepoint.apps.helpdesk.shop import open_shop
 from pausepoint.apps.helpdesk.workflow import REPLIED, helpdesk, intent
 from pausepoint.apps.input import BadInput
+from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, QuestionClosed, UnknownSession
 
 DONE, FAILED, PERSON, INTERRUPTED = 0, 1, 3, 130
@@ -126,7 +127,7 @@ class Talk:
         late = False
         if text is not None:
             try:
-                await engine.message(session.id, text, by=self.by, channel=self.channel)
+                await engine.send(session.id, text, by=self.by, channel=self.channel)
             except QuestionClosed:
                 late = True
         outcome = await session.outcome()

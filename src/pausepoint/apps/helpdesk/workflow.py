@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime
 
-from pausepoint import At, Context, Workflow, route, step
+from pausepoint import Context, Workflow, route, step
 from pausepoint.apps.helpdesk import words
 from pausepoint.apps.helpdesk.errands import PATIENCE, errand
 from pausepoint.apps.helpdesk.intents import Meaning, is_cancel, language_of, meaning
@@ -15,6 +15,7 @@ from pausepoint.apps.helpdesk.model_reading import read_message
 from pausepoint.apps.helpdesk.models import Call, Chat, Desk, Errand, Language, Message, Result
 from pausepoint.apps.helpdesk.parameters import found_in, is_correction
 from pausepoint.apps.helpdesk.shop import Shop
+from pausepoint.definition import At
 
 WINDOW = 20
 """How many messages of the chat go along with a request: to who asks back, and to a person."""

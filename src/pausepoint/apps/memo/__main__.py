@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import click
 from pydantic import Field
 
-from pausepoint import Start, VersionFolders, program
+from pausepoint import program
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo.decisions import decision
 from pausepoint.apps.memo.folders import Changes, check_agent
@@ -18,6 +18,8 @@ from pausepoint.apps.memo.program import Drive
 from pausepoint.apps.memo.report import CONFLICT, INTERRUPTED, TERMINATED, Ending, at_terminal, reported, shown
 from pausepoint.apps.memo.settings import SAMPLES, starting
 from pausepoint.apps.memo.workflow import AGENTS, memo
+from pausepoint.artifacts import VersionFolders
+from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning
 
 HELP = f"""Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
@@ -44,9 +46,13 @@ def write(
     documents: Annotated[Path | None, Field(description="The folder of documents.")] = None,
     outline: Annotated[Path | None, Field(description="The sections, a TOML file.")] = None,
     output: Annotated[Path, Field(description="Where versions go.")] = Path("output"),
-    accept_edits: Annotated[bool, Field(description="Take in files that somebody has edited.")] = False,
-    discard_edits: Annotated[bool, Field(description="Put edited or damaged files back.")] = False,
-    accept_gaps: Annotated[bool, Field(description="Go on at the first gap of files that do not add up.")] = False,
+    edits: Annotated[
+        Literal["accept", "discard"] | None,
+        Field(description="Take in files that somebody has edited, or put edited or damaged ones back."),
+    ] = None,
+    incomplete: Annotated[
+        Literal["accept"] | None, Field(description="Go on at the first gap of files that do not add up.")
+    ] = None,
     by: Annotated[str | None, Field(description="Who does this; kept in the history.")] = None,
 ) -> Ending:
     """Write a memo, or go on with one."""
@@ -54,8 +60,6 @@ def write(
     check_agent("--until", until)
     if from_ is not None and until is not None and AGENTS.index(until) < AGENTS.index(from_):
         raise BadInput(f"--until: {until} comes before {from_}, which is that of --from; give a later one")
-    if accept_edits and discard_edits:
-        raise BadInput("--accept-edits and --discard-edits: give one of them")
     if force_restart and (version or from_):
         raise BadInput(f"--force-restart begins anew; {'--version' if version else '--from'} goes on: give one of them")
     drive = Drive(
@@ -63,8 +67,7 @@ def write(
         lambda: starting(company, data=data, deck=deck, documents=documents, outline=outline, kind=type_ or "direct",
                          mode=mode or "consider"),
         Changes(type_, mode, outline, data, deck, documents),
-        edits="accept" if accept_edits else "discard" if discard_edits else None, accept=accept_gaps, redo=from_,
-        until=until, by=by,
+        edits=edits, incomplete=incomplete, redo=from_, until=until, by=by,
     )  # fmt: skip
     goes_on = None if force_restart else resume or version is not None or from_ is not None
     return _driven(drive, version, goes_on)

@@ -6,11 +6,12 @@ from typing import Literal
 
 import click
 
-from pausepoint import Plan, Session
+from pausepoint import Session
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo.models import MemoState
 from pausepoint.apps.memo.report import at_terminal
 from pausepoint.apps.memo.workflow import AGENTS
+from pausepoint.engine import Plan
 from pausepoint.errors import FolderRefused
 
 Edits = Literal["accept", "discard"]
@@ -28,7 +29,7 @@ def decision(plan: Plan, onward: str) -> Edits | None:
         ways: dict[str, Edits | None] = {"accept": "accept", "discard": "discard", "stop": None}
         offered = [way for way in ways if not (broken and way == "accept")]
         return ways[click.prompt("What is to become of it?", type=click.Choice(offered), default="stop")]
-    options = "--discard-edits, or mend it" if broken else "--accept-edits or --discard-edits"
+    options = "--edits discard, or mend it" if broken else "--edits accept or --edits discard"
     click.echo(f"Nothing was done. Decide with {options}: {onward}", err=True)
     return None
 
@@ -40,7 +41,7 @@ async def put_back(session: Session[MemoState], plan: Plan) -> None:
     except FolderRefused as error:
         agents = [each.step for each in plan.artifacts if each.path in plan.undecided]
         first = earliest(min(agents, key=AGENTS.index))
-        raise BadInput(f"{error}; on the command line that is --accept-edits, or --from {first}") from None
+        raise BadInput(f"{error}; on the command line that is --edits accept, or --from {first}") from None
 
 
 def earliest(agent: str) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from pausepoint import Detection, Engine, Session, VersionFolders, detect
+from pausepoint import Engine, Session
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo import outline as outlines
 from pausepoint.apps.memo.models import InvestmentType, MemoDocument, MemoMode, MemoState, document
 from pausepoint.apps.memo.settings import deck_file, documents_folder, starting
 from pausepoint.apps.memo.workflow import AGENTS, DECK, DRAFT, FINAL, memo
+from pausepoint.artifacts import Detection, VersionFolders, detect
 from pausepoint.errors import FolderRefused
 
 INPUT = (
@@ -61,17 +62,17 @@ def detect_resume_point(folder: Path, state: MemoState) -> str:
 
 
 async def session_of(
-    engine: Engine, found: Detection, inputs: Callable[[], MemoState], accept: bool
+    engine: Engine, found: Detection, inputs: Callable[[], MemoState], incomplete: Literal["accept"] | None = None
 ) -> Session[MemoState]:
     """The session of a folder. `FolderRefused` if it cannot be gone on with; the folder is as it was."""
     if found.recorded:
-        return await engine.rebuild(found.folder, memo, accept=accept)
-    return await engine.rebuild(found.folder, memo, accept=accept, **given(inputs()))
+        return await engine.rebuild(found.folder, memo, incomplete=incomplete)
+    return await engine.rebuild(found.folder, memo, incomplete=incomplete, **given(inputs()))
 
 
 async def reconstruct(engine: Engine, folder: Path, state: MemoState) -> MemoDocument:
     """The document that the files of a folder make up, with defaults for what is not there yet."""
-    session = await session_of(engine, looked_at(folder, lambda: state), lambda: state, accept=False)
+    session = await session_of(engine, looked_at(folder, lambda: state), lambda: state)
     return document(await session.state())
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from pausepoint import Detection, Engine, Plan, Question, Session, Start, Status, VersionFolders
+from pausepoint import Engine, Question, Session, Status
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo.decisions import Edits, earliest, put_back
 from pausepoint.apps.memo.folders import (
@@ -26,6 +26,9 @@ from pausepoint.apps.memo.models import MemoState
 from pausepoint.apps.memo.progress import Following, now
 from pausepoint.apps.memo.report import DECISION, NOT_FOUND, Stand, at_terminal, shown
 from pausepoint.apps.memo.workflow import AGENTS, memo
+from pausepoint.artifacts import Detection, VersionFolders
+from pausepoint.cli import Start
+from pausepoint.engine import Plan
 from pausepoint.errors import AlreadyRunning, FolderMisfit, FolderRefused, UnknownSession
 
 GIVEN_ANEW = "given anew with --resume"
@@ -41,7 +44,7 @@ class Drive:
     inputs: Callable[[], MemoState]
     changes: Changes
     edits: Edits | None = None
-    accept: bool = False
+    incomplete: Literal["accept"] | None = None
     redo: str | None = None
     until: str | None = None
     by: str | None = None
@@ -92,9 +95,7 @@ class Drive:
 
     def _engine(self) -> Engine:
         self.start.folder.mkdir(parents=True, exist_ok=True)
-        engine = Engine(self.start.store, workflows=[memo])
-        engine.waker.only = ""  # nothing goes on by itself before it was looked at, and no other memo at all
-        return engine
+        return Engine(self.start.store, workflows=[memo], drives="asked")  # no other memo, and this one once it is read
 
     # going on
 
@@ -140,11 +141,11 @@ class Drive:
 
     async def _session(self, engine: Engine, found: Detection) -> Session[MemoState]:
         try:
-            return await session_of(engine, found, self.inputs, self.accept)
+            return await session_of(engine, found, self.inputs, self.incomplete)
         except FolderRefused as error:
-            if not found.inconsistent or self.accept:
+            if not found.inconsistent or self.incomplete:
                 raise
-            raise BadInput(f"{error}; on the command line that is --accept-gaps") from None
+            raise BadInput(f"{error}; on the command line that is --incomplete accept") from None
 
     def _complete(self) -> Stand:
         assert self.folder is not None

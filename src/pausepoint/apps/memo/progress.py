@@ -7,10 +7,11 @@ from collections.abc import Collection
 
 import click
 
-from pausepoint import Engine, Event, Outcome, Session, Status
+from pausepoint import Engine, Outcome, Session, Status
 from pausepoint.apps.memo import research as reading
 from pausepoint.apps.memo.models import MemoState
 from pausepoint.apps.memo.workflow import AGENTS
+from pausepoint.model import Event
 
 EVERY = 0.1
 """Seconds between two looks at what the agents do."""
@@ -36,8 +37,7 @@ class Following:
         """Tell what happens until somebody is needed or nothing is left to do."""
         if (await session.state()).deck is None:
             self._idle = {AGENTS[0]: "there is no deck"}
-        self._engine.waker.only = session.id
-        self._engine.waker.poke()
+        await self._engine.drive_only(session.id)
         until = asyncio.ensure_future(session.outcome())
         try:
             while True:
@@ -57,7 +57,7 @@ class Following:
 
     def _tell_ending(self) -> None:
         """This program was told to end: say what it waits for."""
-        ending = self._engine.driver.ending
+        ending = self._engine.ending
         if ending and not self._ending:
             what = f"what {self._running} is at" if self._running else "what runs"
             click.echo(f"{ending}: {what} is finished first; once more ends it", err=True)

@@ -11,10 +11,12 @@ from typing import Any
 
 import click
 
-from pausepoint import Outcome, Plan, Question, Start, Status
+from pausepoint import Outcome, Question, Status
 from pausepoint.apps.memo.folders import memo_file
 from pausepoint.apps.memo.models import MemoState
 from pausepoint.apps.words import many
+from pausepoint.cli import Start
+from pausepoint.engine import Plan
 
 DONE, FAILED, PERSON, NOT_FOUND, CONFLICT, DECISION, INTERRUPTED, TERMINATED = 0, 1, 3, 4, 5, 6, 130, 143
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pausepoint import VersionFolders
 from pausepoint.apps.input import BadInput, refusal
 from pausepoint.apps.memo import deck as decks
 from pausepoint.apps.memo import documents as reading
 from pausepoint.apps.memo import outline as outlines
 from pausepoint.apps.memo.models import CompanyData, InvestmentType, MemoMode, MemoState
+from pausepoint.artifacts import VersionFolders
 
 SAMPLE = Path(__file__).parent / "sample_data"
 SAMPLES = ("Fernstone", "Quietwater")

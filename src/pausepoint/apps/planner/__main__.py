@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args
 import click
 from pydantic import Field
 
-from pausepoint import BlockingEngine, BlockingSession, Outcome, program
+from pausepoint import Outcome, program
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.pdf import reads_pdf
 from pausepoint.apps.planner import output, sessions
@@ -19,6 +19,7 @@ from pausepoint.apps.planner.models import PlannerState, PlanningState, Upload, 
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
 from pausepoint.apps.planner.workflow import planner
 from pausepoint.apps.words import many
+from pausepoint.engine import BlockingEngine, BlockingSession
 
 HELP = """Plan the days up to the midterms: read the material of every course, estimate its topics, make a plan.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from pausepoint import Chunk, Chunked, Context, Retry
+from pausepoint import Context, Retry
 from pausepoint.apps import model
 from pausepoint.apps.planner import materials
 from pausepoint.apps.planner.models import (
@@ -28,6 +28,7 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.topics import Findings, Section, Topic, findings, merged, topics_of
 from pausepoint.apps.words import many, one_line
+from pausepoint.model import Chunk, Chunked
 
 PATIENCE = Retry(attempts=5, first=1.0, longest=120)
 SAID = {

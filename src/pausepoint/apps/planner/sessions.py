@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pausepoint import BlockingEngine, SessionInfo, Status
+from pausepoint import Status
 from pausepoint.apps.input import BadInput, local_zone, refusal
 from pausepoint.apps.planner import materials
 from pausepoint.apps.planner.models import (
@@ -29,7 +29,9 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.stages import inputs_missing
 from pausepoint.apps.planner.workflow import EVENTS, joined, planner
+from pausepoint.engine import BlockingEngine
 from pausepoint.errors import VerbRefused, did_you_mean
+from pausepoint.model import SessionInfo
 
 ORDER = [step.name for step in planner.steps]
 KINDS = {name: name for name in EVENTS} | {

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pausepoint import At, Context, Retry, Scope, SessionId, Workflow, guard, route
+from pausepoint import Context, Retry, Scope, Workflow, guard, route
 from pausepoint.apps.planner import estimation, ingestion, materials, output
 from pausepoint.apps.planner import plan as planning
 from pausepoint.apps.planner import review as reviewing
@@ -31,6 +31,8 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.stages import days_missing, files_missing, inputs_missing, moved
 from pausepoint.apps.words import many
+from pausepoint.definition import At
+from pausepoint.model import SessionId
 
 EVENTS = ("invoke", "handoff", "warning", "review", "revision", "complete")
 

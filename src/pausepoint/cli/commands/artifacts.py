@@ -138,7 +138,7 @@ def _decision(cli: Cli, plan: Plan, edits: str | None) -> str | None:
         chosen = click.prompt("What is to become of it?", type=click.Choice(ways), default="stop")
         if chosen != "stop":
             return str(chosen)
-    options = "--discard-edits" if broken else "--accept-edits or --discard-edits"
+    options = "--edits discard" if broken else "--edits accept or --edits discard"
     mend = "; or mend what cannot be read, or run its step again with --rerun STEP" if broken else ""
     files = counted(len(plan.undecided), "artifact")
     raise Refused(

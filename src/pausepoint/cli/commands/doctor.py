@@ -117,8 +117,7 @@ def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
 async def _opened(cli: Cli, known: Known, workflows: list[Workflow[Any]]) -> list[Finding]:
     from pausepoint.engine.engine import Engine
 
-    async with Engine(cli.place.url, workflows=workflows) as engine:
-        await engine.waker.stop()  # what is due stays for others
+    async with Engine(cli.place.url, workflows=workflows, drives="none") as engine:
         known.health = health = await engine.health()
         findings = [*_store(health), *_engines(health), *_sessions(health)]
         return findings + [finding async for finding in _misfits(cli, engine)]

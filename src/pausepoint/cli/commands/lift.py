@@ -42,7 +42,7 @@ async def _lift(cli: Cli, by: str | None) -> int:
         if stood is not None:
             cli.out.line(f"{still(stood).replace('stands still', 'stood still')}. That is over.")
         with telling(cli.out, {}):
-            found = await engine.resume(everything=True, by=by)
+            found = await engine.lift_pause(by=by)
             _tell(cli, engine, stood, found)
             await _driven(engine)
         if cli.out.as_json:
@@ -78,4 +78,4 @@ async def _driven(engine: Engine) -> None:
     quiet = 0
     while quiet < 2:
         await asyncio.sleep(LOOK_EVERY)
-        quiet = 0 if engine.driver.runs or engine.driver.beginning else quiet + 1
+        quiet = 0 if engine.running else quiet + 1

@@ -317,7 +317,7 @@ async def _send(cli: Cli, session: str, value: Any, by: str | None) -> int:
 
     async with cli.engine(what=f"session {session!r}") as engine:
         session_id = (await found_session(engine, session)).session_id
-        await engine.message(session_id, value, by=by)
+        await engine.send(session_id, value, by=by)
         info = await engine.info(session_id)
         _told_sent(cli, info)
         return DONE
@@ -359,7 +359,7 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
         else:
             values = gathered({}, pairs, fields_of(ride.workflow.model))
             handle = await ride.start(engine, values, {"session_id": session, "by": by})
-        await engine.message(session, value, by=by)
+        await engine.send(session, value, by=by)
         return handle
 
     return ride.driven(begin)

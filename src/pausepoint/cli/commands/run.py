@@ -17,7 +17,7 @@ from pausepoint.cli.drive import Ride
 from pausepoint.cli.exits import DONE, USAGE, Refused
 from pausepoint.cli.fields import Field, described, fields_of, gathered, given_as, options_for, typed
 from pausepoint.cli.host import TARGET, Start, spoken
-from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, Usd, by_whom, common
+from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_whom, common
 from pausepoint.cli.project import find_project
 from pausepoint.cli.sessions import INTERRUPTED_ONES, candidates, found_session, listed, where
 from pausepoint.errors import did_you_mean
@@ -196,10 +196,10 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: 
 @click.option("--dry-run", is_flag=True, help="Show the plan and run nothing.")
 @click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind first: redo it and what follows.")
 @click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause once this step has ended.")
-@click.option("--force", is_flag=True, help="Take it over from a process that holds it and does not move.")
-@click.option("--accept", is_flag=True, help="Take what the code has changed behind the session as it is.")
-@click.option("--accept-edits", "edits", flag_value="accept", help="Take in artifacts that somebody has edited.")
-@click.option("--discard-edits", "edits", flag_value="discard", help="Put edited or damaged artifacts back.")
+@click.option("--steal", is_flag=True, help="Take it over from a process that holds it and does not move.")
+@click.option("--code", type=OneOf(["accept"]), help="Take what the code has changed behind the session as it is.")
+@click.option("--edits", type=OneOf(["accept", "discard"]),
+              help="Take in artifacts that somebody has edited, or put edited or damaged ones back.")  # fmt: skip
 @click.option("--rerun", multiple=True, metavar="STEP", shell_complete=STEPS,
               help="Run a finished step again, with all that reads what it wrote; repeatable.")  # fmt: skip
 @click.option("--wake", is_flag=True, help="End what it sleeps for now.")
@@ -229,7 +229,7 @@ def resume(
     if isinstance(chosen, int):
         return chosen
     info, workflow = chosen
-    return _resumed(cli, workflow, info, start, steal=how.pop("force"), **how)
+    return _resumed(cli, workflow, info, start, **how)
 
 
 async def _chosen(

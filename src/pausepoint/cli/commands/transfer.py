@@ -39,7 +39,7 @@ async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> Non
     async with cli.engine(what=f"session {session!r}") as engine:
         info = await found_session(engine, session)
         if str(file) == "-":
-            click.echo(await engine.exported(info.session_id), nl=False)
+            click.echo((await engine.export_session(info.session_id)).to_bytes(), nl=False)
             return
         path = file or Path(f"{info.session_id}{SUFFIX}")
         if path.exists() and not force:
@@ -59,7 +59,7 @@ async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> Non
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--as", "session_id", metavar="ID", help="Take it in under another id than its own.")
+@click.option("--session-id", metavar="ID", help="Take it in under another id than its own.")
 @common()
 def import_command(cli: Cli, file: Path, session_id: str | None) -> None:
     """Read a session from a FILE that `export` wrote.

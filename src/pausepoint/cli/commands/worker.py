@@ -111,7 +111,7 @@ class Job:
             ready = await self._ready(engine)
             for info in ready[: self._room(engine)]:
                 await self._take_up(engine, info)
-            if once and not ready and not engine.driver.runs:
+            if once and not ready and not engine.running:
                 return
             await asyncio.sleep(max(0.05 if once else LOOK_EVERY, SHARE * (time.monotonic() - began)))
 
@@ -125,7 +125,7 @@ class Job:
         return [info for info in found if self.refused.get(info.session_id) != info.updated_at]
 
     def _room(self, engine: Engine) -> int:
-        return max(self.concurrency - len(engine.driver.runs), 0)
+        return max(self.concurrency - len(engine.running), 0)
 
     async def _take_up(self, engine: Engine, info: SessionInfo) -> None:
         from pausepoint.errors import AlreadyRunning, PausepointError, SessionEnded, UnknownSession, VerbRefused

@@ -357,7 +357,7 @@ def standing_pause(connection: apsw.Connection) -> Pause | None:
     if sum != sums.standing(pause):
         raise DamagedRecord(
             "the pause of everything does not match its checksum, so nothing new is started;"
-            " engine.resume(everything=True), or `pausepoint resume --all`, lifts it"
+            " engine.lift_pause(), or `pausepoint resume --all`, lifts it"
         )
     return pause
 

@@ -1,0 +1,91 @@
+"""Count the instructions of a step with valgrind, which noise of the machine does not change.
+
+    python -m benchmarks.instructions          needs valgrind (Debian: apt install valgrind)
+
+Each workload of `benchmarks.steps` runs with few and with many steps; the difference, divided, is one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks import workloads
+from pausepoint import Engine
+
+FEW, MANY = 200, 800
+CROWD = 20
+
+
+async def lone(engine: Engine, steps: int) -> None:
+    """One session that counts."""
+    await (await engine.start(workloads.counting, target=steps)).outcome()
+
+
+async def growth(engine: Engine, steps: int) -> None:
+    """One session whose list grows by 1 KiB per step."""
+    await (await engine.start(workloads.growing, target=steps)).outcome()
+
+
+async def ballast(engine: Engine, steps: int) -> None:
+    """One session that changes 100 bytes beside 1 MB."""
+    await (await engine.start(workloads.beside, target=steps, ballast="x" * 1_000_000)).outcome()
+
+
+async def crowd(engine: Engine, steps: int) -> None:
+    """Many sessions at once, each with ten steps."""
+
+    async def one() -> None:
+        await (await engine.start(workloads.counting, target=10)).outcome()
+
+    for _ in range(steps // (10 * CROWD)):
+        await asyncio.gather(*[one() for _ in range(CROWD)])
+
+
+WORKLOADS: dict[str, Callable[[Engine, int], Awaitable[None]]] = {
+    "lone": lone, "crowd": crowd, "growth": growth, "ballast": ballast,
+}  # fmt: skip
+
+
+async def run(name: str, steps: int) -> None:
+    """Run one workload in a store of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with Engine(Path(folder) / "store.db", signals=False) as engine:
+            await WORKLOADS[name](engine, steps)
+
+
+def counted(name: str, steps: int) -> int:
+    """Return the instructions of a process that runs the workload."""
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, "-m", __spec__.name]
+    done = subprocess.run(
+        [*command, name, str(steps)], env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, text=True
+    )
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode or found is None:
+        raise SystemExit(f"valgrind failed for {name}: {done.stderr[-2000:]}")
+    return int(found[1])
+
+
+def main(words: list[str]) -> int:
+    """Measure all workloads, or run the one that is named."""
+    if len(words) == 2:
+        asyncio.run(run(words[0], int(words[1])))
+        return 0
+    if shutil.which("valgrind") is None:
+        print("valgrind is not installed; on Debian: apt install valgrind", file=sys.stderr)
+        return 2
+    each = {name: (counted(name, MANY) - counted(name, FEW)) // (MANY - FEW) for name in WORKLOADS}
+    print(json.dumps(each))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

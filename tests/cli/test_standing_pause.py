@@ -1,0 +1,102 @@
+"""`pause --all` stands and `resume --all` lifts it; meanwhile `run`, `ls`, `status` and `doctor` say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pausepoint.cli.app import app
+from tests.cli.kit import Done, run
+
+CODE = """
+from pydantic import BaseModel
+from pausepoint import Workflow, step
+
+class Doc(BaseModel):
+    topic: str
+    text: str = ""
+
+@step(writes="text")
+def write(topic: str) -> str:
+    return f"about {topic}"
+
+brief = Workflow("brief", state=Doc, steps=[write])
+"""
+TARGET = ("--target", "brief.py")
+STILL = "Everything in this store stands still since "
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with code, and a store in which everything was paused by Ann."""
+    (tmp_path / "brief.py").write_text(CODE)
+    assert run("run", "brief.py", "--topic", "otters", "--session-id", "before", cwd=tmp_path).code == 0
+    paused = run("pause", "--all", "--reason", "fire drill", "--by", "ann", cwd=tmp_path)
+    assert paused == (
+        0,
+        "There is no session to stop.\n",
+        "What is started from now on waits. Let everything go on:  pausepoint resume --all\n",
+    )
+    return tmp_path
+
+
+def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_is_lifted(folder: Path) -> None:
+    def here(*args: str) -> Done:
+        return run(*args, cwd=folder)
+
+    code, out, err = here("run", "brief.py", "--topic", "squid", "--session-id", "new")
+    assert (code, out.splitlines()[0]) == (3, "Session new of brief")
+    assert err.startswith(STILL)
+    assert "by ann: fire drill\n" in err
+    assert "Let everything go on:  pausepoint resume --all\n" in err
+    assert "pausepoint resume new --target brief.py" in err, "which is asked for by name"
+
+    again = here("run", "brief.py", "--topic", "squid", "--session-id", "new", "--json")
+    [pause] = json.loads(again.stdout)["pauses"]
+    assert (again.code, pause["by"], pause["reason"], pause["standing"]) == (3, "ann", "fire drill", True)
+
+    listed = json.loads(here("ls", "--json").stdout)
+    assert (listed["stands_still"]["by"], listed["total"]) == ("ann", 2)
+    assert STILL in here("ls").stderr
+    assert STILL in here("status").stdout
+    found = json.loads(here("doctor", "--json", *TARGET).stdout)
+    assert found["store"]["stands_still"]["reason"] == "fire drill"
+    assert [check["level"] for check in found["checks"] if check["text"].startswith(STILL)] == ["warn"]
+
+    lifted = here("resume", "--all", "--by", "ben", *TARGET)
+    assert lifted.code == 0
+    assert lifted.stdout.startswith("Everything in this store stood still since ")
+    assert "new  brief  running" in lifted.stdout
+    assert "new  completed" in lifted.stdout
+    assert here("resume", "--all") == (0, "Nothing to lift: no pause of everything stands.\n", "")
+    status = json.loads(here("status", "--json").stdout)
+    assert (status["stands_still"], status["counts"]) == (None, {"completed": 2})
+
+
+def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_has_it(folder: Path) -> None:
+    run("run", "brief.py", "--topic", "squid", "--session-id", "new", cwd=folder)
+    lifted = run("resume", "--all", cwd=folder)
+    assert "new  brief  ready" in lifted.stdout
+    assert "1 is ready, and its code is not here" in lifted.stderr
+    assert "pausepoint worker" in lifted.stderr
+    assert run("worker", "--once", *TARGET, cwd=folder).code == 0
+    assert json.loads(run("show", "new", "--json", cwd=folder).stdout)["status"] == "completed"
+
+
+@pytest.mark.parametrize("args", [("mine",), ("--dry-run",), ("--from", "write"), ("--budget", "3"), ("--steal",)])
+def test_a_resume_of_all_takes_nothing_else(
+    args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["resume", "--all", *args])
+    assert (found.exit_code, "--all is for everything at once" in found.stderr) == (2, True)
+
+
+def test_without_a_store_there_is_nothing_to_lift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["resume", "--all"])
+    assert (found.exit_code, found.stdout) == (0, "There is no store here, so nothing stands still.\n")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,122 @@
+"""Edits and rewinds in any order, and with a store that fails: nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from pausepoint import Append, Engine, Session, Status, Workflow, route, step
+from pausepoint.errors import StoreError
+from pausepoint.model.sessions import Commit
+from pausepoint.model.views import Checkpoint
+from pausepoint.stores.sqlite import SqliteStore
+from tests.engine.essay import Desk, again
+from tests.support.loop import on_loop
+
+# forking
+
+
+@pytest.mark.parametrize("verb", ["edit", "rewind", "both"])
+@on_loop
+async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Engine(tmp_path / "h.db") as engine:
+        session = await Desk().done(engine)
+        assert isinstance(engine.store, SqliteStore)
+        before, fired = await engine.store.get("one"), list[Commit]()
+
+        async def act() -> Status:
+            edits = {} if verb == "rewind" else {"topic": "ink"}
+            return await (session.edit(edits) if verb == "edit" else session.rewind("write", edits))
+
+        def breaks(connection: apsw.Connection, commit: Commit) -> None:
+            fired.append(commit)  # the session is claimed by now, in the same transaction
+            raise apsw.SQLError("broken in the middle")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.store._writes, "move", breaks)
+            with pytest.raises(StoreError):
+                await act()
+        assert len(fired) == 1
+        assert await engine.store.get("one") == before
+        assert await act() is Status.READY
+
+
+# any order of all of it
+
+
+class Tagged(BaseModel):
+    tag: str = "a"
+    n: int = 0
+    items: Annotated[list[str], Append] = []
+
+
+@step(writes=["n", "items"])
+async def stamp(tag: str, n: int) -> dict[str, Any]:
+    return {"n": n + 1, "items": [f"{tag}{n + 1}"]}
+
+
+@route(after="stamp")
+def stamp_on(n: int) -> Literal["stamp", None]:
+    return "stamp" if n < 5 else None
+
+
+STAMPING = Workflow("stamping", state=Tagged, steps=[stamp], routes=[stamp_on])
+
+
+class Chronicle:
+    """What should be so: the checkpoints of the present line, and what each that ever was has left."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, list[str]] = {}
+        self.lines: dict[int, list[int]] = {}
+        self.line: list[int] = []
+        self.tags: dict[int, str] = {}
+
+    def ran(self, listed: list[Checkpoint], tag: str) -> None:
+        for each in listed:
+            if each.seq not in self.known:
+                before = self.known[self.line[-1]] if self.line else []
+                self.known[each.seq] = [*before, f"{tag}{each.visit}"]
+                self.lines[each.seq], self.tags[each.seq] = list(self.line), tag
+                self.line.append(each.seq)
+
+    async def check(self, session: Session[Tagged]) -> None:
+        listed = await session.checkpoints(limit=None)
+        assert [each.seq for each in listed if not each.left_behind] == self.line
+        for visit, seq in enumerate(self.line, 1):
+            assert (await session.state(at=f"stamp#{visit}")).items == self.known[seq]
+        for seq, items in self.known.items():
+            assert (await session.state(at=seq)).items == items
+
+
+ACTS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["", "b", "c"]), st.booleans()), max_size=6)
+
+
+@settings(max_examples=25)
+@given(acts=ACTS)
+@on_loop
+async def test_whatever_is_rewound_and_edited_every_line_stays_as_it_was(acts: list[tuple[int, str, bool]]) -> None:
+    async with Engine(":memory:") as engine:
+        session = await engine.start(STAMPING)
+        await session.outcome()
+        chronicle, tag = Chronicle(), "a"
+        chronicle.ran(await session.checkpoints(), tag)
+        for pick, new_tag, goes_on in acts:
+            target = sorted(chronicle.known)[pick % len(chronicle.known)]
+            await session.rewind(target)
+            chronicle.line, tag = list(chronicle.lines[target]), chronicle.tags[target]
+            if new_tag:
+                await session.edit(tag=new_tag)
+                tag = new_tag
+            if goes_on:
+                await again(session)
+                chronicle.ran(await session.checkpoints(limit=None), tag)
+            await chronicle.check(session)

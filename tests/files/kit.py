@@ -1,0 +1,100 @@
+"""What the tests of files share: a workflow that stands still, engines on disk, and ways to look at a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from pausepoint import BlockingContext, Context, Engine, File, Session, Workflow, step
+from pausepoint.clock import Clock, SystemClock
+from pausepoint.model import Chunk, ChunkState
+from pausepoint.stores.sqlite import SqliteStore
+
+TEXT = b"".join(b"line %d\n" % number for number in range(1000))
+
+
+class Desk(BaseModel):
+    registry: dict[str, File] = {}
+    chunks: dict[str, ChunkState] = {}
+    found: list[str] = []
+
+
+@step(writes="found")
+async def wait(ctx: Context) -> list[str]:
+    return [await ctx.receive(str)]
+
+
+desk = Workflow("desk", state=Desk, steps=[wait])
+
+
+@step(writes="registry")
+async def collect(ctx: Context) -> dict[str, File]:
+    file = await ctx.files.add(TEXT, "notes.txt", course_ids=["calc2"], is_shared=False)
+    return {file.file_id: file}
+
+
+@step(writes="registry")
+def collect_in_a_thread(ctx: BlockingContext) -> dict[str, File]:
+    file = ctx.files.add(TEXT, "notes.txt")
+    with ctx.files.open(file.file_id) as stream:
+        assert stream.read() == TEXT
+    assert ctx.files.list() == [ctx.files.get(file.file_id)]
+    return {file.file_id: file}
+
+
+async def first_words(chunk: Chunk, ctx: Context) -> str:
+    """What a chunk of so many bytes begins with."""
+    with await ctx.files.open(chunk.file_id) as stream:
+        stream.seek(chunk.index * chunk.params["size"])
+        return f"{chunk.index}:{stream.read(6).decode()}"
+
+
+def open_engine(path: Path, *workflows: Workflow[Any], clock: Clock | None = None) -> Engine:
+    """An engine whose database does not wait for the disk; the files do."""
+    clock = clock or SystemClock()
+    store = SqliteStore(path, synchronous="OFF", clock=clock)
+    return Engine(store, workflows=workflows, clock=clock, signals=False)
+
+
+@asynccontextmanager
+async def standing(path: Path) -> AsyncIterator[Session[Desk]]:
+    """A session that only waits."""
+    async with open_engine(path / "hold.db", desk) as engine:
+        session = await engine.start(desk, session_id="s1")
+        await session.outcome()
+        yield session
+
+
+def folder_of(path: Path, session_id: str = "s1") -> Path:
+    return path / "hold.db.sessions" / session_id / "files"
+
+
+def everything_in(path: Path) -> list[str]:
+    """All names below a folder, without the database's own."""
+    found = [os.path.join(base, name) for base, _, names in os.walk(path) for name in names]
+    return sorted(os.path.relpath(each, path) for each in found if "hold.db-" not in each and not each.endswith(".db"))
+
+
+class Trickle:
+    """A stream that gives bytes in small pieces, and can stop in the middle."""
+
+    def __init__(self, size: int, piece: int = 65_536, fails_at: int | None = None) -> None:
+        self.left, self.piece, self.given, self.fails_at = size, piece, 0, fails_at
+
+    def read(self, size: int, /) -> bytes:
+        if self.fails_at is not None and self.given >= self.fails_at:
+            raise ConnectionResetError("the line went dead")
+        count = min(self.left, self.piece, size)
+        self.left -= count
+        self.given += count
+        return b"x" * count
+
+
+async def dripping(pieces: Iterator[bytes] | list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece

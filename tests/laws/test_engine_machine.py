@@ -1,0 +1,405 @@
+"""Any history of the public verbs, time travel and removal among them: the sessions are what the model says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.engine.control import Control
+from pausepoint.engine.time_travel import Travel
+from pausepoint.errors import AlreadyRunning, PausepointError, UnknownSession, VerbRefused
+from pausepoint.log import timeline
+from pausepoint.log.replay import Effect, Line, Settled, body_of
+from pausepoint.log.timeline import Timeline
+from pausepoint.model.records import Record
+from pausepoint.model.sessions import Filter, SessionRow
+from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.visit import Visit
+from pausepoint.stores.sqlite import reads
+from pausepoint.stores.sqlite.sql import QUERIES
+from pausepoint.stores.sqlite.writes import Writes
+from pausepoint.testing import ManualClock
+from tests.laws.engine_machine import EngineMachine, acts, engines, rarely
+from tests.laws.engine_model import IDS, S
+from tests.support.examples import examples
+from tests.support.histories import Act, Drawn, play
+from tests.support.loop import on_loop
+from tests.support.mortal import MortalStore, crash
+from tests.support.scripted import Course, World, course, path
+
+tails = st.lists(acts, min_size=1, max_size=3)
+
+
+class TravellingMachine(EngineMachine):
+    """The machine with the verbs that go back, go elsewhere, or take data away."""
+
+    def parked(self, row: SessionRow) -> bool:
+        return row.status not in (S.RUNNING, S.PAUSING)
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines, what=st.sampled_from(("bonus", "notes", "plan")), tail=tails)
+    def edit(self, data: st.DataObject, number: int, what: str, tail: list[str]) -> None:
+        session_id, engine = self.draw(data), self.engine(number)
+        row = self.run(self.row(session_id))
+        now = self.retrace(session_id, row.seq)
+        given: dict[str, dict[str, Any]] = {
+            "bonus": {"bonus": len(tail)},
+            "notes": {"notes.last": tail[0]},
+            "plan": {"plan": [*now.desk.plan[: now.desk.at], *tail]},
+        }
+        fields = given[what]
+        reason = f"edit {len(self.edits)}"
+        self.edits[reason] = fields
+
+        async def edit() -> None:
+            if self.parked(row):
+                await engine.edit(session_id, fields, reason=reason, by="ann")
+            else:
+                with pytest.raises(VerbRefused):
+                    await engine.edit(session_id, fields, reason=reason)
+
+        self.does("edit" if self.parked(row) else "nothing", [session_id], edit)
+
+    def places(self, session_id: str, row: SessionRow) -> list[int | str]:
+        """What a session can be rewound to: visits on the present line, the open one, and any checkpoint's number."""
+        line = [record for record in self.line(session_id, row.seq) if record.kind == "checkpoint"]
+        begun = self.begun[session_id].visits
+        named = [f"{each.step}#{each.visit}" for each in line if each.visit > begun.get(each.step, 0)]
+        numbers = [record.seq for record in self.records[session_id] if record.kind == "checkpoint"]
+        here = [f"{row.step}#{row.visit}"] if row.step is not None and not row.leaving else []
+        return [*named, *here, *numbers]
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines, keep=st.booleans())
+    def rewind(self, data: st.DataObject, number: int, keep: bool) -> None:
+        session_id, engine = self.draw(data), self.engine(number)
+        row = self.run(self.row(session_id))
+        places = self.places(session_id, row)
+        if not places:
+            return
+        to = data.draw(st.sampled_from(places), label="to")
+
+        async def rewind() -> None:
+            if self.parked(row):
+                await engine.rewind(session_id, to, keep=keep, by="ann")
+            else:
+                with pytest.raises(VerbRefused):
+                    await engine.rewind(session_id, to, keep=keep)
+
+        asked = row.pause_requested
+        if self.does("rewind" if self.parked(row) else "nothing", [session_id], rewind) and self.parked(row):
+            after = self.run(self.row(session_id))
+            assert after.pause_requested == asked
+            assert isinstance(to, int) or to == f"{after.step}#{after.visit}"
+            assert not self.run(self.running_children(row))
+
+    async def running_children(self, row: SessionRow) -> list[SessionRow]:
+        """Those that nobody has asked to end."""
+        children = await self.engine(0).store.find(Filter(parent=row.key, unended=True))
+        return [child for child in children if not child.cancel_requested]
+
+    @precondition(lambda self: self.begun and self.unused(len(IDS)))
+    @rule(data=st.data(), number=engines, keep=st.booleans(), paused=st.booleans(), edited=st.booleans())
+    def fork(self, data: st.DataObject, number: int, keep: bool, paused: bool, edited: bool) -> None:
+        source, engine = self.draw(data), self.engine(number)
+        session_id = self.unused(len(IDS))
+        row = self.run(self.row(source))
+        places: list[int | str | None] = [None, *self.places(source, row)]
+        at = data.draw(st.sampled_from(places), label="at")
+        begun, kept = self.fork_of(source, row, at, keep)
+        edits = {"bonus": 7} if edited else {}
+        begun.edit(edits)
+
+        async def fork() -> None:
+            await engine.fork(source, at, edits, session_id=session_id, keep=keep, paused=paused)
+
+        self.does("nothing", (), fork)
+        assert session_id is not None
+        if self.begins(session_id, begun, paused):
+            self.inherited[session_id] = kept
+
+    def fork_of(self, source: str, row: SessionRow, at: int | str | None, keep: bool) -> tuple[Course, Any]:
+        """How a fork begins, and the operations that it has then."""
+        seq = row.seq
+        if at is not None and (row.leaving or at != f"{row.step}#{row.visit}"):
+            numbers = {f"{each.step}#{each.visit}": each.seq for each in self.line(source, row.seq)
+                       if each.kind == "checkpoint"}  # fmt: skip
+            seq = self.records[source][(at if isinstance(at, int) else numbers[at]) - 1].parent
+        begun = self.retrace(source, seq)
+        visit = begun.visits.get("act", 0) + 1
+        begun.cost = begun.since = 0
+        kept = {each for each in self.remembered(source, seq) if each[0] == visit and begun.step == "act"}
+        return begun, kept | {(0, "what it has spent")} if keep else set()
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines, really=rarely)
+    def remove(self, data: st.DataObject, number: int, really: bool) -> None:
+        session_id, engine = self.draw(data), self.engine(number)
+        tree = self.run(self.engine(0).store.find(Filter(session_id=session_id, tree=True)))
+        live = any(row.live for row in tree)
+        if not (live or really):
+            return  # there would soon be nothing left to do
+
+        async def remove() -> None:
+            if live:
+                with pytest.raises(AlreadyRunning):
+                    await engine.remove(session_id)
+            else:
+                await engine.remove(session_id, by="ann")
+
+        known = self.begun.pop(session_id)
+        alive = self.does("nothing", (), remove)
+        while not self.does("nothing", (), lambda: self.engine(0).gc(apply=True)):
+            pass  # who cleans up may die as well
+        if live or (not alive and self.run(self.engine(0).store.get(session_id)) is not None):
+            self.begun[session_id] = known
+            return
+        for about in (self.records, self.rows, self.world.settled, self.world.remembered, self.world.gates):
+            about.pop(session_id, None)
+        self.run(self.check_removed(session_id, [row.session_id for row in tree]))
+
+    async def check_removed(self, session_id: str, tree: list[str]) -> None:
+        engine = self.engine(0)
+        for each in tree:
+            assert await engine.tombstones(each)
+            with pytest.raises(UnknownSession):
+                await engine.info(each)
+        assert [event.event_type async for event in engine.events(session_id)] == ["session.removed"]
+
+    @precondition(lambda self: self.begun)
+    @rule(number=engines)
+    def lift(self, number: int) -> None:
+        """What a pause of everything stopped goes on; what somebody paused by itself does not."""
+        engine = self.engine(number)
+        own = {each for each in self.begun if self.run(self.paused_by_itself(each))}
+        before = self.run(self.statuses())
+        if self.does("lift", [each for each in self.begun if each not in own], lambda: engine.lift_pause()):
+            assert self.run(engine.standing_pause()) is None
+            assert all(self.run(self.statuses())[each] is before[each] for each in own)
+
+    async def paused_by_itself(self, session_id: str) -> bool:
+        pauses = await self.engine(0).pauses(session_id)
+        return any(pause.kind == "operator" and not pause.standing for pause in pauses)
+
+    # looking
+
+    @precondition(lambda self: self.begun)
+    @rule(data=st.data(), number=engines)
+    def look_back(self, data: st.DataObject, number: int) -> None:
+        """The state at any checkpoint is what it was when that was made, on whatever line."""
+        session_id, engine = self.draw(data), self.engine(number)
+        numbers = [record.seq for record in self.records[session_id] if record.kind == "checkpoint"]
+        if numbers:
+            seq = data.draw(st.sampled_from(numbers), label="at")
+            state: Any = self.run(engine.state(session_id, seq))
+            assert self.retrace(session_id, seq).same(state)
+
+    @rule(number=engines, apply=st.booleans())
+    def prove(self, number: int, apply: bool) -> None:
+        engine = self.engine(number)
+
+        async def look() -> None:
+            cleaned = await engine.gc(apply=apply)
+            assert (cleaned.expired, cleaned.completed) == ([], [])
+            report = await engine.verify()
+            assert report.ok, report.problems
+
+        self.does("nothing", (), look)
+
+
+class InMemory(TravellingMachine):
+    in_memory = True
+
+
+MACHINES = {":memory:": InMemory, "file": TravellingMachine}
+
+
+@pytest.mark.covers("S1.50", "S1.59", "S1.60")
+@pytest.mark.parametrize("place", [":memory:", "file"])
+def test_after_any_history_of_verbs_the_sessions_are_what_the_model_says(place: str) -> None:
+    many = settings(max_examples=examples(25 if place == ":memory:" else 45), stateful_step_count=25)
+    run_state_machine_as_test(MACHINES[place], settings=many)
+
+
+@on_loop
+async def test_an_engine_that_overtakes_itself_leaves_the_former_step() -> None:
+    world = World()
+    async with Engine(":memory:", workflows=[world.workflow], clock=ManualClock(auto=True), signals=False) as engine:
+        session = await engine.start(world.workflow, plan=["wait"])
+        while not world.blocked():
+            await asyncio.sleep(0)
+        (former,) = world.blocked()
+        await session.resume(steal=True)
+        while [former] == world.blocked() or len(world.blocked()) != 1:
+            await asyncio.sleep(0)
+        world.open(session.id)
+        outcome = await session.outcome()
+        assert outcome.status is Status.COMPLETED
+        assert course(["wait"], path(["wait"])).same(outcome.state)
+
+
+def test_a_resume_reaches_a_child_that_is_about_to_pause() -> None:
+    finish = {"mode": "finish", "everything": False, "freeze": False}
+    play(InMemory(), [start("call and wait"), on("pause", **finish), on("resume", **RESUME)])
+
+
+def test_a_timer_stays_frozen_though_the_clock_was_set_back() -> None:
+    play(InMemory(), [start("sleep"), ("jump", {"seconds": -3600}), on("freeze_for_a_while", seconds=10)])
+
+
+class Ear(BaseModel):
+    heard: str = ""
+
+
+@step(writes="heard")
+async def hear(ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+@on_loop
+async def test_a_message_wakes_its_session_even_before_1970() -> None:
+    ear = Workflow("ear", state=Ear, steps=[hear])
+    async with Engine(":memory:", workflows=[ear], clock=ManualClock(start=-1_000_000_000), signals=False) as engine:
+        session = await engine.start(ear)
+        await session.outcome()
+        assert await session.send("hello") is not Status.WAITING
+
+
+@on_loop
+async def test_a_look_for_requests_that_the_store_refuses_is_left_to_the_next_commit(tmp_path: Path) -> None:
+    world = World()
+    store = MortalStore(tmp_path / "store.db")
+    engine = await Engine(store, workflows=[world.workflow], signals=False).__aenter__()
+    await engine.start(world.workflow, plan=["wait"])
+    while not world.blocked():
+        await asyncio.sleep(0)
+    store.dead = True
+    engine.driver.on_change()
+    assert engine.driver.refreshing is not None
+    await engine.driver.refreshing
+    await crash(engine)
+
+
+def leave_children_alone(patch: pytest.MonkeyPatch) -> None:
+    async def nobody(control: Control, row: SessionRow, by: str | None) -> None:
+        return None
+
+    patch.setattr(Control, "_cancel_children", nobody)
+    patch.setattr(Writes, "_cancel_below", lambda *_: None)
+
+
+BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "remembered operations run again": lambda patch: patch.setattr(Visit, "remembered", lambda *_: None),
+    "a replay doubles what was spent": lambda patch: patch.setattr(Line, "_fold_effects", count_only),
+    "a loop is not taken": lambda patch: patch.setattr(Drive, "_settle", straight_on),
+    "the attempts of one visit count in the next": lambda patch: patch.setattr(Line, "_open", attempts_stay),
+    "an edit is not folded in": lambda patch: patch.setattr(Line, "edit", lambda *_: None),
+    "a rewind keeps nothing": lambda patch: patch.setattr(Timeline, "before", keeping_nothing),
+    "a visit is redone with its own result": lambda patch: patch.setattr(Timeline, "_before_finished", after_it),
+    "what a rewind left behind counts": lambda patch: patch.setattr(timeline, "_entry", on_the_line),
+    "a rewind leaves the children alone": leave_children_alone,
+    "a checkpoint is looked for one record too late": lambda patch: patch.setattr(Timeline, "find", one_later),
+    "a message stays when it was received": lambda patch: patch.setitem(QUERIES, "consume", never("consume")),
+    "time goes on while it is frozen": lambda patch: patch.setitem(QUERIES, "freeze", never("freeze")),
+    "a pause does not reach the children": lambda patch: patch.setattr(reads, "_TREE", "session_id = ?"),
+    "a fork stands elsewhere": lambda patch: patch.setattr(Travel, "_forked", at_the_end),
+}
+
+before, before_finished, find, entry = Timeline.before, Timeline._before_finished, Timeline.find, timeline._entry
+open_visit, forked = Line._open, Travel._forked
+
+
+def count_only(line: Line, effects: Iterable[Effect]) -> None:
+    line.usd += sum(effect.usd for effect in effects)
+
+
+async def straight_on(drive: Drive, step: str, attempts: int = 1) -> tuple[Settled, None]:
+    return Settled(drive.workflow.following(step)), None
+
+
+def attempts_stay(line: Line, seq: int) -> None:
+    attempts = line.attempts
+    open_visit(line, seq)
+    line.attempts = attempts
+
+
+async def keeping_nothing(found: Timeline, to: int | str, keep: bool) -> Any:
+    return await before(found, to, False)
+
+
+async def after_it(found: Timeline, seq: int, keep: bool) -> Any:
+    late = await before_finished(found, seq, keep)
+    (record,) = await found.store.records(found.row.key, seq, seq)
+    for change in body_of(record).changes:
+        late.line.state.apply(change)
+    return late
+
+
+def on_the_line(record: Record, left: Any) -> Any:
+    return entry(record, ())
+
+
+async def one_later(found: Timeline, at: int | str) -> int:
+    return min(await find(found, at) + 3, found.row.seq)
+
+
+def never(name: str) -> str:
+    return QUERIES[name] + (" AND 0" if "WHERE" in QUERIES[name] else " WHERE 0")
+
+
+async def at_the_end(travel: Travel, *given: Any) -> Any:
+    new = await forked(travel, *given)
+    return msgspec.structs.replace(new, step=None)
+
+
+def start(*plan: str, paused: bool = False) -> Act:
+    return "start", {"plan": list(plan), "paused": paused, "budget": None, "number": 0}
+
+
+def on(rule: str, *drawn: Any, **given: Any) -> Act:
+    """A rule that draws; by default the first session."""
+    return rule, {"data": Drawn("ant", *drawn), "number": 0, **given}
+
+
+ABORT = {"mode": "abort", "everything": False, "freeze": False}
+RESUME = {"steal": False, "budget": None, "wake": False}
+FORK = {"keep": False, "paused": True, "edited": False}
+
+
+def histories() -> dict[str, list[Act]]:
+    """For each fault, verbs after which it shows."""
+    back = [start("ok", "wait"), on("pause", **ABORT), on("rewind", "act#1", keep=False)]
+    return {
+        "remembered operations run again": [start("work"), on("pause", **ABORT), on("resume", **RESUME)],
+        "a replay doubles what was spent": [start("spend and raise"), on("resume", **RESUME)],
+        "a loop is not taken": [start("ok", "ok")],
+        "the attempts of one visit count in the next": [start("retry", "retry")],
+        "an edit is not folded in": [start("ok", paused=True), on("edit", what="bonus", tail=["ok"])],
+        "a rewind keeps nothing": [start("sleep"), on("rewind", "act#1", keep=True), on("resume", **RESUME)],
+        "a visit is redone with its own result": back,
+        "what a rewind left behind counts": back,
+        "a rewind leaves the children alone": [start("call and wait"), on("rewind", "act#1", keep=False)],
+        "a checkpoint is looked for one record too late": [start("ok", "ok"), on("look_back", 2)],
+        "a message stays when it was received": [start("receive"), on("send", count=1)],
+        "time goes on while it is frozen": [start("sleep"), on("freeze_for_a_while", seconds=10)],
+        "a fork stands elsewhere": [start("wait"), on("fork", None, **FORK), ("prove", {"apply": False, "number": 0})],
+        "a pause does not reach the children": [start("call and wait"), on("pause", **ABORT)],
+    }
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_engine_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(InMemory(), histories()[fault])
+    BROKEN[fault](monkeypatch)
+    with pytest.raises((AssertionError, PausepointError)):
+        play(InMemory(), histories()[fault])

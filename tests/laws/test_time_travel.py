@@ -1,0 +1,234 @@
+"""Laws of going back, over the corpus of workflows.
+
+1. A visit that is redone, and what follows, ends as it did.
+2. A fork without edits ends as its source does, and its source does not notice.
+3. An edit with the values that are there changes nothing, and is a record.
+4. The state at a checkpoint is what it was when that was made.
+5. A migration that changes nothing changes nothing.
+
+After each, everything that is stored proves intact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Session, Status, Workflow, migrate, step
+from pausepoint.log.access import Lending
+from pausepoint.log.replay import body_of
+from pausepoint.log.state import Change
+from pausepoint.log.timeline import Timeline
+from tests.laws.test_replay import RestlessStore, stored, undisturbed
+from tests.support.corpus import CORPUS, Case
+from tests.support.loop import on_loop
+
+Law = Callable[[Case], Awaitable[None]]
+
+
+async def completed(engine: Engine, case: Case) -> tuple[Session[Any], Any]:
+    session = await engine.start(case.workflow, **case.given)
+    return session, await ended(session)
+
+
+async def ended(session: Session[Any]) -> Any:
+    outcome = await session.outcome()
+    assert outcome.status is Status.COMPLETED, outcome
+    return outcome.state
+
+
+async def visits(session: Session[Any]) -> list[tuple[str, int, str]]:
+    """Those on the present line."""
+    return [(one.step, one.visit, one.skipped) for one in await session.checkpoints(limit=None) if not one.left_behind]
+
+
+async def some_places(session: Session[Any]) -> list[int | str]:
+    """The first, the last, and two in between; by number and by name."""
+    found = await session.checkpoints(limit=None)
+    places = sorted({0, len(found) // 3, 2 * len(found) // 3, len(found) - 1})
+    return [found[n].seq if n % 2 else found[n].name for n in places]
+
+
+async def is_intact(engine: Engine) -> None:
+    report = await engine.verify()
+    assert report.ok, report.problems
+
+
+async def redoing_ends_the_same(case: Case) -> None:
+    async with Engine(":memory:", signals=False) as engine:
+        session, state = await completed(engine, case)
+        path = await visits(session)
+        for place in await some_places(session):
+            assert await session.rewind(place) is Status.READY
+            await session.resume()
+            assert await ended(session) == state
+            assert await visits(session) == path
+        await is_intact(engine)
+
+
+async def a_fork_ends_the_same(case: Case) -> None:
+    async with Engine(":memory:", signals=False) as engine:
+        session, state = await completed(engine, case)
+        source = await stored(engine, session.id)
+        for place in [*await some_places(session), None]:
+            fork = await session.fork(place)
+            assert await ended(fork) == state
+        assert await stored(engine, session.id) == source
+        await is_intact(engine)
+
+
+async def an_empty_edit_is_only_a_record(case: Case) -> None:
+    async with Engine(":memory:", signals=False) as engine:
+        session = await engine.start(case.workflow, **case.given, paused=True)
+        done: Any = None
+        for standing in (Status.PAUSED, Status.COMPLETED):
+            before, (_, records) = await session.state(), await stored(engine, session.id)
+            same = {name: getattr(before, name) for name in type(before).model_fields}
+            await session.edit(same, by="ann", reason="to see")
+            _, after = await stored(engine, session.id)
+            assert (after[:-1], after[-1].kind) == (records, "edit")
+            assert await session.state() == before
+            await session.resume()
+            done = await ended(session)
+            assert standing is Status.PAUSED or done == before
+        reference, *_ = await undisturbed(case)
+        assert done == reference
+        await is_intact(engine)
+
+
+async def checkpoints_keep_their_state(case: Case) -> None:
+    async with Engine(RestlessStore("finish"), workflows=[case.workflow], signals=False) as engine:
+        session = await engine.start(case.workflow, **case.given)
+        seen: dict[int, Any] = {}
+        while (await session.outcome()).status is Status.PAUSED:
+            seen |= {one.seq: await session.state() for one in await session.checkpoints(limit=1)}
+            await session.resume()
+        made = {one.seq: one.name for one in await session.checkpoints(limit=None)}
+        assert made.keys() - seen.keys() <= {max(made)}  # after the last one it was at its end
+        assert len(seen) >= len(made) - 1 > 0
+        for seq, state in seen.items():
+            assert await session.state(seq) == await session.state(made[seq]) == state
+        await is_intact(engine)
+
+
+LAWS: dict[str, Law] = {
+    "redone": redoing_ends_the_same,
+    "forked": a_fork_ends_the_same,
+    "edited": an_empty_edit_is_only_a_record,
+    "looked back": checkpoints_keep_their_state,
+}
+
+
+@pytest.mark.covers("S4.83")
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", [name for name in CORPUS if name != "long"])
+@on_loop
+async def test_going_back_changes_nothing_that_it_should_not(name: str, law: str) -> None:
+    await LAWS[law](CORPUS[name]())
+
+
+@pytest.mark.parametrize("law", ["redone", "forked"])
+@on_loop
+async def test_going_back_over_many_key_frames_changes_nothing_that_it_should_not(law: str) -> None:
+    await LAWS[law](CORPUS["long"]())
+
+
+# 5
+
+
+class Letter(BaseModel):
+    words: list[str] = []
+    page: str = ""
+    sent: bool = False
+
+
+@step(writes="words")
+async def think(ctx: Context) -> list[str]:
+    return [await ctx.do(str.upper, word, key=word) for word in ("dear", "squid")]
+
+
+@step(writes="page")
+async def write(words: list[str]) -> str:
+    return " ".join(words) * 3000
+
+
+@step(writes="sent")
+async def send(page: str) -> bool:
+    return page.startswith("DEAR")
+
+
+@migrate(from_version=1)
+def as_it_is(state: dict[str, Any]) -> dict[str, Any]:
+    return state
+
+
+letter = Workflow("letter", state=Letter, steps=[think, write, send])
+letter_again = Workflow("letter", state=Letter, steps=[think, write, send], version=2, migrations=[as_it_is])
+
+
+async def migrating_ends_the_same(paused_after: int) -> None:
+    store = RestlessStore("finish", every=paused_after)
+    async with Engine(store, workflows=[letter], signals=False) as engine:
+        session = await engine.start(letter)
+        assert (await session.outcome()).status is Status.PAUSED
+        engine.workflows["letter"] = letter_again
+        before = await session.state()
+        store.every = 10**6
+        await session.resume()
+        state = await ended(session)
+        _, records = await stored(engine, session.id)
+        (migrated,) = [record.seq for record in records if record.kind == "definition"]
+        assert await session.state(migrated) == before
+        assert state == Letter(words=["DEAR", "SQUID"], page="DEAR SQUID" * 3000, sent=True)
+        assert [one.version for one in await session.checkpoints()][-1] == 2
+        await is_intact(engine)
+
+
+@pytest.mark.covers("S4.82")
+@pytest.mark.parametrize("paused_after", [1, 2, 3, 4])
+@on_loop
+async def test_a_migration_that_changes_nothing_changes_nothing(paused_after: int) -> None:
+    await migrating_ends_the_same(paused_after)
+
+
+# the laws can be broken
+
+before_finished, find, replaced = Timeline._before_finished, Timeline.find, Lending.replaced
+
+
+async def with_its_result(timeline: Timeline, seq: int, keep: bool) -> Any:
+    found = await before_finished(timeline, seq, keep)
+    (record,) = await timeline.store.records(timeline.row.key, seq, seq)
+    for change in body_of(record).changes:
+        found.line.state.apply(change)
+    return found
+
+
+async def a_little_later(timeline: Timeline, at: int | str) -> int:
+    return min(await find(timeline, at) + 3, timeline.row.seq)
+
+
+def added(*given: Any) -> Change:
+    change = replaced(*given)
+    return msgspec.structs.replace(change, act="append") if change.path == "lines" else change
+
+
+BROKEN: dict[str, tuple[type[Any], str, Any]] = {
+    "redone": (Timeline, "_before_finished", with_its_result),
+    "forked": (Timeline, "_before_finished", with_its_result),
+    "edited": (Lending, "replaced", added),
+    "looked back": (Timeline, "find", a_little_later),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@on_loop
+async def test_a_law_that_is_broken_is_noticed(law: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*BROKEN[law])
+        with pytest.raises(AssertionError):
+            await LAWS[law](CORPUS["growing"]())

@@ -1,0 +1,36 @@
+"""A workflow that waits for a message, and an operation that a test holds."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel
+
+from pausepoint import Context, Workflow, step
+
+HOUR = 3600.0
+
+
+class Data(BaseModel):
+    n: int = 0
+    out: str = ""
+
+
+def listening() -> Workflow[Data]:
+    @step(writes="out")
+    async def listen(ctx: Context) -> str:
+        return await ctx.receive()
+
+    return Workflow("part", state=Data, steps=[listen])
+
+
+class Gate:
+    """An operation that runs until it is let through."""
+
+    def __init__(self) -> None:
+        self.begun, self.open = asyncio.Event(), asyncio.Event()
+
+    async def pass_through(self) -> int:
+        self.begun.set()
+        await self.open.wait()
+        return 1

@@ -1,0 +1,147 @@
+"""Opening and closing, and the helpers that every part of the store uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from pausepoint.clock import Clock, SystemClock
+from pausepoint.errors import (
+    AlreadyRunning,
+    StoreClosed,
+    UnknownSession,
+)
+from pausepoint.model.records import first_digest, seal_signal
+from pausepoint.model.sessions import (
+    Filter,
+    SessionRow,
+)
+from tests.support.dictstore.data import Data, Kept, over, sorted_by
+
+
+class Base:
+    """The part of the store that the other parts build on."""
+
+    def __init__(self, data: Data | None = None, clock: Clock | None = None) -> None:
+        self.data = data or Data()
+        self.clock = clock or SystemClock()
+        self._number = 0
+        self._closed = False
+
+    @property
+    def number(self) -> int:
+        return self._number
+
+    @property
+    def trouble(self) -> str | None:
+        return None
+
+    async def open(self, on_change: Callable[[], None]) -> None:
+        if self._closed or self._number:
+            raise StoreClosed("this store was opened before; make another one")
+        self.data.last_engine += 1
+        self._number = self.data.last_engine
+        self.data.engines[self._number] = on_change
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)  # commits that were submitted before come first
+        for kept in self.data.sessions.values():
+            if self._number and kept.row.holder == self._number:
+                kept.row = replace(kept.row, holder=None)
+        self.data.engines.pop(self._number, None)
+        self._closed = True
+
+    def describe_holder(self, holder: int | None) -> str:
+        self._check()
+        return f"engine {holder}" if holder else "nobody"
+
+    def _check(self) -> None:
+        if self._closed or not self._number:
+            raise StoreClosed("the store is not open")
+
+    def _tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number, on_change in self.data.engines.items():
+            if number != self._number:
+                loop.call_soon(on_change)
+
+    # lookups
+
+    def _known(self) -> list[Kept]:
+        return [kept for kept in self.data.sessions.values() if kept.tombstone is None]
+
+    def _find_id(self, session_id: str) -> Kept | None:
+        return next((kept for kept in self._known() if kept.row.session_id == session_id), None)
+
+    def _named(self, session_id: str) -> Kept:
+        kept = self._find_id(session_id)
+        if kept is None:
+            raise UnknownSession(f"no session has the id {session_id!r}", session_id=session_id)
+        return kept
+
+    def _by(self, key: int) -> Kept:
+        kept = self.data.sessions.get(key)
+        if kept is None or kept.tombstone is not None:
+            raise UnknownSession(f"no session has the key {key}", session_id="")
+        return kept
+
+    def _tree(self, session_id: str | None) -> list[Kept]:
+        found = [each for each in self._known() if each.row.session_id == session_id]
+        for above in found:
+            found += [each for each in self._known() if each.row.parent == above.row.key]
+        return found
+
+    def _matching(self, query: Filter) -> list[Kept]:
+        wanted = {"workflow": query.workflow, "owner": query.owner, "parent": query.parent}
+        if not query.tree:
+            wanted["session_id"] = query.session_id
+        found = self._known() if not query.tree else self._tree(query.session_id)
+        found = [each for each in found if all(v in (None, getattr(each.row, k)) for k, v in wanted.items())]
+        found = [each for each in found if each.row.session_id.startswith(query.prefix or "")]
+        found = [each for each in found if query.tag is None or query.tag in each.row.tags]
+        found = [each for each in found if not query.unended or not over(each.row)]
+        found = [each for each in found if query.input_digest in (None, each.row.input_digest)]
+        found = [each for each in found if not query.statuses or self._seen(each).status in query.statuses]
+        above = {each.row.key for each in found} if query.level == "top" else set(self.data.sessions)
+        found = [each for each in found if query.level == "any" or each.row.parent not in above]
+        falling = query.sort in ("created", "updated", "spent")
+        return sorted(found, key=lambda each: sorted_by(each.row, query.sort), reverse=falling != query.reverse)[
+            : query.limit
+        ]
+
+    def _seen(self, kept: Kept) -> SessionRow:
+        """Return the row with the facts that depend on the current time."""
+        row = kept.row
+        above = None if row.parent is None else self.data.sessions.get(row.parent)
+        due = row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= self.clock.now())
+        return replace(
+            row, live=row.holder in self.data.engines, due=due,
+            open_pauses=sum(pause.closed_at is None for pause in kept.pauses),
+            parent_id=None if above is None else above.row.session_id,
+        )  # fmt: skip
+
+    def _refuse_held(self, row: SessionRow) -> None:
+        holder = self.describe_holder(row.holder)
+        raise AlreadyRunning(f"{row.session_id} is driven by {holder}", session_id=row.session_id, holder=holder)
+
+    # changes
+
+    def _keep(self, kept: Kept, blobs: Sequence[tuple[bytes, bytes]]) -> None:
+        self.data.large.update(blobs)
+        kept.names |= {key for key, _ in blobs}
+
+    def _set(self, kept: Kept, **changes: Any) -> None:
+        kept.row = replace(kept.row, **changes)
+
+    def _signal(self, kept: Kept, kind: str, by: str | None, at: int, payload: bytes) -> int:
+        previous = kept.signals[-1].digest if kept.signals else first_digest(kept.row.session_id)
+        kept.signals.append(seal_signal(previous, len(kept.signals) + 1, kept.row.seq, kind, by, at, payload))
+        return len(kept.signals)
+
+    def _deliver(self, kept: Kept, n: int, kind: str) -> None:
+        kept.inbox.append(n)
+        waits = kind in (kept.row.waiting or "").split(",")
+        self._set(kept, mail=True, **({"wakes_at": 0} if waits else {}))

@@ -1,0 +1,74 @@
+"""The data of a dictionary store, and facts about its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pausepoint.model.records import Record, SignalRecord
+from pausepoint.model.sessions import (
+    Flags,
+    Pause,
+    QuestionFacts,
+    QuestionStatus,
+    SessionRow,
+    Sort,
+    Tombstone,
+)
+
+OPEN = (QuestionStatus.WAITING, QuestionStatus.RESUMED)
+
+
+@dataclass
+class Kept:
+    """A session with everything that belongs to it."""
+
+    row: SessionRow
+    records: list[Record]
+    pauses: list[Pause] = field(default_factory=list)
+    signals: list[SignalRecord] = field(default_factory=list)
+    inbox: list[int] = field(default_factory=list)
+    names: set[bytes] = field(default_factory=set)
+    questions: dict[int, QuestionFacts] = field(default_factory=dict)
+    tombstone: Tombstone | None = None  # set while the session is being removed
+
+
+@dataclass
+class Data:
+    """The data that all engines share. It stays when they close."""
+
+    sessions: dict[int, Kept] = field(default_factory=dict)
+    large: dict[bytes, bytes] = field(default_factory=dict)
+    stones: list[Tombstone] = field(default_factory=list)
+    engines: dict[int, Callable[[], None]] = field(default_factory=dict)
+    standing: Pause | None = None
+    last_key: int = 0
+    last_question: int = 0
+    last_engine: int = 0
+
+
+def over(row: SessionRow) -> bool:
+    return row.ended in ("completed", "cancelled")
+
+
+def is_part_of_all(pause: Pause) -> bool:
+    return is_open_request(pause) and pause.standing
+
+
+def is_open_request(pause: Pause) -> bool:
+    return pause.kind == "operator" and pause.closed_at is None
+
+
+def sorted_by(row: SessionRow, sort: Sort) -> tuple[Any, ...]:
+    return {
+        "created": (row.created_at, row.key),
+        "updated": (row.updated_at, row.key),
+        "workflow": (row.workflow, -row.updated_at),
+        "spent": (row.spent_usd, row.key),
+        "id": (row.session_id,),
+    }[sort]
+
+
+def flags_of(row: SessionRow) -> Flags:
+    return Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)

@@ -1,0 +1,270 @@
+"""Sessions: their rows, records and files, and the commits of the engine that holds them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from pausepoint.errors import (
+    DamagedRecord,
+    FileRefused,
+    HoldLost,
+    SessionEnded,
+)
+from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.records import Record, SignalRecord, first_digest, intact
+from pausepoint.model.sessions import (
+    Commit,
+    Filter,
+    Flags,
+    NewSession,
+    QuestionStatus,
+    SessionRow,
+    Status,
+)
+from pausepoint.stores.base import Found
+from tests.support.dictstore.data import Kept, flags_of, over
+from tests.support.dictstore.questions import Questions
+
+
+class Sessions(Questions):
+    """Sessions: their rows, records and files, and the commits of the engine that holds them."""
+
+    async def create(self, new: NewSession) -> SessionRow | None:
+        self._check()
+        if self._find_id(new.session_id) is not None:
+            return None
+        if missing := [name for name in new.names if name not in self.data.large]:
+            raise DamagedRecord(f"the stored value {missing[0].hex()} is missing")
+        pause = new.pause or self._pause_above(new.parent, new.created_at)
+        if new.parent is None and pause is not None and pause.standing:
+            new = replace(new, claim=False)
+        last = new.records[-1]
+        frames = [record.seq for record in new.records if record.kind == "key"]
+        self.data.last_key += 1
+        row = SessionRow(
+            key=self.data.last_key, session_id=new.session_id, workflow=new.workflow, version=new.version,
+            owner=new.owner, tags=new.tags, input_digest=new.input_digest, created_at=new.created_at,
+            updated_at=new.created_at, seq=last.seq, key_frame=frames[-1] if frames else new.records[0].seq,
+            digest=last.digest, step=new.step, visit=new.visit, leaving=new.leaving, ended=None, failure=None,
+            pause_requested=False, pause_mode="finish", cancel_requested=False,
+            holder=self._number if new.claim else None, fence=int(new.claim), live=False, waiting=None,
+            wakes_at=None, crashes=0, spent_usd=0, spent_tokens=0, budget_usd=new.budget_usd, open_pauses=0,
+            progress=None, parent=new.parent, keep_for=new.keep_for,
+        )  # fmt: skip
+        kept = self.data.sessions[row.key] = Kept(row, list(new.records))
+        self._keep(kept, new.blobs)
+        kept.names |= set(new.names)
+        for file in new.files:
+            self._signal(kept, file.kind, file.by, file.at, file.payload)
+        if pause is not None:
+            self._ask(kept, pause)
+        if new.parent is not None and self._by(new.parent).row.cancel_requested:
+            self._cancel([kept], None, "its parent was cancelled", new.created_at)
+        self._tell()
+        return self._seen(kept)
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        self._check()
+        kept = self._find_id(session_id)
+        return None if kept is None else self._seen(kept)
+
+    async def find(self, query: Filter) -> Found:
+        self._check()
+        return Found(self._seen(kept) for kept in self._matching(query))
+
+    async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
+        return dict(Counter((row.workflow, row.status) for row in await self.find(query)))
+
+    async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
+        self._check()
+        kept = self._by(key)
+        first, last = max(since, 1), min(kept.row.seq, until or kept.row.seq)
+        found = [each for each in kept.records if first <= each.seq <= last]
+        previous = first_digest(kept.row.session_id) if first == 1 else kept.records[first - 2].digest if found else b""
+        for record in found:
+            if not intact(record, previous):
+                raise DamagedRecord(f"record {record.seq} does not match its digest", seq=record.seq)
+            previous = record.digest
+        return found
+
+    async def key_frame(self, key: int, seq: int) -> int:
+        self._check()
+        return max(each.seq for each in self._by(key).records if each.kind == "key" and each.seq <= seq)
+
+    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+        self._check()
+        found = {each: self.data.large.get(each, b"") for each in hashes}
+        for each, value in found.items():
+            if sha256(value).digest() != each:
+                raise DamagedRecord(f"the stored value {each.hex()} is missing or changed", hash=each.hex())
+        return found
+
+    async def add_file(
+        self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
+    ) -> tuple[SignalRecord, bool]:
+        self._check()
+        kept = self._named(session_id)
+        if fence not in (None, kept.row.fence):
+            raise HoldLost(f"{session_id} moved on", session_id=session_id)
+        for signal in await self.files(kept.row.key, sha256=file.sha256):
+            if file_facts(signal.payload).size == file.size:
+                return signal, False
+        if await self.files(kept.row.key, id=file.id):
+            raise FileRefused(f"{session_id} has another file {file.id}", session_id=session_id)
+        n = self._signal(kept, "file", by, at, msgspec.json.encode(file))
+        self._tell()
+        return kept.signals[n - 1], True
+
+    async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
+        found = [each for each in await self.signals(key, 0) if each.kind == "file" and not each.redacted]
+        facts = {each.n: file_facts(each.payload) for each in found}
+        found = [each for each in found if id in (None, facts[each.n].id)]
+        return [each for each in found if sha256 in (None, facts[each.n].sha256)]
+
+    # commits
+
+    async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
+        self._check()
+        kept = self._named(session_id)
+        row = self._seen(kept)
+        if row.ended in ("completed", "cancelled"):
+            raise SessionEnded(f"{session_id} has ended", session_id=session_id, status=str(row.ended))
+        if row.live and not steal:
+            self._refuse_held(row)
+        if fence is not None and row.fence != fence:
+            raise HoldLost(f"{session_id} has moved on; nothing was written", session_id=session_id)
+        crashed = row.holder is not None and not row.live
+        self._set(
+            kept, holder=self._number, fence=row.fence + 1, ended=None, crashes=row.crashes + crashed, waiting=None,
+            wakes_at=None,
+        )  # fmt: skip
+        return self._seen(kept)
+
+    async def commit(self, commit: Commit) -> Flags | None:
+        self._check()
+        kept = self.data.sessions.get(commit.key)
+        if kept is None or kept.tombstone is not None:
+            raise HoldLost(f"no session has the key {commit.key}; nothing was written", session_id="")
+        row = kept.row
+        if (row.seq, row.fence, row.holder) != (commit.base_seq, commit.fence, self._number):
+            who = self.describe_holder(row.holder)
+            raise HoldLost(f"{row.session_id} is held by {who}; nothing was written", session_id=row.session_id)
+        if commit.only_if_paused and not row.pause_requested:
+            return None
+        waiting = [each.id for each in kept.questions.values() if each.status is QuestionStatus.WAITING]
+        if commit.only_if_waiting and commit.only_if_waiting not in waiting:
+            return None
+        flags = flags_of(row)
+        self._move(kept, commit)
+        self._tell()
+        return flags
+
+    async def revise(self, commit: Commit) -> None:
+        self._check()
+        kept = self._by(commit.key)
+        row = self._seen(kept)
+        if row.live:
+            self._refuse_held(row)
+        if (row.seq, row.fence) != (commit.base_seq, commit.fence):
+            raise HoldLost(f"{row.session_id} has moved on; nothing was written", session_id=row.session_id)
+        asked = row.cancel_requested and row.ended != "cancelled"
+        if commit.cancel_children:
+            self._cancel(self._below(kept), commit.closed_by, commit.cancel_children, commit.updated_at)
+        self._set(kept, fence=row.fence + 1, cancel_requested=asked, waiting=None, wakes_at=None)
+        self._move(kept, commit)
+        if over(row) and commit.ended is None and (pause := self._pause_above(row.parent, commit.updated_at)):
+            self._ask(kept, pause)
+        self._tell()
+
+    def _move(self, kept: Kept, commit: Commit) -> None:
+        row, last = kept.row, commit.records[-1]
+        kept.records += commit.records
+        self._keep(kept, commit.blobs)
+        self._settle_pauses(kept, commit)
+        kept.inbox = [n for n in kept.inbox if n not in commit.consume]
+        self._settle_questions(kept, commit)
+        changes: dict[str, Any] = {"mail": bool(kept.inbox)}
+        if commit.ended in ("completed", "cancelled"):
+            changes |= {"pause_requested": False, "pause_mode": "finish"}
+        if commit.release:
+            came = any(kept.signals[n - 1].kind in (commit.waiting or "").split(",") for n in kept.inbox)
+            changes |= {"holder": None, "waiting": commit.waiting, "wakes_at": 0 if came else commit.wakes_at}
+        if commit.thaw:
+            changes["frozen"] = 0
+        self._set(
+            kept, seq=last.seq, digest=last.digest, updated_at=max(row.updated_at, commit.updated_at),
+            key_frame=commit.key_frame, step=commit.step, visit=commit.visit, leaving=commit.leaving,
+            ended=commit.ended, failure=commit.failure, crashes=row.crashes if commit.keep_crashes else 0,
+            progress=commit.progress, version=commit.version or row.version, **changes,
+        )  # fmt: skip
+        self._charge(kept, commit)
+        self._report(commit)
+        self._redact(kept, commit)
+
+    def _settle_pauses(self, kept: Kept, commit: Commit) -> None:
+        over = commit.ended in ("completed", "cancelled")
+        kept.pauses = [
+            replace(each, closed_at=commit.updated_at, closed_by=commit.closed_by)
+            if each.closed_at is None and (over or each.id in commit.close_pauses)
+            else each
+            for each in (*kept.pauses, *commit.open_pauses)
+        ]
+
+    def _charge(self, kept: Kept, commit: Commit) -> None:
+        """Add the spending to the session, and to all sessions above it if the commit names a parent."""
+        up: Kept | None = kept
+        while up is not None:
+            usd, tokens = up.row.spent_usd + commit.spend_usd, up.row.spent_tokens + commit.spend_tokens
+            self._set(up, spent_usd=usd, spent_tokens=tokens)
+            up = None if commit.parent is None or up.row.parent is None else self.data.sessions.get(up.row.parent)
+
+    def _report(self, commit: Commit) -> None:
+        parent = None if commit.parent is None else self.data.sessions.get(commit.parent)
+        if parent is None or commit.report is None or over(parent.row):
+            return
+        n = self._signal(parent, "child", None, commit.updated_at, commit.report.payload)
+        if commit.report.ends:
+            self._deliver(parent, n, "child")
+
+    def _redact(self, kept: Kept, commit: Commit) -> None:
+        blank: dict[str, Any] = {"payload": b"", "salt": b""}
+        kept.records = [replace(each, **blank) if each.seq in commit.redact else each for each in kept.records]
+        kept.signals = [replace(each, **blank) if each.n in commit.redact_signals else each for each in kept.signals]
+        kept.names -= set(commit.unname)
+
+    # the waker
+
+    async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        self._check()
+        rows = [kept.row for kept in self._known() if kept.row.key in keys]
+        return {row.key: (row.fence, flags_of(row)) for row in rows}
+
+    async def purses(self, key: int) -> list[tuple[str, int, int]]:
+        self._check()
+        found: list[tuple[str, int, int]] = []
+        up: int | None = key
+        while up is not None:
+            row = self._by(up).row
+            if row.budget_usd is not None:
+                found.append((row.session_id, row.spent_usd, row.budget_usd))
+            up = row.parent
+        return found
+
+    async def due(self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None) -> list[SessionRow]:
+        self._check()
+        known = self._known() if tree is None else self._tree(tree)
+        rows = [row for row in map(self._seen, known) if not over(row) and row.workflow in workflows]
+        rows = [row for row in rows if not row.live and not row.open_pauses and not row.pause_requested]
+        return [row for row in rows if row.wakes_at is not None and (row.wakes_at == 0 or row.wakes_at <= now)][:limit]
+
+    async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
+        self._check()
+        known = self._known() if tree is None else self._tree(tree)
+        rows = [kept.row for kept in known if kept.row.workflow in workflows and not kept.row.pause_requested]
+        return min((row.wakes_at for row in rows if row.wakes_at and row.wakes_at > now), default=None)

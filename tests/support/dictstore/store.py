@@ -1,0 +1,97 @@
+"""The store itself, with verification and transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from pausepoint.errors import (
+    DamagedRecord,
+)
+from pausepoint.model.sessions import (
+    About,
+    Holder,
+    Proved,
+    SessionRow,
+    Whole,
+)
+from tests.support.dictstore.data import Kept, over
+from tests.support.dictstore.removal import Removals
+
+
+class DictStore(Removals):
+    """A `pausepoint.stores.base.Store` in plain dictionaries, for one process."""
+
+    async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
+        self._check()
+        rows = sorted((self._seen(kept) for kept in self._known() if kept.row.key > after), key=lambda row: row.key)
+        return [(row.key, row.session_id, row) for row in rows[:limit]]
+
+    async def names(self, key: int) -> dict[bytes, bool]:
+        self._check()
+        return {name: name in self.data.large for name in self._by(key).names}
+
+    async def values(self, after: int, limit: int) -> Proved:
+        self._check()
+        looked = list(self.data.large.items())[after : after + limit]
+        damaged = tuple(key.hex() for key, value in looked if sha256(value).digest() != key)
+        return Proved(after + len(looked) if looked else None, len(looked), damaged)
+
+    async def check(self) -> list[str]:
+        self._check()
+        return []
+
+    async def about(self) -> About:
+        self._check()
+        held: dict[int, list[str]] = {number: [] for number in self.data.engines}
+        for kept in self._known():
+            if kept.row.holder is not None:
+                held.setdefault(kept.row.holder, []).append(kept.row.session_id)
+        holders = [Holder(n, 0, "", 0, n in self.data.engines, tuple(ids)) for n, ids in sorted(held.items())]
+        return About("dictionaries", "memory", 1, (await self.space()).total, 0, {}, tuple(holders))
+
+    # transfer
+
+    async def whole(self, session_id: str) -> list[Whole]:
+        self._named(session_id)
+        found = []
+        for kept in self._tree(session_id):
+            row = self._seen(kept)
+            blobs = await self.blobs(kept.names)
+            signals = await self.signals(row.key, 0)
+            found.append(
+                Whole(
+                    row,
+                    await self.records(row.key, 1),
+                    signals,
+                    list(kept.inbox),
+                    list(kept.pauses),
+                    blobs,
+                    list(kept.questions.values()),
+                )
+            )
+        return found
+
+    async def restore(self, sessions: Sequence[Whole]) -> bool:
+        self._check()
+        if any(self._find_id(each.row.session_id) is not None for each in sessions):
+            return False
+        keys: dict[str | None, int] = {}
+        for each in sessions:
+            self.data.last_key += 1
+            key = keys[each.row.session_id] = self.data.last_key
+            parent = keys.get(each.row.parent_id)
+            row = replace(each.row, key=key, parent=parent, holder=None, fence=1, mail=bool(each.mail))
+            pauses = [replace(pause, standing=False) for pause in each.pauses]
+            kept = Kept(row, list(each.records), pauses, list(each.signals), list(each.mail))
+            self.data.sessions[key] = kept
+            for facts in each.questions:
+                self.data.last_question += 1
+                kept.questions[self.data.last_question] = facts
+            self._keep(kept, tuple(each.blobs.items()))
+            if (pause := self._pause_above(None, self.clock.now())) and not over(row):
+                self._ask(kept, pause)
+        self._tell()
+        return True

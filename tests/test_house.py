@@ -1,0 +1,92 @@
+"""The project speaks of itself alone, and what it needs at run time is in its wheel."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Folders of somebody's machine, and package indexes: an install must work with whatever the reader's pip is set to.
+FOREIGN = {
+    "a folder of one machine": re.compile(r"(?<![\w.~$}-])/(?:root|home|Users|work)/[\w.]"),
+    "a package index": re.compile(r"pypi\.org/simple|files\.pythonhosted|index[-_]url|find[-_]links", re.IGNORECASE),
+}
+
+
+def tracked_files() -> list[Path]:
+    """What is in the repository, or would be after ``git add``."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout, so nothing says which files belong to the project")
+    names = (ROOT / name for name in listing.stdout.decode().split("\0") if name)
+    return [path for path in names if path.is_file() and path != Path(__file__).resolve()]
+
+
+def foreign(text: str) -> list[str]:
+    return [f"{what}: {found[0]}" for what, pattern in FOREIGN.items() for found in pattern.finditer(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see /home/ada/notes",
+        "cd /work/x",
+        '"/root/cache"',
+        "--index-url=x",
+        "find-links = y",
+        "https://pypi.org/simple/",
+    ],
+)
+def test_what_belongs_to_one_machine_is_recognised(text: str) -> None:
+    assert foreign(text)
+
+
+@pytest.mark.parametrize("text", ["src/work/x", "the root/leaf", "https://example.org/home/page", "pip install x"])
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    assert foreign(text) == []
+
+
+def test_no_file_names_a_machine_or_an_index() -> None:
+    files = tracked_files()
+    assert ROOT / "pyproject.toml" in files
+    found = {str(path.relative_to(ROOT)): foreign(path.read_text("utf-8", "replace")) for path in files}
+    assert {name: what for name, what in found.items() if what} == {}
+
+
+def test_there_is_no_lock_file() -> None:
+    names = {path.name for path in tracked_files()}
+    assert names & {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml"} == set()
+
+
+def test_development_tools_are_pinned_by_name_and_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pins = project["optional-dependencies"]["dev"]
+    loose = [pin for pin in pins if not re.fullmatch(r"[a-z][a-z0-9-]*==[\d.]+", pin)]
+    assert loose == []
+
+
+def test_the_wheel_contains_the_package_with_its_sql_and_nothing_else() -> None:
+    files = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    package = ROOT / "src" / "pausepoint"
+    needed = {f"pausepoint/{path.relative_to(package).as_posix()}" for path in package.rglob("*.sql")}
+    assert needed | {"pausepoint/py.typed", "pausepoint/__init__.py"} <= files
+    assert [name for name in files if not name.startswith("pausepoint/")] == []
+
+
+def test_the_source_archive_contains_what_the_tests_look_at() -> None:
+    files = {file.relative_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
+    assert {".ci/run", ".github/workflows/ci.yml", "tools/venv", "Makefile"} <= files
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")} <= files
+
+
+def test_scripts_can_be_executed() -> None:
+    assert [name for name in (".ci/run", "tools/venv") if not (ROOT / name).stat().st_mode & 0o100] == []
