@@ -75,6 +75,6 @@ def test_errors_are_ordinary_exceptions() -> None:
 
 
 def test_the_nearest_name_is_proposed_else_all_are_listed() -> None:
-    assert did_you_mean("reserch", ["write", "research"]) == "; did you mean 'research'?"
-    assert did_you_mean("zzz", ["b", "a", "b"]) == "; known: a, b"
-    assert did_you_mean("zzz", []) == ""
+    assert did_you_mean("reserch", ["write", "research"]) == ". Did you mean 'research'?"
+    assert did_you_mean("zzz", ["b", "a", "b"]) == ". Known: a, b."
+    assert did_you_mean("zzz", []) == "."

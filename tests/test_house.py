@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -90,3 +91,52 @@ def test_the_source_archive_contains_what_the_tests_look_at() -> None:
 
 def test_scripts_can_be_executed() -> None:
     assert [name for name in (".ci/run", "tools/venv") if not (ROOT / name).stat().st_mode & 0o100] == []
+
+
+# front ends
+
+FRONT_ENDS = ("cli", "server", "workers", "integrations", "apps", "orchestrator")
+INTERNAL = frozenset({"driver", "store", "waker"})
+"""Parts of an engine that only its own room may use."""
+
+
+def reached_for(source: str) -> list[str]:
+    """Return the places where code uses an engine's parts, or its private names, instead of a verb."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+            if name.strip("_") in ("engine", "wrapped") and (node.attr in INTERNAL or node.attr.startswith("_")):
+                found.append(f"line {node.lineno}: {name}.{node.attr}")
+    return found
+
+
+def test_reaching_below_the_verbs_is_recognised() -> None:
+    source = "engine.waker.stop()\nself._engine._row(id)\nawait self.engine.store.find(q)\nengine._wrapped.driver\n"
+    assert len(reached_for(source)) == 5
+    assert reached_for("self.store, engine.standing_pause(), engine.workflows, cli._engine") == []
+
+
+@pytest.mark.parametrize("room", FRONT_ENDS)
+def test_front_ends_use_public_verbs_only(room: str) -> None:
+    package = ROOT / "src" / "pausepoint"
+    found = {
+        str(path.relative_to(package)): places
+        for path in (package / room).rglob("*.py")
+        if (places := reached_for(path.read_text("utf-8")))
+    }
+    assert found == {}
+
+
+def test_no_test_file_is_longer_than_600_lines() -> None:
+    long = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
+            for path in (ROOT / "tests").rglob("*.py")}  # fmt: skip
+    assert {name: lines for name, lines in long.items() if lines > 600} == {}
+
+
+def test_the_former_name_stands_in_the_changelog_and_in_one_decision_only() -> None:
+    former = "hold" + "fast"
+    named = {path.relative_to(ROOT).as_posix() for path in tracked_files()
+             if former in path.read_text("utf-8", "replace").lower()}  # fmt: skip
+    assert named <= {"CHANGELOG.md", "docs/decisions/0036-the-name.md"}

@@ -40,20 +40,22 @@ from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The tail of a refusal: the nearest right name, or the list of them.
+    """Return the end of a message about an unknown name: the closest known name, or all of them.
+
+    The result ends the sentence before it, so append it to a message without a full stop.
 
     >>> did_you_mean("topci", ["topic", "draft"])
-    "; did you mean 'topic'?"
+    ". Did you mean 'topic'?"
     >>> did_you_mean("zzz", ["topic", "draft"])
-    '; known: draft, topic'
+    '. Known: draft, topic.'
     """
-    from difflib import get_close_matches  # only who has mistaken a name needs it
+    from difflib import get_close_matches  # imported here because only a wrong name needs it
 
     names = sorted(set(known))
     near = get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; known: {', '.join(names)}" if names else ""
+        return f". Did you mean {near[0]!r}?"
+    return f". Known: {', '.join(names)}." if names else "."
 
 
 def said(error: BaseException) -> str:
@@ -145,7 +147,7 @@ class VerbRefused(SessionError):
 class UnknownCheckpoint(SessionError):
     """The session's log has no such checkpoint, or none that can serve."""
 
-    at: str | int
+    at_checkpoint: str | int
 
 
 class QuestionError(SessionError):
@@ -175,11 +177,11 @@ class AnswerRefused(QuestionError):
 
 
 class AnswerConflict(QuestionError):
-    """Another answer was first: ``by``, ``channel`` and ``at`` say whose."""
+    """Another answer was first: ``by``, ``channel`` and ``answered_at`` say whose."""
 
     by: str | None
     channel: str
-    at: str
+    answered_at: str
 
 
 class QuestionChanged(QuestionError):

@@ -1,4 +1,4 @@
-"""Programs as their tests call them: in this process, as a fork of one that has them ready, or started from nothing."""
+"""Calls of the applications: in this process, in a forked process, or in a new Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.held import Driven
 
 
 class Called:
-    """What a command said and how it ended, in this process."""
+    """The output and the exit code of a command that ran in this process."""
 
     def __init__(self, main: click.Command, capsys: pytest.CaptureFixture[str], *args: str | Path) -> None:
         capsys.readouterr()
@@ -28,12 +28,12 @@ class Called:
 
     @property
     def document(self) -> Any:
-        """What ``--json`` shows, and nothing else."""
+        """The document that ``--json`` prints. Fails if anything else was printed."""
         return json.loads(self.out)
 
     @property
     def last_document(self) -> Any:
-        """The same behind what was told on the way: only a process of its own keeps its stdout free for it."""
+        """The last document, behind the progress lines that a command prints in this process."""
         return json.loads(self.out[self.out.index("{\n") :])
 
 
@@ -41,7 +41,7 @@ Call = Callable[..., Called]
 
 
 def calling(main: click.Command) -> Any:
-    """A fixture that calls a program with given arguments in a folder of its own."""
+    """Make a fixture that calls a program in an empty folder."""
 
     @pytest.fixture
     def call(here: Path, capsys: pytest.CaptureFixture[str]) -> Call:
@@ -51,7 +51,7 @@ def calling(main: click.Command) -> Any:
 
 
 class Forked(Driven):
-    """A program as a process of its own, in a folder of its own, which need not import anything."""
+    """A program in a forked process that has imported everything, in its own folder."""
 
     def __init__(self, app: str, folder: Path, forks: Forks) -> None:
         self.job = f"tests.apps.{app}_watched:job"
@@ -64,5 +64,5 @@ class Forked(Driven):
 
 
 def ran(app: str, cwd: Path, *args: str | Path, **env: str) -> Done:
-    """``python -m pausepoint.apps.APP ARGS``, a process that imports everything itself."""
+    """Run ``python -m pausepoint.apps.APP ARGS`` in a new Python."""
     return run(*args, cwd=cwd, env=env, program=("-m", f"pausepoint.apps.{app}"))

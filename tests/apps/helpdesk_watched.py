@@ -40,14 +40,14 @@ def watch_tool(name: str) -> None:
 def watch_all() -> None:
     for name in TOOLS:
         watch_tool(name)
-    real = Engine.message
+    real = Engine.send
 
     async def message(self: Engine, session_id: str, value: Any, **options: Any) -> Any:
         status = await real(self, session_id, value, **options)
         passed(f"said {value}")
         return status
 
-    Engine.message = message  # type: ignore[method-assign, assignment]
+    Engine.send = message  # type: ignore[method-assign, assignment]
 
 
 def warm_up() -> None:

@@ -36,7 +36,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     done = ran("aura", tmp_path, PYTHONPATH=str(wheel))
     assert (done.code, done.stderr) == (0, "")
     for step in ("sync", "analyze", "plan", "report"):
-        assert f"Finished agent: {step}" in done.stdout
+        assert f"Finished step: {step}" in done.stdout
     assert "20 assignments in 4 courses" in done.stdout
     (page,) = (tmp_path / ".pausepoint" / "aura").glob("*.html")
     assert f"{page}" in done.stdout
@@ -68,8 +68,8 @@ def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
     [
         (["--student", "nobody"], "student_id: 'nobody' has no course in"),
         (["--data", "broken"], "courseWork.json, line 1, column 1: this is no JSON"),
-        (["--data", "wrong.csv"], "wrong.csv, line 1: there is no column 'tittle'; did you mean 'title'?"),
-        (["--time-zone", "Mars"], "time_zone: there is no time zone 'Mars'"),
+        (["--data", "wrong.csv"], "wrong.csv, line 1: there is no column 'tittle'. Did you mean 'title'?"),
+        (["--time-zone", "Mars"], "time_zone: There is no time zone 'Mars'"),
         (["--calendar", "wrong.csv"], "calendar: "),
         (["--day-start", "25:00"], "--day-start"),
     ],

@@ -237,7 +237,7 @@ def test_any_number_of_points_will_do(tmp_path: Path) -> None:
     [
         ("late,minutes", "late,late", "grades.csv, line 1: column 'late' comes twice"),
         ("2030-03-01,2030", "9999-12-31,2030", "line 2, column 'due': '9999-12-31' is not a day or a moment"),
-        ("title,due", "titel,due", "grades.csv, line 1: there is no column 'titel'; did you mean 'title'?"),
+        ("title,due", "titel,due", "grades.csv, line 1: there is no column 'titel'. Did you mean 'title'?"),
         ("title,due", "due", "line 1: column 'title' is missing"),
         ("2030-03-01,2030", "31.2.2030,2030", "line 2, column 'due': '31.2.2030' is not a day or a moment"),
         ("9,10", "nine,10", "line 2, column 'points': 'nine' is not a number from 0 on"),

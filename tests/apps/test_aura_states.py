@@ -122,7 +122,7 @@ def test_without_a_student_nothing_is_stored(store: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"time_zone": "Europe/Atlantis"}, "time_zone: there is no time zone 'Europe/Atlantis'; use a name such as"),
+        ({"time_zone": "Europe/Atlantis"}, "time_zone: There is no time zone 'Europe/Atlantis'. Use a name such as"),
         ({"now": "9999-12-30"}, "now: it lies outside of the years 2 to 9998"),
         ({"now": "0001-01-01", "time_zone": "Asia/Tokyo"}, "now: it lies outside of the years"),
         ({"day_start": "15:00+02:00"}, "day_start: it is a time of day where the student lives, such as 15:00"),
@@ -172,7 +172,7 @@ def test_a_machine_without_time_zones_says_so(store: Path, monkeypatch: pytest.M
     monkeypatch.setattr("pausepoint.apps.input.is_zone", lambda name: False)
     without: list[dict[str, Any]] = [{}, {"data": SAMPLE}]
     for settings in without:
-        with pytest.raises(BadInput, match=r"^time_zone: this machine knows no time zones: pip install tzdata"):
+        with pytest.raises(BadInput, match=r"^time_zone: This machine has no time zone data. Install it: pip install tzdata"):
             run_aura_orchestrator(STUDENT_MAIL, store=store, **settings)
     assert not store.exists()
 

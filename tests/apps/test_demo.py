@@ -85,7 +85,9 @@ def test_nothing_that_was_finished_is_called_again(shown: Shown) -> None:
     before = [name for name, pid in shown.calls if pid == killed]
     again = {name for name, times in Counter(name for name, _ in shown.calls).items() if times > 1}
     first_resume = shown.of_type("session.resumed")[0]
-    kept = [event for event in shown.events if event.event_type == "spent" and event.at < first_resume.at]
+    kept = [
+        event for event in shown.events if event.event_type == "spent" and event.created_at < first_resume.created_at
+    ]
     assert again <= set(before)
     assert len(before) == len(kept) + len(again)
     assert all(times <= 2 for times in Counter(name for name, _ in shown.calls).values())
@@ -111,7 +113,7 @@ def test_the_savings_are_the_work_that_was_finished_before_each_resume(shown: Sh
         assert resumed.data["saved_usd"] == pytest.approx(float(sum(PRICES[event.agent_name] for event in before)))
         # Each piece of work waits that long; those of one step do so side by side, which counts once.
         assert resumed.data["saved_seconds"] >= 0.15 * len({event.agent_name for event in before})
-        assert resumed.data["saved_seconds"] <= (resumed.at - shown.events[0].at) / 1e6
+        assert resumed.data["saved_seconds"] <= (resumed.created_at - shown.events[0].created_at) / 1e6
 
 
 def test_money_is_spent_once_for_every_piece_of_work(shown: Shown) -> None:
@@ -124,7 +126,7 @@ def test_money_is_spent_once_for_every_piece_of_work(shown: Shown) -> None:
 def test_the_pause_comes_from_another_process_and_says_who_and_why(shown: Shown) -> None:
     (asked,) = shown.of_type("pause.requested")
     assert f"by {asked.agent_name}: {asked.data['reason']}." in shown.text
-    (pid,) = shown.found(r"Process (\d+) \(this one\) asks for a pause")
+    (pid,) = shown.found(r"Process (\d+) \(this one\) requests a pause")
     assert int(pid) not in {worker for _, worker in shown.calls}
 
 
@@ -160,8 +162,8 @@ def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside:
     place.write_text("in the way")
     done = run("--fast", "--store", place / inside)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"no store can be made in {place / inside}: " in done.stderr
-    assert "name another folder with --store" in done.stderr
+    assert f"Cannot create a store in {place / inside}: " in done.stderr
+    assert "Name another folder with --store" in done.stderr
     assert "Traceback" not in done.stderr
 
 

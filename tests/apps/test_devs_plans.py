@@ -78,15 +78,15 @@ run = "true"
 folder = "no/where"
 '''
 SAID = [
-    "line 1: there is no key 'agnets'; did you mean 'agents'?",
+    "line 1: there is no key 'agnets'. Did you mean 'agents'?",
     "line 2: agents: Input should be a valid integer",
     "line 6: task 'fetch': run: the shell cannot read it: end of file unexpected",
-    "line 13: task 'build': needs 'fetsh', which is no task; did you mean 'fetch'?",
+    "line 13: task 'build': needs 'fetsh', which is no task. Did you mean 'fetch'?",
     "line 15: task 'build': timeout: Input should be greater than 0",
     "line 18: task 'build': its id is there twice; give each task its own",
     "line 19: task 'build': run: there is no program 'definitely-no-such-program'",
     "line 21: task number 4: id is missing",
-    "line 23: task number 4: there is no key 'rnu'; did you mean 'run'?",
+    "line 23: task number 4: there is no key 'rnu'. Did you mean 'run'?",
     "line 27: task 'x': these need each other: x → y → x; take one of the needs away",
     "line 28: task 'x': run: the command is empty",
     "line 36: task '../out': id: '../out' cannot be a name",
@@ -121,8 +121,8 @@ def test_the_same_mistakes_have_their_lines_in_json(tmp_path: Path) -> None:
     _, *told = refused(path)
     numbered = {line.strip().partition(": ")[2]: int(line.split()[1].strip(":")) for line in told}
     assert {said: text[number - 1].strip() for said, number in numbered.items()} == {
-        "there is no key 'agent'; did you mean 'agents'?": '"agent": 2,',
-        "task 'a': needs 'b', which is no task; known: a": '"needs": [',
+        "there is no key 'agent'. Did you mean 'agents'?": '"agent": 2,',
+        "task 'a': needs 'b', which is no task. Known: a.": '"needs": [',
         "task 'a': its id is there twice; give each task its own": '"id": "a",',
         "task 'a': run: a command is a text for the shell, or a list of words": '"run": 3',
         "task number 3: a task is a table": '"no table"',
@@ -139,7 +139,7 @@ def test_the_same_mistakes_have_their_lines_in_json(tmp_path: Path) -> None:
         ("p.json", '{"tasks": [}', "is no JSON: Expecting value: line 1 column 12"),
         ("p.json", '{"tasks": [{"id": "a", "id": "b"}]}', "the key 'id' is there twice"),
         ("p.toml", 'workspace = "nowhere"\n[[tasks]]\nid = "a"\nrun = "true"', "line 1: workspace: "),
-        ("p.toml", '[safety]\nsame_eror = 1\n[[tasks]]\nid = "a"\nrun = "true"', "did you mean 'same_error'?"),
+        ("p.toml", '[safety]\nsame_eror = 1\n[[tasks]]\nid = "a"\nrun = "true"', "Did you mean 'same_error'?"),
         ("p.toml", 'tasks = [{id = "a", run = "true", needs = ["a"]}]', "task 'a': these need each other: a → a"),
         ("p.toml", "\udcff", "is no text in UTF-8"),
         (

@@ -129,7 +129,7 @@ def test_a_skipped_task_counts_as_done_and_says_who_and_why(devs: Devs, here: Pa
     history = devs("events", "plan").out
     assert "skip a: not here" in history
     assert "ann" in history
-    assert devs("skip", "plan", "bb", code=2).err == "devs: run plan has no task 'bb'; did you mean 'b'?\n"
+    assert devs("skip", "plan", "bb", code=2).err == "devs: run plan has no task 'bb'. Did you mean 'b'?\n"
 
 
 def test_a_rewound_task_is_done_anew_with_all_that_needs_it(devs: Devs, here: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_rewound_task_is_done_anew_with_all_that_needs_it(devs: Devs, here: Pa
 def test_if_one_of_several_tasks_is_unknown_none_is_rewound(devs: Devs) -> None:
     devs.plan(*small())
     devs("run", "plan.json")
-    assert "run plan has no task 'bb'; did you mean 'b'?" in devs("rewind", "plan.json", "a", "bb", code=2).err
+    assert "run plan has no task 'bb'. Did you mean 'b'?" in devs("rewind", "plan.json", "a", "bb", code=2).err
     assert devs("status", "plan.json", "--json").document["status"] == "completed"
 
 

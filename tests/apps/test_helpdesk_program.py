@@ -87,7 +87,7 @@ def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Forked) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--time-zone", "Mars"], "--time-zone: there is no time zone 'Mars'"),
+        (["--time-zone", "Mars"], "--time-zone: There is no time zone 'Mars'"),
         (["--now", "soon"], "--now: 'soon' is not a moment; write 2030-03-04"),
         (["--rounds", "0"], "--rounds: Input should be greater than or equal to 1"),
         (["--expires", "0"], "--expires: Input should be greater than 0"),
@@ -97,8 +97,8 @@ def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Forked) -> None:
         (["--play", "empty.txt"], "--play: empty.txt has no line to say"),
         (["--say", "hi", "--play", "english"], "--say and --play: give one of them"),
         (["--shop", "empty.txt/x.db"], "shop: "),
-        (["--sy", "x"], "there is no option --sy; did you mean"),
-        (["chta"], "no command 'chta'; did you mean 'chat'?"),
+        (["--sy", "x"], "there is no option --sy. Did you mean"),
+        (["chta"], "no command 'chta'. Did you mean 'chat'?"),
     ],
 )
 def test_bad_input_is_refused_with_a_message_that_names_it(

@@ -131,7 +131,7 @@ def test_what_is_too_much_beside_the_others_is_not_read_and_named(tmp_path: Path
         ("a.md", b"", "a.md: the file is empty"),
         ("a.md", b"caf\xe9", "a.md: byte 3 is no UTF-8"),
         ("a.docx", b"x", "a.docx: only PDF, Markdown, text and HTML can be read"),
-        ("a.pdf", b"x", "a.pdf: the PDF cannot be read"),
+        ("a.pdf", b"x", "a.pdf: The PDF cannot be read"),
         ("a.html", b"<p>x<![odd bar", "a.html: the HTML cannot be read: "),
         ("a.html", b"<script>x</script>", "a.html: there is no text in it$"),
     ],

@@ -222,7 +222,7 @@ def test_after_three_such_answers_it_is_an_error_and_a_resume_asks_anew(server: 
     assert outcome.status == "failed"
     assert outcome.failure is not None
     assert (outcome.failure.type, outcome.failure.attempts) == ("AnswerInvalid", 1)
-    assert "3 answers of the model were no Verdict" in outcome.failure.message
+    assert "The model gave 3 answers that are not a valid Verdict" in outcome.failure.message
     assert (len(server.requests), outcome.spent_tokens) == (3, 3 * TOKENS)
     again = resumed(store)
     assert (again.status, len(server.requests), again.spent_tokens) == ("completed", 5, 5 * TOKENS)
@@ -292,9 +292,9 @@ def test_what_a_content_filter_stops_is_a_refusal(server: ModelServer) -> None:
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        pytest.param(Status(401, body="wrong key"), "status 401: wrong key; look at PAUSEPOINT_MODEL", id="key"),
+        pytest.param(Status(401, body="wrong key"), "status 401: wrong key. Check PAUSEPOINT_MODEL", id="key"),
         pytest.param(Status(404, body="no model tiny"), "no model tiny", id="model"),
-        pytest.param(Status(429, body='{"code": "insufficient_quota"}'), "the account is used up", id="quota"),
+        pytest.param(Status(429, body='{"code": "insufficient_quota"}'), "The account's quota is used up", id="quota"),
     ],
 )
 def test_what_does_not_pass_is_not_tried_again(server: ModelServer, status: Status, said: str) -> None:

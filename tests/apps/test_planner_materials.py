@@ -47,9 +47,9 @@ def topics(text: str, content_type: str = MARKDOWN) -> dict[str, int]:
     ("name", "content", "said"),
     [
         ("gone.pdf", None, "No such file"),
-        ("broken.pdf", b"%PDF-1.4\nnothing of the kind", "the PDF cannot be read: it is damaged"),
-        ("cut.pdf", "cut", "the PDF cannot be read: it is damaged"),
-        ("locked.pdf", "locked", "the PDF is encrypted; save a copy without a password"),
+        ("broken.pdf", b"%PDF-1.4\nnothing of the kind", "The PDF cannot be read. It is damaged"),
+        ("cut.pdf", "cut", "The PDF cannot be read. It is damaged"),
+        ("locked.pdf", "locked", "The PDF is encrypted. Save a copy without a password."),
         ("none.pdf", "none", "or has no pages"),
         ("empty.md", b"", "the file is empty"),
         ("latin.txt", "Größe".encode("latin-1"), "byte 2 is no UTF-8; save the text as UTF-8"),
@@ -87,7 +87,7 @@ def test_without_the_library_a_pdf_is_refused_and_the_sample_goes_without(
     assert SAMPLE / "kelp.pdf" in [upload.path for upload in sample_uploads()]
     for module in ("pdf", "planner.sample"):
         monkeypatch.setattr(f"pausepoint.apps.{module}.reads_pdf", lambda: False)
-    with pytest.raises(BadInput, match=r"reading PDF files needs more: pip install 'pausepoint\[apps\]'"):
+    with pytest.raises(BadInput, match=r"Reading PDF files needs pypdfium2. Install it: pip install 'pausepoint\[apps\]'"):
         checked(whole)
     assert SAMPLE / "kelp.pdf" not in [upload.path for upload in sample_uploads()]
 

@@ -39,7 +39,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     done = ran("planner", tmp_path, PYTHONPATH=str(wheel))
     assert (done.code, done.stderr) == (0, "")
     for step in planner.steps:
-        assert f"Finished agent: {step.name}" in done.stdout
+        assert f"Finished step: {step.name}" in done.stdout
     assert "Plan 1, approved_plan: " in done.stdout
     (plan,) = (tmp_path / ".pausepoint" / "pausepoint.db.sessions").glob("*/outputs/study_plan.md")
     assert f"Plan: {plan}" in done.stdout
@@ -48,15 +48,15 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
 
 
 BAD: list[tuple[list[str], str]] = [
-    (["--time-zone", "Mars/Olympus"], "timezone: there is no time zone 'Mars/Olympus'"),
+    (["--time-zone", "Mars/Olympus"], "timezone: There is no time zone 'Mars/Olympus'"),
     (["--course", "calc2:Calculus II:2030-02-30"], "course calc2: midterm_date: Input should be a valid date"),
     (["--course", "calc2"], "--course: 'calc2' is not written ID:NAME[:YYYY-MM-DD]"),
     (["--course", "a:A:2030-02-21", "--course", "a:B:2030-02-22"], "courses: course_id 'a' is there twice"),
     (["--course", "a::2030-02-21"], "course a: course_name: a name is needed"),
     (["--course", "a:A", "--file", "a:nowhere.pdf"], "nowhere.pdf: No such file or directory"),
     (["--course", "a:A", "--file", "b:notes.md"], "notes.md: there is no course 'b'"),
-    (["--course", "a:A", "--file", "a:locked.pdf"], "locked.pdf: the PDF is encrypted"),
-    (["--course", "a:A", "--file", "damaged.pdf"], "damaged.pdf: the PDF cannot be read: it is damaged"),
+    (["--course", "a:A", "--file", "a:locked.pdf"], "locked.pdf: The PDF is encrypted"),
+    (["--course", "a:A", "--file", "damaged.pdf"], "damaged.pdf: The PDF cannot be read. It is damaged"),
     (["--rest-day", "Funday"], "shared_constraints.preferred_rest_day: Input should be 'Monday'"),
     (["--max-minutes", "0"], "shared_constraints.max_minutes_per_day: Input should be greater"),
     (["--start", "tomorrow"], "start_date: Input should be a valid date"),
@@ -142,7 +142,7 @@ def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Ca
         (["retry", "s1"], 2, "session s1: no file of it lacks a chunk"),
         (["save", "s1", "out", "--version", "7"], 2, "session s1: there is no plan 7; it has none yet"),
         (["document", "s2"], 4, "s2"),
-        (["plan-s", "s1"], 2, "no command 'plan-s'; did you mean 'plans'?"),
+        (["plan-s", "s1"], 2, "no command 'plan-s'. Did you mean 'plans'?"),
     ],
 )  # fmt: skip
 def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(

@@ -129,7 +129,7 @@ def test_ingesting_is_not_left_with_a_file_that_is_partial_unless_it_is_marked_s
     )
     with pytest.raises(BadInput, match="a warning is needed"):
         sessions.mark_partial(engine, "s1", "book.txt", " ")
-    with pytest.raises(BadInput, match=r"there is no such file; did you mean 'book.txt'"):
+    with pytest.raises(BadInput, match=r"there is no such file. Did you mean 'book.txt'"):
         sessions.mark_partial(engine, "s1", "bok.txt", "x")
     with pytest.raises(BadInput, match="it is complete; only one that could not be read"):
         sessions.mark_partial(engine, "s1", "calculus.md", "x")
@@ -274,7 +274,7 @@ def test_a_replan_without_a_change_or_with_a_wrong_one_is_refused_and_changes_no
     before = run(engine)
     for wrong, said in [
         ({}, "nothing is other than it was"),
-        ({"midterms": {"calc": date(2030, 2, 22)}}, "there is no course 'calc'; did you mean 'calc2'"),
+        ({"midterms": {"calc": date(2030, 2, 22)}}, "there is no course 'calc'. Did you mean 'calc2'"),
         ({"midterms": {"hist": date(2030, 1, 1)}}, "its midterm on 2030-01-01 lies before the first day"),
         ({"midterms": {"hist": date(2300, 2, 7)}}, "its midterm on 2300-02-07 is more than five years after the first"),
         ({"max_minutes": -5}, "shared_constraints.max_minutes_per_day"),

@@ -225,8 +225,8 @@ def outputs_of(document: SessionDocument) -> list[Path]:
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
-        ({"timezone": "Europe/Atlantis"}, "timezone: there is no time zone 'Europe/Atlantis'"),
-        ({"timezone": "../etc"}, "timezone: there is no time zone '../etc'"),
+        ({"timezone": "Europe/Atlantis"}, "timezone: There is no time zone 'Europe/Atlantis'"),
+        ({"timezone": "../etc"}, "timezone: There is no time zone '../etc'"),
         ({"courses": [CALC, CALC]}, "courses: course_id 'calc2' is there twice"),
         ({"courses": [CALC, HIST | {"course_name": "calculus ii"}]}, "courses: 'calculus ii' is the name of 'calc2'"),
         ({"courses": [CALC, HIST | {"midterm_date": "2030-02-30"}]}, "course hist: midterm_date: Input should be"),

@@ -1,4 +1,4 @@
-"""What the processes do that are killed in the middle of writing artifacts: see `tests.support.forkserver`."""
+"""Jobs of processes that are killed while they write artifacts: see `tests.support.forkserver`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pausepoint.artifacts.folder
 import pausepoint.stores.disk
-from pausepoint.artifacts.folder import Shelf, mark
+from pausepoint.artifacts.folder import ArtifactFolder, mark
 from tests.artifacts.pipeline import Desk, calls
 from tests.support.forkserver import say
 
@@ -20,7 +20,7 @@ WRITES = ("write", "rename", "fsync", "mkdir", "unlink")
 
 
 class Mortal:
-    """The module `os` for who writes artifacts: counts what changes the disk, and dies before the n-th of it."""
+    """The module `os` with a counter of writes. The process dies before the n-th write."""
 
     def __init__(self, dies_at: int) -> None:
         self.left = dies_at
@@ -41,11 +41,11 @@ class Mortal:
 
 
 def warm_up() -> None:
-    """Everything is imported; nothing is open."""
+    """Import everything; this module does."""
 
 
 def live(path: str, dies_at: int, edits: str | None, broken: str) -> None:
-    """Start the session, or go on with it; die on the way."""
+    """Start or resume the session, and die meanwhile."""
     mortal = Mortal(dies_at)
     pausepoint.stores.disk.os = pausepoint.artifacts.folder.os = mortal  # type: ignore[attr-defined,assignment]
     if broken:
@@ -56,13 +56,13 @@ def live(path: str, dies_at: int, edits: str | None, broken: str) -> None:
     say({"status": outcome.status.value, "writes": mortal.count})
 
 
-# twins that break a promise
+# deliberately broken code
 
 
 def _half_files() -> None:
-    """Content is written under the final name, in two pieces."""
+    """Write the content under the final name, in two pieces."""
 
-    def publish(self: Shelf, path: str, digest: str, ours: Any) -> str:
+    def publish(self: ArtifactFolder, path: str, digest: str, ours: Any) -> str:
         disk: Mortal = vars(pausepoint.artifacts.folder)["os"]
         data = self.read(f".pausepoint/staged/{mark(path, digest)}") or b""
         target = self.path / path
@@ -74,24 +74,24 @@ def _half_files() -> None:
         disk.unlink(self.path / ".pausepoint" / "staged" / mark(path, digest))
         return ""
 
-    Shelf.publish = publish  # type: ignore[method-assign]
+    ArtifactFolder.publish = publish  # type: ignore[method-assign]
 
 
 def _too_early() -> None:
-    """What is staged gets its name at once, before anything is recorded."""
-    stage = Shelf.stage
+    """Publish a staged file before anything is recorded."""
+    stage = ArtifactFolder.stage
 
-    def early(self: Shelf, path: str, data: bytes) -> str:
+    def early(self: ArtifactFolder, path: str, data: bytes) -> str:
         digest = stage(self, path, data)
         self.publish(path, digest, ())
         return digest
 
-    Shelf.stage = early  # type: ignore[method-assign]
+    ArtifactFolder.stage = early  # type: ignore[method-assign]
 
 
 def _forgotten() -> None:
-    """What was staged and not published when the process died is taken for rubbish."""
-    Shelf.staged = lambda self: set()  # type: ignore[method-assign]
+    """Discard the files that were staged when the process died."""
+    ArtifactFolder.staged = lambda self: set()  # type: ignore[method-assign]
 
 
 BROKEN = {"half files": _half_files, "too early": _too_early, "forgotten": _forgotten}

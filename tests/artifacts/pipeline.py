@@ -1,7 +1,7 @@
-"""A small pipeline whose steps leave artifacts, and ways to run it, count its calls and look at its folder.
+"""A small pipeline whose steps publish artifacts, with ways to run it, count its calls and read its folder.
 
-research → draft → finalize, and header beside them: finalize reads what draft and header wrote. What a step makes has
-the number of the call in it, so that a step that ran again is seen in what it left.
+The order is research → draft → finalize; finalize reads what draft and header wrote. The output of a step contains the
+number of the call, so a test sees in an artifact whether its step ran again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Memo(BaseModel):
 
 
 class Calls:
-    """Which steps ran, in order; kept in a file if it is given, so that it outlives a process."""
+    """The steps that ran, in order. With `file` set they are kept in a file and outlive the process."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -51,7 +51,7 @@ class Calls:
         return self.file.read_text().split().count(name)
 
     def taken(self) -> list[str]:
-        """What ran since this was asked last."""
+        """Return the steps that ran since the last call of this method."""
         found, self.names = self.names, []
         return found
 
@@ -113,9 +113,9 @@ async def head(company: str) -> str | None:
 
 
 quiet = Workflow("quiet", state=Memo, steps=[look, tell])
-"""Leaves the same whenever it runs."""
+"""Publishes the same content whenever it runs."""
 counted = Workflow("counted", state=Memo, steps=[look, head])
-"""Does not."""
+"""Publishes different content in every run."""
 
 FILES = ["1-research.json", "2-sections/01-intro.md", "2-sections/02-team.md", "2-sections/03-risks.md",
          "4-final.md", "header.md"]  # fmt: skip
@@ -135,7 +135,7 @@ class Desk:
         return Engine(store, workflows=[self.workflow], signals=False)
 
     async def run(self, **options: Any) -> Outcome[Memo]:
-        """Start it, or go on with it if it is there, to where it stops."""
+        """Start or resume the session and run it until it stops."""
         async with self.engine() as engine:
             given: dict[str, Any] = {"company": "Fern", "folder": self.folder, **options}
             session = await engine.start(self.workflow, session_id="s1", **given)
@@ -151,11 +151,11 @@ class Desk:
             return await what(engine)
 
     async def states(self) -> dict[str, str]:
-        """Path → state."""
+        """Return the state of each artifact by its path."""
         return {each.path: each.state for each in await self.ask(lambda engine: engine.artifacts("s1"))}
 
     async def plan(self) -> dict[str, str]:
-        """Step → verdict."""
+        """Return the verdict of the plan for each step."""
         return {each.step: each.verdict for each in await self.ask(lambda engine: engine.plan("s1"))}
 
     async def events(self) -> list[tuple[str, str]]:
@@ -166,18 +166,18 @@ class Desk:
         return self.folder / path
 
     def edit_research(self, claim: str = "Fern was edited by hand, and grows moss.") -> None:
-        """As a person would, with an editor of their own taste."""
+        """Change the first claim and reformat the file, as a person's editor would."""
         findings = json.loads(self.file("1-research.json").read_text())
         findings[0]["claim"] = claim
         self.file("1-research.json").write_text(json.dumps(findings))
 
     def bin(self) -> list[bytes]:
-        """The content of what was set aside."""
+        """Return the content of the files that were set aside."""
         folder = self.folder / OWN / "bin"
         return [path.read_bytes() for path in sorted(folder.iterdir())] if folder.exists() else []
 
 
 def in_folder(folder: Path) -> list[str]:
-    """What lies in a folder, without what is ours."""
+    """List the files in a folder, without those of the engine."""
     found = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     return sorted(str(path) for path in found if OWN not in path.parts)

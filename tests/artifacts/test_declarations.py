@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Artifact, BlockingContext, Context, Engine, Merge, Workflow, step
-from pausepoint.artifacts.folder import Shelf
+from pausepoint.artifacts.folder import ArtifactFolder
 from pausepoint.definition import Codec
 from pausepoint.definition.artifacts import OWN, BoundArtifact, Unfit, bind, entry_of, position, safe_name
 from pausepoint.definition.fields import shape
@@ -54,10 +54,10 @@ def test_a_path_that_leads_out_of_the_folder_or_is_none_is_refused(path: str) ->
     [
         (Artifact("a.json"), ("text", "maybe"), "say which field it carries"),
         (Artifact("a.json", carries="points"), ("text",), "which the step does not write"),
-        (Artifact("a.json", carries="pionts"), ("points",), "did you mean 'points'"),
+        (Artifact("a.json", carries="pionts"), ("points",), "Did you mean 'points'"),
         (Artifact("*.md"), ("text",), r"stands for the entries of a dict\[str, \.\.\.\]"),
-        (Artifact("*.md", count="nane"), ("entries",), "did you mean 'name'"),
-        (Artifact("{nane}.md"), ("text",), "did you mean 'name'"),
+        (Artifact("*.md", count="nane"), ("entries",), "Did you mean 'name'"),
+        (Artifact("{nane}.md"), ("text",), "Did you mean 'name'"),
     ],
 )
 def test_what_cannot_be_right_is_refused_when_the_workflow_is_made(
@@ -343,7 +343,7 @@ async def test_an_artifact_that_became_a_link_is_not_read_through_it(tmp_path: P
 
 
 def test_something_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ArtifactFolder(tmp_path)
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "folder.md").mkdir()
     for name in ("pipe.md", "folder.md"):

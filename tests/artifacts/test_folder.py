@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from pausepoint import Artifact, Context, Engine, Workflow, step
 from pausepoint.artifacts import detect
-from pausepoint.artifacts.folder import Shelf
+from pausepoint.artifacts.folder import ArtifactFolder
 from pausepoint.definition.artifacts import LARGEST, OWN, clash
 from pausepoint.errors import FolderRefused, UndecidedEdits
 from tests.artifacts.pipeline import FILES, Desk, calls, in_folder, memo
@@ -54,7 +54,7 @@ class Watched:
 def test_content_is_on_disk_before_it_has_a_name_and_so_is_its_name_before_anybody_hears_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = Shelf(tmp_path / "out")
+    shelf = ArtifactFolder(tmp_path / "out")
     shelf.make()
     (tmp_path / "out" / "notes").mkdir()
     watched = Watched()
@@ -203,7 +203,7 @@ async def test_our_own_folder_behind_a_link_is_refused_by_its_name(desk: Desk) -
 
 
 def test_something_that_is_staged_by_another_hand_does_not_stop_the_clearing(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "folder")
+    shelf = ArtifactFolder(tmp_path / "folder")
     shelf.make()
     (tmp_path / "folder" / OWN / "staged" / "mine").mkdir()
     shelf.clear([])

@@ -107,10 +107,10 @@ async def test_a_session_that_did_not_begin_with_the_first_step_is_known_by_its_
     await desk.run()
     calls.taken()
     async with desk.engine() as engine:
-        fork = await engine.fork("s1", at="header", session_id="s2", folder=tmp_path / "fork")
+        fork = await engine.fork("s1", at_step="header", session_id="s2", folder=tmp_path / "fork")
         state = (await fork.outcome()).state
         given = Memo(company="Oak", research=[Finding(claim="Oak grows oaks.")])
-        late = await engine.start(memo, given, at="draft", session_id="s3", folder=tmp_path / "late")
+        late = await engine.start(memo, given, at_step="draft", session_id="s3", folder=tmp_path / "late")
         later_state = (await late.outcome()).state
     assert calls.taken()[:2] == ["header", "finalize"]
     for folder, expected in ((tmp_path / "fork", state), (tmp_path / "late", later_state)):

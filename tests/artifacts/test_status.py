@@ -419,9 +419,9 @@ async def test_something_else_at_the_place_of_an_artifact_is_set_aside(tmp_path:
 async def test_a_fork_leaves_its_own_files_in_a_folder_of_its_own(desk: Desk) -> None:
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match="say where"):
-            await engine.fork("s1", at="header", session_id="s2")
-        assert (await engine.plan_fork("s1", at="header"))["header"].verdict == "next"
-        session = await engine.fork("s1", at="header", session_id="s2", folder=desk.path / "other")
+            await engine.fork("s1", at_step="header", session_id="s2")
+        assert (await engine.plan_fork("s1", at_step="header"))["header"].verdict == "next"
+        session = await engine.fork("s1", at_step="header", session_id="s2", folder=desk.path / "other")
         outcome = await session.outcome()
         assert {each.state for each in await session.artifacts()} == {"valid"}
     assert (outcome.status.value, calls.taken()) == ("completed", ["header", "finalize"])
@@ -515,12 +515,12 @@ async def test_an_entry_that_was_taken_in_is_put_back_from_the_log(desk: Desk) -
 async def test_verbs_that_cannot_be_right_are_refused(desk: Desk) -> None:
     with pytest.raises(ValueError, match="edits is 'accept' or 'discard'"):
         await desk.resume(edits="maybe")
-    with pytest.raises(DefinitionError, match="did you mean 'draft'"):
+    with pytest.raises(DefinitionError, match="Did you mean 'draft'"):
         await desk.resume(rerun="darft")
     async with desk.engine() as engine:
         with pytest.raises(InputConflict, match="its folder is"):
             await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.path / "other")
-        with pytest.raises(FolderRefused, match=r"has no artifact 'haeder\.md'; did you mean 'header\.md'"):
+        with pytest.raises(FolderRefused, match=r"has no artifact 'haeder\.md'. Did you mean 'header\.md'"):
             await engine.restore("s1", ["haeder.md"])
         with pytest.raises(DefinitionError, match="does not leave it"):
             await engine.restore("s1", ["../secret"])

@@ -31,7 +31,7 @@ def made(folder: Path) -> dict[str, str]:
     (folder / "brief.py").write_text(re.sub(r"\n +print\(\"looking up.*", "", source))
     (folder / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n')
     with Process("run", "brief", "--topic", "squid", "--session-id", "squid-1", cwd=folder) as process:
-        process.until("Running agent: research#2")
+        process.until("Running step: research#2")
         while not _remembers(folder, "research", 3):
             time.sleep(0.02)
         process.signal(signal.SIGKILL)

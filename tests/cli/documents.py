@@ -1,4 +1,4 @@
-"""What commands print with --json and --jsonl, held against the schema that is kept with them."""
+"""Checks of the documents that commands print with --json and --jsonl against their schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA: dict[str, Any] = json.loads((Path(pausepoint.engine.__file__).parent / "
 
 
 def check(command: str, printed: str, form: str = "json") -> None:
-    """Fail unless everything that a command printed is in a shape that the schema allows, and all of it is there."""
+    """Fail unless the schema allows everything that a command printed."""
     lines = printed.splitlines() if form == "jsonl" else [printed]
     for line in lines:
         validator(command, form).validate(json.loads(line))
@@ -23,7 +23,7 @@ def check(command: str, printed: str, form: str = "json") -> None:
 
 @cache
 def validator(command: str, form: str) -> Draft202012Validator:
-    """Stricter than the schema says: a name that is not in it is not documented."""
+    """Return a validator that also refuses names that the schema does not list."""
     found = SCHEMA["commands"].get(command, {}).get(form)
     assert found, f"src/pausepoint/engine/schema.json has no {form} of {command}; put it there"
     return Draft202012Validator({"$defs": _shapes(), **_closed(found)})
@@ -35,7 +35,7 @@ def _shapes() -> Any:
 
 
 def _closed(schema: Any, extended: bool = False) -> Any:
-    """Allow no other names, except where somebody adds some: in parts of ``allOf`` and in what is referred to."""
+    """Forbid other names, except in parts of ``allOf`` and in definitions, which other schemas extend."""
     if isinstance(schema, list):
         return [_closed(each, extended) for each in schema]
     if not isinstance(schema, dict):

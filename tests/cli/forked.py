@@ -1,4 +1,4 @@
-"""``python -m pausepoint`` in a process that a server has forked: what Python does before it, imports too, is done."""
+"""``python -m pausepoint`` in a forked process, which has imported everything already."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _server: ForkServer | None = None
 
 
 def server() -> ForkServer:
-    """That of this process; it ends with it."""
+    """Return the server of this process. It ends with the process."""
     global _server
     if _server is None:
         _server = ForkServer("tests.cli.forked")
@@ -26,7 +26,7 @@ def server() -> ForkServer:
 
 
 def pausepoint(args: list[str], cwd: Path, env: Mapping[str, str], typed: str, patience: float) -> tuple[int, str, str]:
-    """How it ended, and what it said on both ways out."""
+    """Run a command and return its exit code, standard output and standard error."""
     with tempfile.TemporaryDirectory() as folder:
         ends = [Path(folder, name) for name in ("in", "out", "err")]
         ends[0].write_text(typed)
@@ -46,7 +46,7 @@ def warm_up() -> None:
 
 
 def job(args: list[str], cwd: str, env: dict[str, str], ends: list[str]) -> None:
-    """In the forked process: what a shell and Python would do, then the command."""
+    """Set up folder, environment and streams in the forked process, then run the command."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

@@ -1,7 +1,7 @@
 """Commands as real processes, with and without a terminal.
 
-`run` waits for the end, and forks ``pausepoint`` from a process that has imported it; `Process` is for those that are to
-be watched, typed to or killed on the way, and starts an interpreter, as a shell does.
+`run` forks ``pausepoint`` from a process that has imported it, and waits for the end. `Process` starts an interpreter,
+as a shell does; a test can watch it, type into it or kill it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSEPOINT = ("-m", "pausepoint")
 
 
 class Done(NamedTuple):
-    """How a process ended. On a terminal all of its output is in ``stdout``."""
+    """The result of a process. On a terminal all of its output is in ``stdout``."""
 
     code: int
     stdout: str
@@ -45,7 +45,7 @@ def run(
     typed: str = "",
     program: Sequence[str] = PAUSEPOINT,
 ) -> Done:
-    """``pausepoint ARGS`` to its end. ``tty``: on a terminal of ``size`` columns and lines; ``typed`` is its input."""
+    """Run ``pausepoint ARGS`` with ``typed`` as its input; with ``tty`` on a terminal of ``size`` columns and lines."""
     if tty:
         with Process(*args, cwd=cwd, env=env, tty=True, size=size, program=program) as process:
             process.type(typed)
@@ -70,14 +70,14 @@ def _ended(
 
 
 def _check_documents(args: list[str], stdout: str) -> None:
-    """Whatever a command prints with --json or --jsonl is in its documented shape."""
+    """Check the output of --json and --jsonl against the schema."""
     if stdout and args and args[0] in COMMANDS:
         for form in {"json", "jsonl"} & {each.removeprefix("--") for each in args}:
             documents.check(args[0], stdout, "field" if args[0] == "show" and "--field" in args else form)
 
 
 class Process:
-    """``pausepoint ARGS`` while it runs. Leaving the block kills what still does."""
+    """A running ``pausepoint ARGS``. The end of the block kills it."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class Process:
         os.close(self.out)
 
     def type(self, text: str) -> None:
-        """What a person types; ``\\x03`` on a terminal is Ctrl+C."""
+        """Type a text; ``\\x03`` on a terminal is Ctrl+C."""
         os.write(self.keys, text.encode())
 
     def interrupt(self) -> None:
-        """Ctrl+C where it waits for an answer. While it only begins to wait Python would see it with the next key."""
+        """Press Ctrl+C once the process waits for an answer. Python would see an earlier one only with the next key."""
         stat = Path(f"/proc/{self.child.pid}/stat")
         while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "S":
             time.sleep(0.01)
@@ -134,7 +134,7 @@ class Process:
         self.child.send_signal(number)
 
     def until(self, text: str) -> str:
-        """Read until this was said (colours do not matter); returns all that was said so far."""
+        """Read until this text was printed, in any colour, and return the output so far."""
         end = time.monotonic() + PATIENCE
         while text not in plain(self.seen):
             if not self._read(end):
@@ -142,7 +142,7 @@ class Process:
         return plain(self.seen)
 
     def wait(self) -> Done:
-        """To the end: its code and all that was said on both ways out."""
+        """Wait for the end and return the exit code and the output."""
         end = time.monotonic() + PATIENCE
         while self._read(end):
             pass
@@ -161,7 +161,7 @@ class Process:
 
 
 def plain(text: str) -> str:
-    """Without colours and movements of the cursor, and with plain line ends."""
+    """Return a text without colours and cursor movements, and with plain line ends."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n")
 
 
@@ -170,7 +170,7 @@ def _command(program: Sequence[str], args: tuple[str | Path, ...]) -> list[str]:
 
 
 def screen(text: str) -> str:
-    """What a terminal shows after all that was written to it: lines that were replaced are gone."""
+    """Return the lines that a terminal shows at the end. Lines that were replaced are gone."""
     lines, row, column = [""], 0, 0
     for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", text):
         if part == "\n":
@@ -190,7 +190,7 @@ def screen(text: str) -> str:
 
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
-    """The caller's, without what would lead a command to another store or to other colours."""
+    """Return the environment without the variables that choose a store or colours."""
     kept = {
         key: value for key, value in os.environ.items() if not key.startswith(("PAUSEPOINT_", "NO_COLOR", "COLUMNS"))
     }

@@ -212,7 +212,7 @@ def test_a_plan_knows_what_is_to_run_again(project: Project) -> None:
 
 
 def test_a_fork_has_its_artifacts_in_a_folder_of_its_own(project: Project) -> None:
-    fork = ["fork", "fern", "--at", "header", "--run", "--session-id"]
+    fork = ["fork", "fern", "--at-step", "header", "--run", "--session-id"]
     assert project(*fork, "oak", "--folder", "output/oak").code == 0
     assert project.calls() == ["header", "finalize"]
     assert (project.path / "output" / "oak" / "memo.md").exists()

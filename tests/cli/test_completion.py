@@ -61,7 +61,7 @@ def test_workflows_targets_steps_and_statuses_are_offered(zoo: Zoo) -> None:
     assert offered("worker --workflow ", folder) == ["brief"]
     assert offered("run ", folder) == ["brief"]
     assert asked("bash", "pausepoint run other", folder) == "file,other\n", "what no workflow is called is a file"
-    assert offered("run brief --at w", folder) == ["write"]
+    assert offered("run brief --at-step w", folder) == ["write"]
     assert "--topic" in offered("run brief --to", folder)
     assert offered(f"why {ids['fail']} ", folder) == ["research", "write", "review"]
     assert offered("rewind student --to re", folder) == ["research", "review"]

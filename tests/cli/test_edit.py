@@ -121,7 +121,7 @@ def test_what_is_so_already_is_not_recorded(place: Path) -> None:
     [
         (["wanted=many"], "wanted: Input should be a valid integer"),
         (["topic=a", "plan.pages=0"], "plan.pages: Input should be greater than or equal to 1"),
-        (["topci=a"], "did you mean 'topic'?"),
+        (["topci=a"], "Did you mean 'topic'?"),
         (["topic"], "write FIELD=VALUE"),
         (["topic=a", "topic=b"], "--set topic is given twice"),
         (["plan.title=a", 'plan={"title": "b"}'], "'plan.title' is part of 'plan', which is given too"),
@@ -280,7 +280,7 @@ def test_an_editor_that_fails_changes_nothing(
     [
         ('{"a": 1', "that is no JSON: Expecting ',' delimiter: line 1"),
         ("[]", "one JSON object"),
-        ('{"a": 1, "b": 2, "aa": 3}', "has no field 'aa'; did you mean 'a'?"),
+        ('{"a": 1, "b": 2, "aa": 3}', "has no field 'aa'. Did you mean 'a'?"),
         ('{"a": 1}', "'b' is missing"),
     ],
     ids=["no json", "no object", "unknown", "missing"],
@@ -384,13 +384,13 @@ def test_a_rewind_to_a_number_with_run_redoes_it_here(place: Path) -> None:
         async with opened(place) as engine:
             return next(each.seq for each in await engine.checkpoints("one") if each.name == "review#1")
 
-    done = run("rewind", "one", "--to", str(asyncio.run(number())), "--keep", "--run", cwd=place)
+    done = run("rewind", "one", "--to", str(asyncio.run(number())), "--reuse", "--run", cwd=place)
     assert done.code == 0
-    assert "Running agent: review\n" in done.stdout
+    assert "Running step: review\n" in done.stdout
     assert "Session one of brief completed" in done.stdout
     info, _, events = look(place)
     assert info.status is Status.COMPLETED
-    assert [event.data["keep"] for event in events if event.event_type == "session.rewound"] == [True]
+    assert [event.data["reuse"] for event in events if event.event_type == "session.rewound"] == [True]
 
 
 def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
@@ -414,7 +414,7 @@ def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
 def test_a_place_that_is_not_there_is_not_found(place: Path) -> None:
     done = run("rewind", "one", "--to", "writ", "--json", cwd=place)
     assert (done.code, done.stdout) == (4, "")
-    assert "did you mean 'write'?" in json.loads(done.stderr)["error"]
+    assert "Did you mean 'write'?" in json.loads(done.stderr)["error"]
 
 
 def test_how_far_to_go_is_asked_before_anything_is_changed(place: Path) -> None:
@@ -435,7 +435,7 @@ def test_many_visits_are_not_all_listed() -> None:
 
 def test_a_fork_stands_still_until_it_is_told_to_go_on(place: Path) -> None:
     done = run(
-        "fork", "one", "--at", "write#2", "--set", "topic=seals", "--session-id", "two", "--tag", "ice", "--json",
+        "fork", "one", "--at-step", "write#2", "--set", "topic=seals", "--session-id", "two", "--tag", "ice", "--json",
         cwd=place,
     )  # fmt: skip
     found = json.loads(done.stdout)
@@ -450,17 +450,17 @@ def test_a_fork_stands_still_until_it_is_told_to_go_on(place: Path) -> None:
 
 
 def test_a_fork_goes_on_at_once_with_run(place: Path) -> None:
-    done = run("fork", "one", "--at", "finish", "--set", "topic=seals", "--session-id", "two", "--run", cwd=place)
+    done = run("fork", "one", "--at-step", "finish", "--set", "topic=seals", "--session-id", "two", "--run", cwd=place)
     assert done.code == 0
     assert done.stdout.startswith("Forked one (before finish) as two.\n")
     assert "Beginning at finish, as forked\n" in done.stdout
-    assert "Finished agent: finish" in done.stdout
+    assert "Finished step: finish" in done.stdout
     info, state, _ = look(place, "two")
     assert (info.status, state.topic, state.draft) == (Status.COMPLETED, "seals", "otters, draft 2")
 
 
 def test_the_plan_of_a_fork_stores_nothing_and_validates_what_is_set(place: Path) -> None:
-    found = call("fork", "one", "--at", "review", "--dry-run", "--json")
+    found = call("fork", "one", "--at-step", "review", "--dry-run", "--json")
     plan = json.loads(found.stdout)
     assert (found.exit_code, plan["session_id"]) == (0, "one")
     assert {each["step"]: each["verdict"] for each in plan["steps"]}["review"] == "next"

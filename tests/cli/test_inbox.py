@@ -85,7 +85,7 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     assert "more" not in here(folder, "inbox", "--all").stderr
     (line,) = here(folder, "inbox", "call", "--jsonl").stdout.splitlines()
     assert json.loads(line)["subChainId"].startswith("call.")
-    assert "did you mean 'survey'" in here(folder, "inbox", "--workflow", "survy").stderr
+    assert "Did you mean 'survey'" in here(folder, "inbox", "--workflow", "survy").stderr
 
 
 def test_ids_are_cut_on_a_terminal_and_any_beginning_is_taken(folder: Path) -> None:
@@ -128,7 +128,7 @@ def test_an_answer_is_recorded_once_with_who_gave_it_and_waits_for_who_drives(fo
     assert (found["question_id"], found["by"], found["channel"]) == (ids["address"], "ann", "cli")
     assert (first.code, found["session"]["status"], found["resume"]) == (0, "ready", "pausepoint resume address")
     again = here(folder, "answer", ids["address"], "--data", '{"street":"Kai 鯨","number":7}', "--json")
-    assert (again.code, json.loads(again.stdout)["at"]) == (0, found["at"])
+    assert (again.code, json.loads(again.stdout)["answered_at"]) == (0, found["answered_at"])
     other = here(folder, "answer", ids["address"], "--data", '{"street":"Elsewhere","number":7}')
     assert (other.code, "was answered before, by ann through cli" in other.stderr) == (5, True)
     assert here(folder, "resume", "address").code == 0
@@ -186,7 +186,7 @@ def test_what_cannot_be_meant_is_refused_in_words_and_nothing_is_answered(folder
         ("tone", 2, "there is no terminal to ask at"),
         ("tone formal --approve", 2, "one answer"),
         ("tone --set a=1", 2, "asks for one value"),
-        ("address --set stret=Quay", 2, "did you mean 'street'?"),
+        ("address --set stret=Quay", 2, "Did you mean 'street'?"),
         ("address --set number=x", 2, "--set number: 'x' is not a valid integer"),
         ("address --set number=1 --set number=2", 2, "is given twice"),
         ("address --data {", 2, "--data is no JSON"),

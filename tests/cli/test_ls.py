@@ -97,7 +97,7 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     folder, _ = zoo
     mistyped = here(folder, "ls", "--workflow", "breif")
     assert (mistyped.code, mistyped.stdout) == (0, "")
-    assert "did you mean 'brief'?" in mistyped.stderr
+    assert "Did you mean 'brief'?" in mistyped.stderr
     assert "No session matches; there are 8 sessions in all" in here(folder, "ls", "--status", "ready").stderr
     assert here(folder, "ls", "--status", "redy").code == 2
     nothing = run("ls", "--json", cwd=tmp_path)

@@ -160,7 +160,7 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
         assert statuses == {"a": "paused", "b": "waiting", "c": "paused", "done": "completed"}
 
         done = await beside("pause", "--owner", "anne", cwd=place)
-        assert (done.code, done.stderr) == (4, "pausepoint: no session has owner 'anne'; did you mean 'ann'?\n")
+        assert (done.code, done.stderr) == (4, "pausepoint: no session has owner 'anne'. Did you mean 'ann'?\n")
         done = await beside("pause", "--tag", "old", cwd=place)
         assert (done.code, done.stdout) == (0, "Nothing to pause: the session that matches has ended.\n")
 

@@ -19,7 +19,7 @@ TARGET = ("--target", "brief.py")
 def test_a_session_is_run_paused_watched_killed_and_resumed_by_different_processes(desk: Desk) -> None:
     desk.hold("research")
     with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root) as runner:
-        runner.until("Running agent: research")
+        runner.until("Running step: research")
         with Process("watch", "mine", cwd=desk.root) as watcher:
             watcher.until("mine")
             assert run("pause", "mine", "--reason", "lunch", "--by", "Ada", cwd=desk.root).code == 0
@@ -31,7 +31,7 @@ def test_a_session_is_run_paused_watched_killed_and_resumed_by_different_process
 
     desk.hold("write")
     with Process("resume", "mine", *TARGET, cwd=desk.root) as runner:
-        runner.until("Running agent: write")
+        runner.until("Running step: write")
         with Process("watch", "mine", cwd=desk.root) as watcher:
             watcher.until("write")
             runner.signal(signal.SIGKILL)
@@ -62,7 +62,7 @@ def test_a_program_and_the_commands_work_on_one_session_with_one_state_model(tmp
     assert run("edit", "one", "--set", "text=Hello", cwd=folder).code == 0
     assert state() == Letter(name="Ada", text="Hello")
     refused = run("edit", "one", "--set", "txet=Hello", cwd=folder)
-    assert (refused.code, "Letter has no field 'txet'; did you mean 'text'?" in refused.stderr) == (2, True)
+    assert (refused.code, "Letter has no field 'txet'. Did you mean 'text'?" in refused.stderr) == (2, True)
     within(store, lambda engine: engine.edit("one", text="Good morning"))
     assert run("show", "one", "--field", "text", cwd=folder).stdout == "Good morning\n"
     within(store, lambda engine: engine.send("one", "Thank you"))

@@ -120,7 +120,7 @@ def own_command(text: str) -> str:
 def test_without_a_command_it_runs_and_prints_its_own_result(shop: Desk) -> None:
     done = ours(shop)
     assert done.code == 0, done
-    assert "Finished agent: review" in done.stdout
+    assert "Finished step: review" in done.stdout
     assert last_line(done.stdout) == "THE LEAFLET: otters: fact about otters 0, fact about otters 1"
     assert [info.workflow for info in shop.sessions()] == ["brief"]
 
@@ -258,8 +258,8 @@ def test_the_page_about_programs_shows_programs_that_do_so(tmp_path: Path) -> No
         pytest.param(["--about", "a/b"], "leaflet: --about: 'a/b' is a path, not a subject", id="refused by begin"),
         pytest.param(["--data", "."], "leaflet: about.txt: No such file or directory", id="a missing file"),
         pytest.param(["--abot", "x"], "--about", id="mistyped option"),
-        pytest.param(["resum"], "leaflet: no command 'resum'; did you mean 'resume'?", id="mistyped command"),
-        pytest.param(["nte", "--text", "x"], "did you mean 'note'?", id="mistyped workflow"),
+        pytest.param(["resum"], "leaflet: no command 'resum'. Did you mean 'resume'?", id="mistyped command"),
+        pytest.param(["nte", "--text", "x"], "Did you mean 'note'?", id="mistyped workflow"),
         pytest.param(["init"], "leaflet: no command 'init'", id="not for programs"),
     ],
 )
@@ -367,7 +367,7 @@ async def no_wait(word: str) -> Word:
         ),
         pytest.param({"begin": no_wait}, "begin is async; it has to be a plain function", id="async"),
         pytest.param({"arguments": ["word", "word"]}, "the argument 'word' is named twice", id="twice"),
-        pytest.param({"arguments": ["wrod"]}, "did you mean 'word'", id="no such argument"),
+        pytest.param({"arguments": ["wrod"]}, "Did you mean 'word'", id="no such argument"),
     ],
 )
 def test_a_program_that_cannot_be_right_is_refused_when_it_is_made(wrong: dict[str, Any], said: str) -> None:

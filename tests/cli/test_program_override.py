@@ -117,7 +117,7 @@ def test_options_can_be_given_by_their_place_and_have_names_that_python_keeps(
     shown = capsys.readouterr().out
     assert "TITLE" in shown
     assert "--from INTEGER" in shown
-    with pytest.raises(DefinitionError, match="no option 'titel' to be an argument; did you mean 'title'"):
+    with pytest.raises(DefinitionError, match="no option 'titel' to be an argument. Did you mean 'title'"):
         program(NOTE, instead=copy, arguments=["titel"])
 
 

@@ -163,5 +163,5 @@ def test_a_program_without_a_command_of_pausepoint_may_have_its_own_of_that_name
     found = made.get_command(click.Context(made), "show")
     assert found is not None
     assert (found.help, made.list_commands(click.Context(made)).count("show")) == ("Show it in another way.", 1)
-    with pytest.raises(DefinitionError, match=r"no command 'shwo' to be without.*did you mean 'show'"):
+    with pytest.raises(DefinitionError, match=r"no command 'shwo' to be without.*Did you mean 'show'"):
         program(note, without=["shwo"])

@@ -116,7 +116,7 @@ def test_an_error_is_one_line_for_people_and_one_object_for_programs(tmp_path: P
 def test_a_command_that_does_not_exist_gets_the_nearest_one(tmp_path: Path) -> None:
     done = run("verfy", cwd=tmp_path)
     assert (done.code, done.stdout) == (2, "")
-    assert "did you mean 'verify'" in done.stderr
+    assert "Did you mean 'verify'" in done.stderr
 
 
 CALLS: dict[str, str] = {
@@ -125,8 +125,9 @@ CALLS: dict[str, str] = {
     "inbox": "", "answer": "ASKED formal",
     "why": "FAILED write", "checkpoints": "FAILED", "diff": "FAILED research", "pause": "FAILED --reason lunch",
     "cancel": "spare", "edit": "student --set score=3", "rewind": "student --to research",
-    "fork": "FAILED --at write --set topic=ok", "verify": "", "doctor": "", "gc": "", "export": "FAILED file.jsonl",
-    "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED", "redact": "copy --seq 2",
+    "fork": "FAILED --at-step write --set topic=ok", "verify": "", "doctor": "", "gc": "",
+    "export": "FAILED file.jsonl", "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED",
+    "redact": "copy --seq 2",
 }  # fmt: skip
 """A call of every command that has --json, in an order in which each has something to do."""
 
@@ -152,18 +153,18 @@ def test_every_command_prints_the_document_that_the_schema_describes(tmp_path: P
 def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to_read_on(zoo: Path) -> None:
     fields = "see pausepoint run brief.py:brief --help"
     for words, said in {
-        "gc --aply": "there is no option --aply; did you mean '--apply'? see pausepoint gc --help",
-        "run brief --topc x": f"there is no option --topc; did you mean '--topic'? {fields}",
-        "ls --sort ages": "Invalid value for '--sort': there is no 'ages'; known: created, id, spent, status, updated,"
+        "gc --aply": "there is no option --aply. Did you mean '--apply'? see pausepoint gc --help",
+        "run brief --topc x": f"there is no option --topc. Did you mean '--topic'? {fields}",
+        "ls --sort ages": "Invalid value for '--sort': there is no 'ages'. Known: created, id, spent, status, updated,"
         " workflow; see pausepoint ls --help",
-        "ls --status redy": "Invalid value for '--status': there is no 'redy'; did you mean 'ready'?"
+        "ls --status redy": "Invalid value for '--status': there is no 'redy'. Did you mean 'ready'?"
         " see pausepoint ls --help",
         "show": "Missing argument 'SESSION[@CHECKPOINT]'; see pausepoint show --help",
         "run brief --topic x --budget much": "Invalid value for '--budget': 'much' is no amount of dollars; write 2.50;"
         f" {fields}",
-        "run breif": "breif is neither a file nor a workflow of the project; did you mean 'brief'?",
-        "run brif.py": "there is no file brif.py; did you mean 'brief.py'?",
-        "show studnet": "no session begins with 'studnet'; did you mean 'student'?",
+        "run breif": "breif is neither a file nor a workflow of the project. Did you mean 'brief'?",
+        "run brif.py": "there is no file brif.py. Did you mean 'brief.py'?",
+        "show studnet": "no session begins with 'studnet'. Did you mean 'student'?",
     }.items():
         done = run(*words.split(), cwd=zoo)
         assert (done.code, done.stdout, done.stderr) == (4 if "studnet" in words else 2, "", f"pausepoint: {said}\n")

@@ -23,7 +23,7 @@ TARGET = ("--target", "brief.py")
 def test_without_an_id_the_last_interrupted_session_goes_on_and_everything_about_that_is_said(desk: Desk) -> None:
     desk.hold("write")
     with Process("run", "brief.py", "--topic", "otters", cwd=desk.root) as process:
-        process.until("Running agent: write")
+        process.until("Running step: write")
         process.signal(signal.SIGKILL)
     desk.release("write")
     desk.forget_calls()
@@ -36,7 +36,7 @@ def test_without_an_id_the_last_interrupted_session_goes_on_and_everything_about
     assert said[:3] == [
         "Resuming from checkpoint: research",
         "Skipped, done before: plan, research",
-        "Running agent: write",
+        "Running step: write",
     ]
     ((event, took),) = asyncio.run(resumptions(desk.store))
     assert (event["step"], event["skipped"], event["saved_usd"]) == ("write", 2, 0.75)
@@ -141,7 +141,7 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     code, said = desk.refused("resume", session, "--until", "plan", *TARGET)
     assert (code, "--from plan redoes it" in said) == (2, True)
     code, said = desk.refused("resume", session, "--until", "reviw", *TARGET)
-    assert (code, "did you mean 'review'" in said) == (2, True)
+    assert (code, "Did you mean 'review'" in said) == (2, True)
 
 
 def test_from_a_step_until_a_step(desk: Desk) -> None:
@@ -183,7 +183,7 @@ def test_a_complete_session_is_said_to_be_complete_and_nothing_runs(desk: Desk) 
 def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(desk: Desk) -> None:
     desk.hold("write")
     with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root) as process:
-        process.until("Running agent: write")
+        process.until("Running step: write")
         code, _, err = run("resume", "mine", *TARGET, cwd=desk.root)
         assert code == 5
         assert str(process.child.pid) in err

@@ -63,13 +63,13 @@ def test_what_is_not_given_is_not_input(desk: Desk, monkeypatch: pytest.MonkeyPa
         pytest.param(["brief.py"], "missing: --topic TEXT", id="required"),
         pytest.param(["brief.py", "--topc", "x"], "'--topic'", id="mistyped"),
         pytest.param(["brief.py", "--topic", "x", "--count", "few"], "'few' is not a valid integer", id="no number"),
-        pytest.param(["brief.py", "--topic", "x", "--tone", "playfull"], "did you mean 'playful'", id="no choice"),
+        pytest.param(["brief.py", "--topic", "x", "--tone", "playfull"], "Did you mean 'playful'", id="no choice"),
         pytest.param(["brief.py", "--topic", "x", "--size", "{"], "is no JSON", id="no json"),
-        pytest.param(["brief.py", "--topic", "x", "--field", "tpic=1"], "did you mean 'topic'", id="no field"),
+        pytest.param(["brief.py", "--topic", "x", "--field", "tpic=1"], "Did you mean 'topic'", id="no field"),
         pytest.param(["brief.py", "--topic", "x", "--field", "owner"], "NAME=VALUE", id="no value"),
         pytest.param(["--topic", "x", "brief.py"], "fields are given behind it", id="before the target"),
         pytest.param(["brie.py"], "there is no file brie.py", id="no file"),
-        pytest.param(["brief.py:breif"], "did you mean 'brief'", id="no workflow"),
+        pytest.param(["brief.py:breif"], "Did you mean 'brief'", id="no workflow"),
         pytest.param(["brief.py", "--topic", "x", "--resume", "--force-restart"], "give one of them", id="both"),
         pytest.param([], "TARGET", id="nothing"),
     ],
@@ -108,14 +108,14 @@ def test_a_run_says_each_step_as_it_runs_and_what_came_out(desk: Desk) -> None:
     session = lines[0].split()[1]
     assert lines[:9] == [
         f"Session {session} of brief",
-        "Running agent: plan",
-        "Finished agent: plan in TIME",
-        "Running agent: research",
-        "Finished agent: research in TIME, $0.25",
-        "Running agent: write",
-        "Finished agent: write in TIME",
-        "Running agent: review",
-        "Finished agent: review in TIME",
+        "Running step: plan",
+        "Finished step: plan in TIME",
+        "Running step: research",
+        "Finished step: research in TIME, $0.25",
+        "Running step: write",
+        "Finished step: write in TIME",
+        "Running step: review",
+        "Finished step: review in TIME",
     ]
     assert re.fullmatch(rf"Session {session} of brief completed after .*, \$0\.25", lines[9])
     assert 'draft    "OTTERS: FACT ABOUT OTTERS 0"' in out
@@ -138,7 +138,7 @@ def test_json_is_one_document_and_what_steps_print_goes_elsewhere(desk: Desk) ->
 
 
 def test_jsonl_is_every_event_and_last_how_it_stands(desk: Desk) -> None:
-    code, out, _ = run("run", "brief.py", "--topic", "otters", "--at", "write", "--jsonl", cwd=desk.root)
+    code, out, _ = run("run", "brief.py", "--topic", "otters", "--at-step", "write", "--jsonl", cwd=desk.root)
     *events, outcome = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     kinds = [event["event_type"] for event in events]
@@ -181,7 +181,7 @@ def test_what_a_failure_says_cannot_steer_the_terminal_and_shows_the_authors_own
 def test_sigterm_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
     desk.hold("research")
     with Process("run", "brief.py", "--topic", "otters", "--store", "my.db", cwd=desk.root) as process:
-        process.until("Running agent: research")
+        process.until("Running step: research")
         process.signal(signal.SIGTERM)
         process.until("finishing the operation")
         desk.release("research")
@@ -231,8 +231,8 @@ def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: De
     assert f"Follow it: pausepoint watch {session}" in err
     desk.release("write")
     assert run("watch", session, cwd=desk.root).code == 0
-    assert (desk.root / ".pausepoint" / "logs" / f"{session}.log").read_text().count("Running agent: review") == 1
-    code, _, err = run("run", "brief.py", "--topic", "x", "--at", "nowhere", "--detach", cwd=desk.root)
+    assert (desk.root / ".pausepoint" / "logs" / f"{session}.log").read_text().count("Running step: review") == 1
+    code, _, err = run("run", "brief.py", "--topic", "x", "--at-step", "nowhere", "--detach", cwd=desk.root)
     assert (code, "has no step 'nowhere'" in err) == (2, True)
 
 

@@ -101,7 +101,7 @@ def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:
     assert f"As of record {then['seq']}, research#1" in here(folder, "show", f"{name}@research").stdout
     missing = run("show", f"{name}@reserch", cwd=folder)
     assert (missing.code, missing.stdout) == (4, "")
-    assert "did you mean 'research'?" in missing.stderr
+    assert "Did you mean 'research'?" in missing.stderr
 
 
 def test_an_id_may_contain_an_at_sign(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_one_field_is_printed_raw(zoo: Zoo) -> None:
     ]  # fmt: skip
     mistyped = here(folder, "show", ids["fail"], "--field", "topci")
     assert mistyped.code == 4
-    assert "did you mean 'topic'?" in mistyped.stderr
+    assert "Did you mean 'topic'?" in mistyped.stderr
 
 
 def test_an_unknown_id_is_4_and_an_ambiguous_one_lists_the_candidates(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_why_explains_one_step(zoo: Zoo) -> None:
     assert (found["verdict"], found["why"], found["last"]) == ("will run", "follows write", None)
     mistyped = here(folder, "why", ids["fail"], "reserch")
     assert mistyped.code == 4
-    assert "did you mean 'research'?" in mistyped.stderr
+    assert "Did you mean 'research'?" in mistyped.stderr
 
 
 # checkpoints and diff
@@ -285,7 +285,7 @@ def test_diff_refuses_what_it_cannot_compare(zoo: Zoo) -> None:
     assert here(folder, "diff", ids["octopus"]).code == 2
     unknown = here(folder, "diff", ids["octopus"], "reserch")
     assert unknown.code == 4
-    assert "did you mean 'research'?" in unknown.stderr
+    assert "Did you mean 'research'?" in unknown.stderr
 
 
 # in this process

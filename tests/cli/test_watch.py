@@ -34,7 +34,7 @@ def held(folder: Path) -> Iterator[Process]:
     """A session ``busy`` that another process drives; its step ``write`` ends when there is a file ``go``."""
     project(folder)
     with Process("run", "brief.py", "--topic", "hold", "--session-id", "busy", cwd=folder) as process:
-        process.until("Running agent: write")
+        process.until("Running step: write")
         yield process
 
 
@@ -72,7 +72,7 @@ def test_events_refuse_what_cannot_be_meant(zoo: Zoo) -> None:
     assert here(folder, "events", ids["octopus"], "-f", "--json").code == 2
     mistyped = here(folder, "events", ids["octopus"], "--type", "stepp")
     assert (mistyped.code, mistyped.stdout) == (0, "")
-    assert "did you mean 'step'?" in mistyped.stderr
+    assert "Did you mean 'step'?" in mistyped.stderr
     assert here(folder, "events", "nobody").code == 4
 
 
@@ -130,7 +130,7 @@ def test_watch_as_a_process_gives_its_code_and_one_document(zoo: Zoo) -> None:
 
 def test_a_session_is_watched_in_a_pipe_until_it_ends(tmp_path: Path) -> None:
     with held(tmp_path) as runs, Process("watch", "busy", cwd=tmp_path) as watch:
-        watch.until("Running agent: write")
+        watch.until("Running step: write")
         (tmp_path / "go").touch()
         done = watch.wait()
         assert runs.wait().code == 0
@@ -138,7 +138,7 @@ def test_a_session_is_watched_in_a_pipe_until_it_ends(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == "busy (brief) is running: 1 step done, now at write#1"
     assert [line.partition(" in ")[0] for line in lines if line.startswith("Finished")] == [
-        "Finished agent: write", "Finished agent: review",
+        "Finished step: write", "Finished step: review",
     ]  # fmt: skip
     assert lines[-1].startswith("busy is completed")
 

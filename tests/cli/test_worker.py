@@ -92,7 +92,7 @@ def test_a_worker_takes_up_what_another_process_was_killed_with_and_ends_with_14
     with Process("worker", "--jsonl", *TARGET, cwd=desk.root) as worker:
         desk.hold("write")
         with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root) as process:
-            process.until("Running agent: write")
+            process.until("Running step: write")
             process.signal(signal.SIGKILL)
         desk.release("write")
         worker.until('"text": "completed"')
@@ -131,7 +131,7 @@ def test_a_worker_needs_code_and_an_end_for_one_document(desk: Desk) -> None:
     code, said = desk.refused("worker")
     assert (code, "add --target" in said) == (2, True)
     code, said = desk.refused("worker", "--workflow", "breif", *TARGET)
-    assert (code, "did you mean 'brief'" in said) == (2, True)
+    assert (code, "Did you mean 'brief'" in said) == (2, True)
     code, said = desk.refused("worker", "--json", *TARGET)
     assert (code, "--once" in said) == (2, True)
     code, said = desk.refused("worker", "--store", "nowhere.db", *TARGET)
@@ -169,7 +169,7 @@ def test_a_run_drives_its_own_session_and_leaves_what_is_due_to_a_worker(tmp_pat
 def test_a_run_wakes_its_own_session_and_what_that_called(tmp_path: Path) -> None:
     (tmp_path / "nap.py").write_text(NAPS)
     code, out, _ = run("run", "nap.py:outer", "--session-id", "mine", cwd=tmp_path)
-    assert (code, "Finished agent: ask" in out) == (0, True)
+    assert (code, "Finished step: ask" in out) == (0, True)
     assert statuses(tmp_path / STORE) == {"mine": "completed", "mine.": "completed"}
 
 

@@ -57,7 +57,7 @@ def test_a_struct_has_a_fingerprint_by_its_content() -> None:
 def test_fingerprints_do_not_depend_on_order_or_process() -> None:
     value = "{'b': {3, 1, 2}, 'a': {'y': frozenset({'q', 'p', 'r'}), 2: 1, 'x': 1.5}}"
     turned = {"a": {"x": 1.5, 2: 1, "y": frozenset({"r", "p", "q"})}, "b": {2, 1, 3}}
-    script = f"from pausepoint.codec import fingerprint; print(fingerprint({value}, None).hex())"
+    script = f"from pausepoint.codec.values import fingerprint; print(fingerprint({value}, None).hex())"
     for seed in ("1", "2"):
         environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
         done = subprocess.run(

@@ -490,7 +490,7 @@ def test_damaged_data_is_a_damaged_record_with_and_without_a_type(data: bytes) -
 def test_no_stored_name_is_ever_imported() -> None:
     script = (
         "import sys\n"
-        "from pausepoint.codec import decode\n"
+        "from pausepoint.codec.values import decode\n"
         "from pausepoint.errors import DamagedRecord\n"
         "before = set(sys.modules)\n"
         "for tag in ('$import', '$model', '$enum', '$:Fact', '$pickle', 'py/object', '$class', '$module'):\n"
@@ -508,7 +508,7 @@ def test_the_codec_imports_no_pydantic_and_no_pickle_until_it_needs_them() -> No
     script = (
         "import sys\n"
         "before = set(sys.modules)  # whoever measures this process may have imported things already\n"
-        "from pausepoint.codec import typed\n"
+        "from pausepoint.codec.values import typed\n"
         "kind = typed(dict[str, list[int]])\n"
         "assert kind.decode(kind.encode({'a': [1]}, 'x'), 'x') == {'a': [1]}\n"
         "print(sorted({'pydantic', 'pickle'} & (set(sys.modules) - before)))\n"

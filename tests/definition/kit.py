@@ -49,7 +49,7 @@ def refused(*steps: Any, **options: Any) -> str:
     """Return the message with which the definition is refused. It always names the workflow."""
     with pytest.raises(DefinitionError) as caught:
         made(*steps, **options)
-    assert "workflow 'brief'" in str(caught.value)
+    assert "Workflow 'brief'" in str(caught.value)
     return str(caught.value)
 
 

@@ -31,11 +31,12 @@ def test_migrations_lead_step_by_step_to_the_present_version() -> None:
 
 
 def test_gaps_doubles_and_migrations_that_lead_nowhere_are_refused() -> None:
-    assert "no migration leads from version 2 to 3; add one: @migrate(from_version=2)" in refused_once(
+    assert "no migration leads from version 2 to 3. Add one with @migrate(from_version=2)" in refused_once(
         research, version=3, migrations=[one_up]
     )
-    assert "migration 'two_up': it leads from version 2 to 3, but the workflow is version 2; set version=3" in (
-        refused_once(research, version=2, migrations=[one_up, two_up])
+    assert (
+        "migration 'two_up': the migration leads from version 2 to 3, but the workflow is version 2. Set version=3"
+        in (refused_once(research, version=2, migrations=[one_up, two_up]))
     )
 
     @migrate(from_version=1)
@@ -51,15 +52,15 @@ def test_what_is_no_migration_is_refused() -> None:
     def plain(state: dict[str, Any]) -> dict[str, Any]:
         return state
 
-    assert "function 'plain' in migrations is not a migration; decorate it with @migrate" in refused_once(
+    assert "function 'plain' in migrations= is not a migration. Decorate it with @migrate" in refused_once(
         research, version=2, migrations=[plain]
     )
-    assert "migration 'one_up' is listed in steps=; move it to migrations=[one_up]" in refused(research, one_up)
+    assert "migration 'one_up' is listed in steps=. Move it to migrations=[one_up]" in refused(research, one_up)
 
 
 @pytest.mark.parametrize("version", [0, -1, "1", True, 1.0])
 def test_a_migration_starts_from_a_whole_number(version: Any) -> None:
-    with pytest.raises(DefinitionError, match="is not a whole number from 1 on"):
+    with pytest.raises(DefinitionError, match="must be a whole number of 1 or more"):
         migrate(from_version=version)(lambda state: state)
 
 
@@ -73,12 +74,14 @@ def test_a_migration_is_a_plain_function_of_the_state() -> None:
     def two(state: dict[str, Any], more: int) -> dict[str, Any]:
         return state
 
-    with pytest.raises(DefinitionError, match="migration 'later': it must be a plain def, not async"):
+    with pytest.raises(
+        DefinitionError, match="Migration 'later': a migration is a pure function. Use def, not async def"
+    ):
         migrate(from_version=1)(later)
     for fn in (none, two):
-        with pytest.raises(DefinitionError, match="it must take one argument, the stored state as a dict"):
+        with pytest.raises(DefinitionError, match="the function must take one argument, the stored state as a dict"):
             migrate(from_version=1)(fn)
-    with pytest.raises(DefinitionError, match="it is a migration already"):
+    with pytest.raises(DefinitionError, match="is already a migration"):
         migrate(from_version=2)(one_up)
 
 
@@ -107,8 +110,8 @@ def test_an_old_name_that_is_in_use_or_claimed_twice_is_refused() -> None:
     @step(was="me")
     def me(topic: str) -> None: ...
 
-    assert "step 'find': was='write': a step of that name is in use" in refused_once(find, write)
+    assert "step 'find': was='write' is the name of another step" in refused_once(find, write)
     message = refused(one, other)
-    assert "step 'other': was='same': step 'one' claims that name too" in message
+    assert "step 'other': was='same' is also a former name of step 'one'" in message
     assert "step 'one': was='a b': 'a b' is not a valid name" in message
-    assert "was='me': a step of that name is in use" in refused_once(me)
+    assert "was='me' is the name of another step" in refused_once(me)

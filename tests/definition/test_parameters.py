@@ -24,15 +24,15 @@ def test_a_parameter_that_matches_nothing_is_refused_with_the_nearest_field() ->
 
     message = refused_once(wrong)
     assert "step 'wrong'" in message
-    assert "parameter 'topci' matches no field of Brief and has no default; did you mean 'topic'?" in message
+    assert "parameter 'topci' matches no field of Brief and has no default. Did you mean 'topic'?" in message
 
 
 def test_a_default_does_not_excuse_a_near_miss() -> None:
     @step
     def wrong(topci: str = "otters") -> None: ...
 
-    assert "parameter 'topci' would keep its default" in refused_once(wrong)
-    assert "did you mean 'topic'?" in refused_once(wrong)
+    assert "parameter 'topci' matches no field of Brief and would always have its default" in refused_once(wrong)
+    assert "Did you mean 'topic'?" in refused_once(wrong)
 
 
 def test_a_parameter_unlike_any_field_keeps_its_default() -> None:
@@ -127,7 +127,7 @@ def test_at_an_unknown_path_is_refused_with_the_nearest_one() -> None:
     @step
     def wrong(name: Annotated[str, At("plan.titel")]) -> None: ...
 
-    assert "parameter 'name': Brief has no field 'plan.titel'; did you mean 'plan.title'?" in refused_once(wrong)
+    assert "parameter 'name': Brief has no field 'plan.titel'. Did you mean 'plan.title'?" in refused_once(wrong)
 
 
 def test_at_with_a_type_that_does_not_fit_is_refused() -> None:
@@ -180,7 +180,7 @@ def test_a_parameter_that_could_be_field_or_session_id_is_refused() -> None:
     @step
     def wrong(owner_id: SessionId) -> None: ...
 
-    assert "could be the field 'owner_id' or, by its annotation, SessionId" in refused_once(wrong)
+    assert "its name means the field 'owner_id', its annotation means SessionId" in refused_once(wrong)
 
 
 def test_several_contexts_are_refused() -> None:
@@ -215,9 +215,9 @@ def test_a_context_without_an_annotation_is_told_which_one_it_needs() -> None:
     @step
     async def optional(ctx=None) -> None: ...  # type: ignore[no-untyped-def]
 
-    assert refused_once(moving).endswith("; annotate it: ctx: Context")
-    assert refused_once(standing).endswith("; annotate it: context: BlockingContext")
-    assert refused_once(optional).endswith("; annotate it: ctx: Context")
+    assert refused_once(moving).endswith("write 'ctx: Context'.")
+    assert refused_once(standing).endswith("write 'context: BlockingContext'.")
+    assert refused_once(optional).endswith("write 'ctx: Context'.")
 
 
 def test_a_field_may_be_called_context() -> None:
@@ -234,14 +234,14 @@ def test_a_context_in_a_plain_step_is_refused() -> None:
     @step
     def wrong(ctx: Context) -> None: ...
 
-    assert "is a Context, but the step is a plain def; use BlockingContext" in refused_once(wrong)
+    assert "is a Context, but the step is a plain def. Use BlockingContext" in refused_once(wrong)
 
 
 def test_a_blocking_context_in_an_async_step_is_refused() -> None:
     @step
     async def wrong(ctx: BlockingContext) -> None: ...
 
-    assert "is a BlockingContext, but the step is an async def; use Context" in refused_once(wrong)
+    assert "is a BlockingContext, but the step is an async def. Use Context" in refused_once(wrong)
 
 
 def test_parameters_that_cannot_be_named_are_refused() -> None:
@@ -263,7 +263,7 @@ def test_a_name_that_exists_only_for_type_checkers_is_told() -> None:
     @step
     def wrong(score: Decimal) -> None: ...
 
-    assert "an annotation names 'Decimal'" in refused_once(wrong)
+    assert "an annotation uses 'Decimal'" in refused_once(wrong)
     assert "TYPE_CHECKING" in refused_once(wrong)
 
 
@@ -271,4 +271,4 @@ def test_an_annotation_that_cannot_be_read_is_told() -> None:
     @step
     def wrong(topic: str[3]) -> None: ...  # type: ignore[type-arg, valid-type]  # wrong on purpose
 
-    assert "its annotations cannot be read: TypeError" in refused_once(wrong)
+    assert "the annotations cannot be read (TypeError: " in refused_once(wrong)

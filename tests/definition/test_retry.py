@@ -171,7 +171,7 @@ def test_no_number_of_attempts_overflows() -> None:
 )
 def test_nonsense_is_refused_and_named(wrong: dict[str, Any]) -> None:
     (name,) = wrong
-    with pytest.raises(ValueError, match=f"^{name} is .*; it must be "):
+    with pytest.raises(ValueError, match=f"^{name} is .*[.] It must be "):
         Retry(**wrong)
 
 

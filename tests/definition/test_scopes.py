@@ -48,9 +48,9 @@ def test_a_write_outside_a_scope_is_refused() -> None:
         return Plan()
 
     message = refused_once(wrong)
-    assert "step 'wrong', scope 'EstimationAgent': the step writes 'verdict', which the scope does not own" in message
-    assert "it has score, plan.pages" in message
-    assert "the step writes 'plan', which the scope does not own" in refused_once(too_much)
+    assert "step 'wrong', scope 'EstimationAgent': the step writes 'verdict', which the scope may not write" in message
+    assert "Allowed: score, plan.pages" in message
+    assert "the step writes 'plan', which the scope may not write" in refused_once(too_much)
 
 
 @pytest.mark.covers("S3.73")
@@ -81,7 +81,7 @@ def test_the_whole_state_is_only_for_scopes_that_read_everything() -> None:
     @scope.step
     def wrong(everything: Brief) -> None: ...
 
-    assert "parameter 'everything' asks for the whole state" in refused_once(wrong)
+    assert "parameter 'everything' reads the whole state" in refused_once(wrong)
 
 
 def test_unknown_fields_of_a_scope_are_refused_once() -> None:
@@ -94,8 +94,8 @@ def test_unknown_fields_of_a_scope_are_refused_once() -> None:
     def two() -> None: ...
 
     message = refused(one)
-    assert "scope 'Agent': Brief has no field 'topci'; did you mean 'topic'?" in message
-    assert "scope 'Agent': Brief has no field 'drafft'; did you mean 'draft'?" in message
+    assert "scope 'Agent': Brief has no field 'topci'. Did you mean 'topic'?" in message
+    assert "scope 'Agent': Brief has no field 'drafft'. Did you mean 'draft'?" in message
     assert refused(one, two).count("topci") == 1
 
 
@@ -105,7 +105,7 @@ def test_a_scope_cannot_own_everything() -> None:
     @scope.step
     def one() -> None: ...
 
-    assert 'writes=["*"] is not possible' in refused_once(one)
+    assert 'writes=["*"] is not allowed' in refused_once(one)
 
 
 def test_a_scope_shows_itself() -> None:

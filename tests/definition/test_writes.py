@@ -17,7 +17,7 @@ def test_writing_an_unknown_field_is_refused_with_the_nearest_one() -> None:
     def wrong() -> str:
         return ""
 
-    assert "step 'wrong': writes='drfat': Brief has no field 'drfat'; did you mean 'draft'?" in refused_once(wrong)
+    assert "step 'wrong': writes='drfat': Brief has no field 'drfat'. Did you mean 'draft'?" in refused_once(wrong)
 
 
 def test_writing_a_part_of_a_dict_is_refused_with_a_hint() -> None:
@@ -41,7 +41,7 @@ def test_writing_a_part_of_an_optional_model_is_refused() -> None:
     def wrong() -> str:
         return ""
 
-    assert "writes='review.title': a model on the way may be None; write that one as a whole" in refused_once(wrong)
+    assert "writes='review.title': a model on this path may be None. Write that model as a whole" in refused_once(wrong)
 
 
 def test_writing_a_frozen_field_is_refused() -> None:
@@ -57,7 +57,7 @@ def test_writing_a_place_twice_is_refused() -> None:
     def wrong() -> dict[str, str]:
         return {}
 
-    assert "writes names 'draft' twice" in refused_once(wrong)
+    assert "writes= names 'draft' twice" in refused_once(wrong)
 
 
 def test_writing_a_place_and_a_part_of_it_is_refused() -> None:
@@ -65,7 +65,7 @@ def test_writing_a_place_and_a_part_of_it_is_refused() -> None:
     def wrong() -> dict[str, object]:
         return {}
 
-    assert "writes names both 'plan.title' and 'plan'" in refused_once(wrong)
+    assert "writes= names 'plan.title' and 'plan'" in refused_once(wrong)
 
 
 def test_a_field_whose_name_merely_begins_alike_is_no_part() -> None:
@@ -93,9 +93,9 @@ def test_a_missing_return_annotation_is_refused_with_the_right_one() -> None:
     def many(topic: str):  # type: ignore[no-untyped-def]
         return {}
 
-    assert "the return annotation is missing; write '-> list[str]'" in refused_once(wrong)
-    assert "write '-> None'" in refused_once(silent)
-    assert "write '-> dict[str, object]'" in refused_once(many)
+    assert "the return annotation is missing. Write '-> list[str]'" in refused_once(wrong)
+    assert "Write '-> None'" in refused_once(silent)
+    assert "Write '-> dict[str, object]'" in refused_once(many)
 
 
 def test_a_result_that_does_not_fit_its_field_is_refused() -> None:
@@ -103,7 +103,7 @@ def test_a_result_that_does_not_fit_its_field_is_refused() -> None:
     def wrong() -> int:
         return 0
 
-    assert "step 'wrong': it returns int, but 'draft' is str" in refused_once(wrong)
+    assert "step 'wrong': the step returns int, but 'draft' is str" in refused_once(wrong)
 
 
 def test_a_result_may_be_narrower_than_its_field() -> None:
@@ -127,7 +127,9 @@ def test_none_is_returned_only_where_the_field_admits_it() -> None:
     def fine() -> str | None:
         return None
 
-    assert "it returns str | None, but 'draft' does not admit None; make the field str | None" in refused_once(wrong)
+    assert "the step returns str | None, but 'draft' does not accept None. Make the field str | None" in refused_once(
+        wrong
+    )
     assert made(fine).first == "fine"
 
 
@@ -140,7 +142,7 @@ def test_a_step_that_writes_nothing_returns_none() -> None:
     def never() -> NoReturn:
         raise ValueError
 
-    assert "it returns str, but writes nothing; name the field in writes=, or return None" in refused_once(wrong)
+    assert "the step returns str, but writes nothing. Name the field in writes=, or return None" in refused_once(wrong)
     assert made(never).first == "never"
 
 
@@ -201,12 +203,15 @@ def test_what_a_growing_field_cannot_take_is_refused() -> None:
     def no_growth() -> Replace[list[str]]:
         return Replace([])
 
-    assert "it returns str, but 'log' is list[str] and grows: return Sequence[str], only what is new" in refused(one)
-    assert "it returns list[int], but 'log' is list[str] and grows" in refused_once(numbers)
-    assert "'log' does not admit None; return what is new, empty if nothing is" in refused_once(perhaps)
-    assert "it returns Replace[list[int]], but 'log'" in refused_once(replaced)
-    assert "'votes' is dict[str, int] and grows: return Mapping[str, int]" in refused_once(pairs)
-    assert "'facts' does not grow, so Replace has no meaning there" in refused_once(no_growth)
+    assert (
+        "the step returns str, but 'log' is list[str] and grows. Return Sequence[str] with the new items only"
+        in refused(one)
+    )
+    assert "the step returns list[int], but 'log' is list[str] and grows" in refused_once(numbers)
+    assert "'log' does not accept None. Return the new items only" in refused_once(perhaps)
+    assert "the step returns Replace[list[int]], but 'log'" in refused_once(replaced)
+    assert "'votes' is dict[str, int] and grows. Return Mapping[str, int]" in refused_once(pairs)
+    assert "'facts' is not marked Append or Merge, so Replace is not needed" in refused_once(no_growth)
 
 
 class Result(TypedDict, total=False):
@@ -247,7 +252,7 @@ def test_several_writes_without_a_mapping_are_refused() -> None:
     def perhaps() -> dict[str, object] | None:
         return None
 
-    assert "it writes draft, score and must return a mapping of these names" in refused_once(pair)
+    assert "the step writes draft, score, so it must return a dict or a TypedDict with these keys" in refused_once(pair)
     assert "not None" in refused_once(perhaps)
 
 
@@ -260,7 +265,7 @@ def test_a_mapping_that_leaves_no_room_for_a_field_is_refused() -> None:
     def numbered() -> dict[int, object]:
         return {}
 
-    assert "it returns dict[str, str], but 'score' is int" in refused_once(wrong)
+    assert "the step returns dict[str, str], but 'score' is int" in refused_once(wrong)
     assert "the keys are names of fields" in refused_once(numbered)
 
 
@@ -273,5 +278,5 @@ def test_the_keys_of_a_typed_dict_are_among_the_writes() -> None:
     def mistyped() -> Mistyped:
         return {}
 
-    assert "Misspelt has the key 'drafts', which the step does not write; did you mean 'draft'?" in refused_once(wrong)
+    assert "Misspelt has the key 'drafts', which the step does not write. Did you mean 'draft'?" in refused_once(wrong)
     assert "Mistyped['draft'] is int, but 'draft' is str" in refused_once(mistyped)

@@ -46,11 +46,12 @@ case = Workflow("case", state=Case, steps=[research, write, rate])
 
 
 async def closed_case(engine: Engine, session_id: str = "c1", name: str = SECRET, **options: Any) -> Session[Case]:
+    """Run a case to its end."""
     session = await engine.start(case, session_id=session_id, name=name, **options)
     assert (await session.outcome()).status is Status.COMPLETED
     return session
 
 
 def bytes_of(path: Path) -> bytes:
-    """All that the files of a store hold at this moment."""
+    """Return the current content of all files of a store."""
     return b"".join(file.read_bytes() for file in sorted(path.parent.glob(path.name + "*")) if file.is_file())

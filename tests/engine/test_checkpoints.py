@@ -51,8 +51,8 @@ async def test_a_page_of_a_long_session_reads_a_part_of_its_log(monkeypatch: pyt
         assert [each.visit for each in await session.checkpoints(limit=5)] == [696, 697, 698, 699, 700]
         middle = await session.checkpoints(before=300, limit=5)
         assert [each.seq for each in middle] == [295, 296, 297, 298, 299]
-        assert (await session.state(at=middle[-1].seq)).n == middle[-1].visit
-        assert (await session.state(at="count#123")).n == 123
+        assert (await session.state(at_checkpoint=middle[-1].seq)).n == middle[-1].visit
+        assert (await session.state(at_checkpoint="count#123")).n == 123
         assert 0 < spy.records < 2_400  # a few stretches between key frames; four times the whole log would be 2,800
         before = spy.records
         await session.checkpoints(limit=5)
@@ -66,19 +66,19 @@ async def test_a_page_of_a_long_session_reads_a_part_of_its_log(monkeypatch: pyt
 async def test_the_state_is_known_at_every_checkpoint() -> None:
     async with Engine(":memory:") as engine:
         session = await Desk().done(engine)
-        assert (await session.state(at=1)) == Essay(topic="squid")
-        first = await session.state(at="write#1")
+        assert (await session.state(at_checkpoint=1)) == Essay(topic="squid")
+        first = await session.state(at_checkpoint="write#1")
         assert (first.draft, first.rounds, first.log) == ("squid, draft 1", 0, ["research squid", "write 1"])
-        assert (await session.state(at="write")).draft == "squid, draft 3"
+        assert (await session.state(at_checkpoint="write")).draft == "squid, draft 3"
         for each in await session.checkpoints():
-            assert await session.state(at=each.seq) == await session.state(at=each.name)
-        assert await session.state(at="finish") == await session.state()
+            assert await session.state(at_checkpoint=each.seq) == await session.state(at_checkpoint=each.name)
+        assert await session.state(at_checkpoint="finish") == await session.state()
 
 
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        ("wriet", "did you mean 'write'"),
+        ("wriet", "Did you mean 'write'"),
         ("write#7", "visited 3 times: #1 to #3"),
         ("write#0", "visited 3 times"),
         ("finish#2", "visited 1 time:"),
@@ -94,7 +94,7 @@ async def test_an_unknown_checkpoint_is_refused_with_what_is_near(at: int | str,
         for verb in (session.state, session.diff):
             with pytest.raises(UnknownCheckpoint, match=said) as refused:
                 await verb(at)
-            assert (refused.value.at, refused.value.session_id) == (at, "one")
+            assert (refused.value.at_checkpoint, refused.value.session_id) == (at, "one")
         with pytest.raises(UnknownCheckpoint):
             await session.rewind(at)
 
@@ -105,7 +105,7 @@ async def test_what_names_no_checkpoint_is_a_type_error(at: Any) -> None:
     async with Engine(":memory:") as engine:
         session = await Desk().done(engine)
         with pytest.raises(TypeError, match="by its number or by its visit"):
-            await session.state(at=at)
+            await session.state(at_checkpoint=at)
 
 
 @on_loop

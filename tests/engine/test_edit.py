@@ -20,8 +20,8 @@ from tests.support.loop import on_loop
     [
         ({"topic": "ink", "rounds": "many"}, "rounds"),
         ({"topic": "ink", "plan.pages": 0}, "greater than or equal to 1"),
-        ({"tpoic": "ink"}, "did you mean 'topic'"),
-        ({"plan.titel": "ink"}, "did you mean 'plan.title'"),
+        ({"tpoic": "ink"}, "Did you mean 'topic'"),
+        ({"plan.titel": "ink"}, "Did you mean 'plan.title'"),
         ({"plan": Plan(), "plan.title": "ink"}, "part of 'plan', which is given too"),
         ({"topic": "ink", "log": "text"}, "log"),
     ],
@@ -59,7 +59,7 @@ async def test_an_edit_is_a_record_with_its_author_and_reason() -> None:
         assert (edited.agent_name, edited.data) == (
             "ann", {"fields": ["plan.title", "topic", "log"], "by": "ann", "reason": "better"},
         )  # fmt: skip
-        assert (await session.state(at="finish")).topic == "squid"
+        assert (await session.state(at_checkpoint="finish")).topic == "squid"
 
 
 @on_loop

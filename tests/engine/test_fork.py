@@ -30,7 +30,7 @@ async def test_a_fork_goes_its_own_way() -> None:
         desk = Desk()
         session = await desk.done(engine)
         before = await session.info(), await session.state()
-        copy = await session.fork(at="write#2", session_id="two", topic="ink", by="ann")
+        copy = await session.fork(at_step="write#2", session_id="two", topic="ink", by="ann")
         outcome = await copy.outcome()
         assert outcome.state.final == "INK, DRAFT 3"
         assert desk.calls == WHOLE[3:]
@@ -41,9 +41,9 @@ async def test_a_fork_goes_its_own_way() -> None:
         assert origin == Origin("one", listed["review#1"], "write#2", ("topic",))
         assert await session.origin() is None
         (forked,) = await events(copy, "session.forked")
-        assert forked.data == {"from": "one", "seq": listed["review#1"], "at": "write#2", "fields": ["topic"]}
+        assert forked.data == {"from": "one", "seq": listed["review#1"], "at_step": "write#2", "fields": ["topic"]}
         with pytest.raises(UnknownCheckpoint, match="older than this fork"):
-            await copy.state(at="write#1")
+            await copy.state(at_checkpoint="write#1")
 
 
 @on_loop
@@ -52,13 +52,13 @@ async def test_a_fork_inherits_what_is_not_given() -> None:
         desk = Desk()
         session = await engine.start(desk.workflow, topic="squid", owner="ann", tags=["a"], budget=50)
         await session.outcome()
-        copy = await (await session.fork(at="finish", paused=True, reason="wait", by="bob")).info()
+        copy = await (await session.fork(at_step="finish", paused=True, reason="wait", by="bob")).info()
         assert (copy.owner, copy.tags, copy.budget_usd, copy.status) == ("ann", ("a",), 50, Status.PAUSED)
         other = await session.fork("finish", owner="bob", tags="b", budget=5, paused=True)
         info = await other.info()
         assert (info.owner, info.tags, info.budget_usd) == ("bob", ("b",), 5)
         with pytest.raises(StateRefused, match="topic"):
-            await session.fork(edits={"topic": 1})
+            await session.fork(changes={"topic": 1})
 
 
 @on_loop
@@ -66,13 +66,13 @@ async def test_a_fork_under_a_known_id_goes_on_or_conflicts() -> None:
     async with Engine(":memory:") as engine:
         desk = Desk()
         session = await desk.done(engine)
-        copy = await session.fork(at="finish", session_id="two", topic="ink", paused=True)
-        same = await session.fork(at="finish", session_id="two", topic="ink")
+        copy = await session.fork(at_step="finish", session_id="two", topic="ink", paused=True)
+        same = await session.fork(at_step="finish", session_id="two", topic="ink")
         assert (await same.outcome()).status is Status.COMPLETED
         assert copy.id == same.id
         assert desk.calls == ["finish"]
         with pytest.raises(InputConflict):
-            await session.fork(at="finish", session_id="two", topic="other")
+            await session.fork(at_step="finish", session_id="two", topic="other")
         with pytest.raises(UnknownSession):
             await engine.fork("nobody")
 
@@ -82,7 +82,7 @@ async def test_a_fork_shares_large_values_and_outlives_the_session_it_comes_from
     async with Engine(":memory:") as engine:
         session = await engine.start(COUNTING, target=600, ballast="x" * 100_000, session_id="one")
         await session.outcome()
-        copy = await session.fork(at="count#500", paused=True)
+        copy = await session.fork(at_step="count#500", paused=True)
         await engine.remove("one")
         await engine.gc(apply=True)
         state = await copy.state()
@@ -129,7 +129,7 @@ async def test_a_fork_onto_a_newer_definition_is_migrated(tmp_path: Path) -> Non
         await (await engine.start(essay_of(1), session_id="one")).outcome()
     async with Engine(tmp_path / "h.db", workflows=[essay_of(2)]) as engine:
         session = await engine.session("one")
-        copy = await session.fork(at="old_write", subject="ink")
+        copy = await session.fork(at_step="old_write", subject="ink")
         outcome = await copy.outcome()
         assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "new ink")
         assert ((await copy.info()).version, (await session.info()).version) == (2, 1)
@@ -149,5 +149,5 @@ async def test_a_fork_onto_a_definition_that_does_not_fit_is_refused(tmp_path: P
         session = await engine.session("one")
         with pytest.raises(DefinitionError, match=r"cannot be forked onto this definition: .*'draft'"):
             await session.fork()
-        copy = await session.fork(at="outline")
+        copy = await session.fork(at_step="outline")
         assert (await copy.outcome()).status is Status.COMPLETED

@@ -41,8 +41,8 @@ async def test_a_redacted_field_is_gone_from_state_log_and_files(tmp_path: Path)
             "field": "letter", "by": "dpo", "reason": "asked for", "signals": [], "records": [[before[1].seq] * 2],
         }  # fmt: skip
         with pytest.raises(Redacted, match=f"record {before[1].seq}"):
-            await session.state(at="write")
-        assert (await session.state(at="research")).facts == ["about Ada"]
+            await session.state(at_checkpoint="write")
+        assert (await session.state(at_checkpoint="research")).facts == ["about Ada"]
         with pytest.raises(Redacted):
             await engine.diff("c1", "research", "rate")
         assert [checkpoint.redacted for checkpoint in await session.checkpoints()] == [False, True, False]
@@ -78,7 +78,7 @@ async def test_a_field_without_a_default_needs_a_value_that_the_model_admits() -
             await session.redact(field="name")
         with pytest.raises(StateRefused):
             await session.redact(field="score", value="many")
-        with pytest.raises(StateRefused, match="did you mean 'letter'"):
+        with pytest.raises(StateRefused, match="Did you mean 'letter'"):
             await session.redact(field="lettre")
         with pytest.raises(ValueError, match="name one thing"):
             await session.redact()

@@ -92,7 +92,7 @@ async def test_the_start_of_a_session_is_the_same_in_every_step_and_on_every_day
         clock.advance(timedelta(days=3))
         await session.resume()
         state = (await session.outcome()).state
-        copied = (await (await session.fork(at="first")).outcome()).state
+        copied = (await (await session.fork(at_step="first")).outcome()).state
     assert [each.isoformat() for each in state.seen] == [begun.isoformat()] * 3
     assert state.child == begun + timedelta(days=3)  # a session of its own, and so is a fork
     assert copied.seen[0] == begun + timedelta(days=3)

@@ -84,7 +84,7 @@ async def test_sessions_of_the_same_input_are_found_newest_first_however_they_st
         clock.advance(1)
         second = await engine.start(pipeline.workflow, topic="squid", paused=True, tags="other")
         await engine.start(pipeline.workflow, topic="otters", paused=True)
-        await engine.start(pipeline.workflow, topic="squid", paused=True, at="draft")
+        await engine.start(pipeline.workflow, topic="squid", paused=True, at_step="draft")
         found = await engine.same_input(pipeline.workflow, topic="squid")
         assert [(info.session_id, info.status) for info in found] == [
             (second.id, Status.PAUSED),

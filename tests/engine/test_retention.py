@@ -43,7 +43,7 @@ async def test_a_session_that_is_removed_leaves_its_tombstone_and_nothing_else(t
         assert await engine.sessions() == []
         assert await engine.tombstones() == [stone]
         [event] = [event async for event in engine.events("c1")]
-        assert (event.event_type, event.agent_name, event.at) == ("session.removed", "bob", clock.now())
+        assert (event.event_type, event.agent_name, event.created_at) == ("session.removed", "bob", clock.now())
         assert event.data["records"] == records
         assert [event async for event in engine.events("c1", after=event.cursor)] == []
         assert (await engine.verify()).ok

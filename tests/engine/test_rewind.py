@@ -60,21 +60,21 @@ async def test_nothing_is_deleted_and_the_old_line_stays_readable() -> None:
         assert row is not None
         before, states = await engine.store.records(row.key, 1), {}
         for each in await session.checkpoints():
-            states[each.seq] = await session.state(at=each.seq)
+            states[each.seq] = await session.state(at_checkpoint=each.seq)
         await session.edit(wanted=2)
         await session.rewind("review#2", by="ann", reason="enough")
         await again(session)
         assert (await engine.store.records(row.key, 1))[: len(before)] == before
         for seq, state in states.items():
-            assert await session.state(at=seq) == state
+            assert await session.state(at_checkpoint=seq) == state
         listed = await session.checkpoints()
         assert [each.name for each in listed if each.left_behind] == [*WHOLE[4:7], "finish#1"]
         present = [each.name for each in listed if not each.left_behind]
         assert present == ["research#1", *WHOLE[1:7], "finish#1"]
-        assert (await session.state(at="write#3")).rounds == 2  # of the present line
+        assert (await session.state(at_checkpoint="write#3")).rounds == 2  # of the present line
         (rewound,) = await events(session, "session.rewound")
         assert rewound.data == {
-            "to": "review#2", "seq": listed[3].seq, "keep": False, "by": "ann", "reason": "enough",
+            "to": "review#2", "seq": listed[3].seq, "reuse": False, "by": "ann", "reason": "enough",
         }  # fmt: skip
 
 
@@ -86,9 +86,9 @@ async def test_the_state_at_a_rewind_is_where_it_led_to() -> None:
         await session.rewind("write#2")
         there = await session.state()
         assert (there.rounds, there.draft) == (1, "squid, draft 1")
-        assert await session.state(at=last + 1) == there == await session.state(at=last + 2)
+        assert await session.state(at_checkpoint=last + 1) == there == await session.state(at_checkpoint=last + 2)
         await again(session)
-        assert await session.state(at=last + 1) == there
+        assert await session.state(at_checkpoint=last + 1) == there
 
 
 @on_loop
@@ -108,7 +108,7 @@ async def test_a_rewind_to_a_line_that_was_left_behind_brings_it_back() -> None:
         present = [each.name for each in listed if not each.left_behind]
         assert present == [*(each.name for each in listed[:7]), "finish#1"]
         assert [each.seq for each in listed if not each.left_behind][:7] == list(old.values())[:7]
-        assert (await session.state(at="write#2")).topic == "squid"
+        assert (await session.state(at_checkpoint="write#2")).topic == "squid"
 
 
 @on_loop
@@ -121,7 +121,7 @@ async def test_rewinds_over_many_key_frames_find_every_visit() -> None:
             assert (await session.state()).n == to - 1
             await again(session)
         for visit in (1, 99, 100, 101, 299, 300, 301, 512, 700):
-            state = await session.state(at=f"count#{visit}")
+            state = await session.state(at_checkpoint=f"count#{visit}")
             assert (state.n, len(state.items)) == (visit, visit)
         listed = await session.checkpoints(limit=None)
         assert Counter(each.visit for each in listed if not each.left_behind) == Counter(range(1, 701))
@@ -177,7 +177,7 @@ async def test_a_fan_out_is_redone_as_a_whole_or_only_what_failed(keep: bool, tm
         session = await engine.start(fan.workflow, session_id="one")
         first = await session.outcome()
         assert (first.state.done, first.spent_usd) == ([0, 20, 30, 50], 3)
-        await session.rewind("spread", keep=keep)
+        await session.rewind("spread", reuse=keep)
         fan.calls.clear()
         fan.bad.clear()
     async with Engine(tmp_path / "h.db", workflows=[fan.workflow]) as engine:
@@ -198,7 +198,7 @@ async def test_outside_services_get_another_key_after_a_rewind(keep: bool) -> No
         fan = Fan()
         session = await engine.start(fan.workflow)
         first = (await session.outcome()).state.keys
-        await session.rewind("spread", keep=keep)
+        await session.rewind("spread", reuse=keep)
         second = (await again(session)).state.keys
         assert len({*first, *second}) == 2
 
@@ -209,7 +209,7 @@ async def test_the_open_visit_can_be_redone(keep: bool) -> None:
     async with Engine(":memory:") as engine:
         middle = Middle(None)
         session = await middle.failed(engine)
-        assert await session.rewind("work", keep=keep) is Status.READY
+        assert await session.rewind("work", reuse=keep) is Status.READY
         assert (await again(session)).state.result == "OLD"
         assert middle.calls == ["shout old"] * (1 if keep else 2)
 
@@ -260,7 +260,7 @@ async def test_what_was_redacted_does_not_hide_what_came_later() -> None:
         await session.redact(field="ballast", value="hidden")
         await session.edit(target=8)
         await again(session)
-        assert (await session.state(at="count#7")).n == 7
+        assert (await session.state(at_checkpoint="count#7")).n == 7
         assert await session.rewind("count#7") is Status.READY
         for verb in (session.state, session.diff, session.rewind):
             with pytest.raises((Redacted, UnknownCheckpoint), match="redacted"):
@@ -278,9 +278,9 @@ async def test_a_kept_journal_survives_another_rewind_and_a_fork() -> None:
         fan = Fan()
         session = await engine.start(fan.workflow)
         await session.outcome()
-        await session.rewind("spread", keep=True)
-        await session.rewind("spread", keep=True)
-        copy = await session.fork(keep=True, paused=True)
+        await session.rewind("spread", reuse=True)
+        await session.rewind("spread", reuse=True)
+        copy = await session.fork(reuse=True, paused=True)
         fan.bad.clear()
         for each in (session, copy):
             fan.calls.clear()

@@ -44,14 +44,14 @@ async def test_what_was_edited_for_a_visit_stays_when_that_visit_is_redone() -> 
         await again(session)
         await session.rewind("write#2")
         assert (await session.state()).topic == "ink"
-        assert (await session.state(at="review#1")).topic == "squid"
+        assert (await session.state(at_checkpoint="review#1")).topic == "squid"
 
 
 @pytest.mark.parametrize(
     ("edits", "says"),
     [
         ({"plan.pages": 0}, "greater than or equal to 1"),
-        ({"topci": "ink"}, "did you mean 'topic'"),
+        ({"topci": "ink"}, "Did you mean 'topic'"),
         ({"plan": {}, "plan.title": "a"}, "which is given too"),
     ],
     ids=["value", "field", "part and whole"],

@@ -75,7 +75,7 @@ async def test_a_session_that_is_started_meanwhile_is_stored_paused_and_does_not
         standing = await engine.standing_pause()
         assert standing is not None
         assert (standing.by, standing.reason) == ("ann", "fire drill")
-        assert standing.at < pause.at
+        assert standing.created_at < pause.created_at
         assert runs == []
 
 
@@ -158,7 +158,7 @@ async def test_a_fork_stands_still(tmp_path: Path) -> None:
         session = await engine.start(brief, topic="otters")
         await session.outcome()
         await engine.pause(everything=True)
-        copy = await session.fork(at="write", topic="squid")
+        copy = await session.fork(at_step="write", topic="squid")
         assert await copy.status() is Status.PAUSED
         await engine.lift_pause()
         assert (await copy.outcome()).state.text == "about squid"

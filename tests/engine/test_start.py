@@ -116,7 +116,7 @@ async def test_a_start_with_a_known_id_and_other_input_is_a_conflict_and_changes
         topic = "squid" if how == "other input" else "otters"
         at = "draft" if how == "another starting step" else None
         with pytest.raises(InputConflict, match=r"memo-1.*exists already") as refused:
-            await engine.start(workflow, session_id="memo-1", topic=topic, at=at)
+            await engine.start(workflow, session_id="memo-1", topic=topic, at_step=at)
         assert refused.value.session_id == "memo-1"
         assert await session.info() == before
         assert len(await engine.sessions()) == 1
@@ -219,7 +219,7 @@ async def test_a_session_can_begin_at_a_later_step_and_the_earlier_ones_are_reco
     pipeline = Pipeline()
     position = STEPS.index(at)
     async with Engine(":memory:") as engine:
-        session = await engine.start(pipeline.workflow, until(at), at=at)
+        session = await engine.start(pipeline.workflow, until(at), at_step=at)
         outcome = await session.outcome()
         assert pipeline.calls == list(STEPS[position:])
         assert outcome.state == FINISHED
@@ -233,8 +233,8 @@ async def test_a_session_can_begin_at_a_later_step_and_the_earlier_ones_are_reco
 async def test_an_unknown_starting_step_is_an_error_with_the_nearest_name_and_stores_nothing() -> None:
     pipeline = Pipeline()
     async with Engine(":memory:") as engine:
-        with pytest.raises(DefinitionError, match="no step 'verdit'; did you mean 'verdict'"):
-            await engine.start(pipeline.workflow, at="verdit")
+        with pytest.raises(DefinitionError, match="no step 'verdit'. Did you mean 'verdict'"):
+            await engine.start(pipeline.workflow, at_step="verdit")
         assert await engine.sessions() == []
     assert pipeline.calls == []
 

@@ -235,7 +235,7 @@ async def test_a_step_that_the_workflow_lost_pauses_the_session_with_the_way_out
         (pause,) = outcome.pauses
         assert pause.kind == "definition"
         assert "'verdict'" in pause.reason
-        assert "did you mean 'verdicts'?" in pause.reason
+        assert "Did you mean 'verdicts'?" in pause.reason
         assert "bring the step back, then resume" in pause.reason
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
         outcome = await (await engine.resume("memo-1")).outcome()
@@ -270,7 +270,7 @@ async def test_a_session_of_a_workflow_that_the_engine_was_not_given_is_a_clear_
     async with Engine(path, workflows=[other]) as engine:
         with pytest.raises(DefinitionError, match=r"workflow 'pipeline', which this engine does not know") as refused:
             await engine.resume("memo-1")
-        assert "did you mean 'pipelines'?" in str(refused.value)
+        assert "Did you mean 'pipelines'?" in str(refused.value)
         assert (await engine.info("memo-1")).status is Status.READY  # looking needs no definition
         assert (await engine.pause("memo-1"))[0].status is Status.PAUSED
 

@@ -92,9 +92,9 @@ class Chronicle:
         listed = await session.checkpoints(limit=None)
         assert [each.seq for each in listed if not each.left_behind] == self.line
         for visit, seq in enumerate(self.line, 1):
-            assert (await session.state(at=f"stamp#{visit}")).items == self.known[seq]
+            assert (await session.state(at_checkpoint=f"stamp#{visit}")).items == self.known[seq]
         for seq, items in self.known.items():
-            assert (await session.state(at=seq)).items == items
+            assert (await session.state(at_checkpoint=seq)).items == items
 
 
 ACTS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["", "b", "c"]), st.booleans()), max_size=6)

@@ -82,12 +82,12 @@ async def test_a_renamed_step_is_found_by_both_names_before_and_after_the_sessio
     async with Engine(path, workflows=[newer]) as engine:
         session = await engine.session("b")
         for name in ("first", "opening", "opening#1"):
-            assert (await session.state(at=name)).pages == ["one"]
+            assert (await session.state(at_checkpoint=name)).pages == ["one"]
         await session.rewind("third")
         await session.resume()  # from here on its log has the new names
         await session.outcome()
         for name in ("first", "opening", "first#1"):
-            assert (await session.state(at=name)).pages == ["one"]
+            assert (await session.state(at_checkpoint=name)).pages == ["one"]
         await session.rewind("opening")
         await session.resume()
         assert (await session.outcome()).state.pages[0] == "opened"

@@ -61,7 +61,7 @@ async def test_a_running_session_has_the_plan_of_its_rewind_too() -> None:
 async def test_the_plan_of_a_rewind_to_nowhere_is_refused() -> None:
     async with Engine(":memory:") as engine:
         session = await Desk().done(engine)
-        with pytest.raises(UnknownCheckpoint, match="did you mean 'write'"):
+        with pytest.raises(UnknownCheckpoint, match="Did you mean 'write'"):
             await session.plan_rewind("writ")
 
 

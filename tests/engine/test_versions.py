@@ -85,7 +85,7 @@ async def test_the_reason_names_the_visit_from_which_redoing_meets_none_of_the_d
         engine.workflows["memo"] = flow("a b d")
         reason = await why(await resumed(engine))
         assert "session.rewind('b')" in reason
-        assert "session.fork(at='b')" in reason
+        assert "session.fork(at_step='b')" in reason
         engine.workflows["memo"] = flow("b c d")
         assert "rewind" not in await why(await resumed(engine))  # nothing stands before what is missing
 
@@ -97,7 +97,7 @@ async def test_a_position_that_is_lost_cannot_be_accepted() -> None:
         engine.workflows["memo"] = flow("a b fetched d")
         for code in (None, "accept"):
             reason = await why(await resumed(engine, code=code))
-            assert "the session stands at step 'fetch', which 'memo' no longer has (did you mean 'fetched'?)" in reason
+            assert "the session is at step 'fetch', which 'memo' no longer has. Did you mean 'fetched'?" in reason
             assert "@step(was='fetch')" in reason
             assert "session.rewind('b')" in reason
             assert 'code="accept"' not in reason
@@ -235,8 +235,8 @@ async def test_forking_at_the_visit_that_the_reason_names_is_a_way_out_that_leav
         await (await engine.start(flow("a b c D"), session_id="m-1")).outcome()
         engine.workflows["memo"] = second = flow("a b x d", state=Second, version=2, migrations=[rename_topic])
         session = await resumed(engine)
-        assert "session.fork(at='b')" in await why(session)
-        copy = await session.fork(at="b", subject="squid")
+        assert "session.fork(at_step='b')" in await why(session)
+        copy = await session.fork(at_step="b", subject="squid")
         assert (await copy.outcome()).state == Second(subject="squid", trail=["a", "b", "x", "d"])
         assert (await copy.info()).version == second.version
         assert await session.status() is Status.PAUSED

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from pausepoint import Engine
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import CheckpointBody, OperationBody, body_of, fold
 from pausepoint.log.state import Blob, Inline
 from pausepoint.model.records import Record, SignalRecord
@@ -196,7 +196,7 @@ async def states_along(program: Program, path: Path) -> list[State]:
         ends = [place for place, record in enumerate(records, 1) if record.kind in ("key", "checkpoint")]
         states = []
         for end in ends:
-            lending = Lending(program.workflow, fold(records[:end]).state, store, engine.limits)
+            lending = StateAccess(program.workflow, fold(records[:end]).state, store, engine.limits)
             await lending.prefetch()
             states.append(lending.build().model_dump())
         return states

@@ -1,4 +1,4 @@
-"""Jobs that clean up, and die while they do."""
+"""Jobs that remove sessions, and die meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def _warm_up() -> None:
 
 
 def count(path: str) -> None:
-    """Clean up undisturbed; say which touches there were."""
+    """Remove without a fault, and report every touch of the disk."""
     recorder = Recorder()
     asyncio.run(_clean(path, recorder))
     for touch in recorder.trace:
@@ -33,7 +33,7 @@ def count(path: str) -> None:
 
 
 def die(path: str, index: int, variant: Variant, twin: str) -> None:
-    """Clean up and be killed at a touch."""
+    """Remove, and die at one touch of the disk."""
     if twin == "files last":
         files_last()
 
@@ -44,7 +44,7 @@ def die(path: str, index: int, variant: Variant, twin: str) -> None:
 
 
 async def _clean(path: str, act: Act) -> None:
-    """Remove a session by hand, then all that has expired."""
+    """Remove one session by hand, then all expired sessions."""
     retention.ROWS = 8
     retention.BYTES = 16 * 4096
     vfs = FaultVFS("cleaning", act)
@@ -55,7 +55,7 @@ async def _clean(path: str, act: Act) -> None:
 
 
 def files_last() -> None:
-    """A cleaner that deletes the record first: who dies in between leaves files that nobody knows."""
+    """Delete the record before the files. A process that dies in between leaves files that no record names."""
     keep = retention.Retention._complete
 
     async def complete(self: retention.Retention, removal: Removal) -> Tombstone:

@@ -65,7 +65,7 @@ class Witness:
         return getattr(self._inner, name)
 
     async def create(self, new: NewSession) -> SessionRow | None:
-        done = self._ask("create", records=_log(new.records), signal=new.pause.at if new.pause else 0)
+        done = self._ask("create", records=_log(new.records), signal=new.pause.created_at if new.pause else 0)
         row = await self._inner.create(new)
         if row is not None:
             done()
@@ -85,7 +85,7 @@ class Witness:
         return flags
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
-        done = self._ask("pause", signal=pause.at)
+        done = self._ask("pause", signal=pause.created_at)
         rows = await self._inner.pause(query, pause)
         done()
         return rows

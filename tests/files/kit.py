@@ -1,4 +1,4 @@
-"""What the tests of files share: a workflow that stands still, engines on disk, and ways to look at a folder."""
+"""A workflow that waits, workflows that add files, engines on disk, and views of a folder."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def collect_in_a_thread(ctx: BlockingContext) -> dict[str, File]:
 
 
 async def first_words(chunk: Chunk, ctx: Context) -> str:
-    """What a chunk of so many bytes begins with."""
+    """Return the number of a chunk and the first bytes in it."""
     with await ctx.files.open(chunk.file_id) as stream:
         stream.seek(chunk.index * chunk.params["size"])
         return f"{chunk.index}:{stream.read(6).decode()}"
 
 
 def open_engine(path: Path, *workflows: Workflow[Any], clock: Clock | None = None) -> Engine:
-    """An engine whose database does not wait for the disk; the files do."""
+    """Make an engine whose database does not wait for the disk. The files do."""
     clock = clock or SystemClock()
     store = SqliteStore(path, synchronous="OFF", clock=clock)
     return Engine(store, workflows=workflows, clock=clock, signals=False)
@@ -63,7 +63,7 @@ def open_engine(path: Path, *workflows: Workflow[Any], clock: Clock | None = Non
 
 @asynccontextmanager
 async def standing(path: Path) -> AsyncIterator[Session[Desk]]:
-    """A session that only waits."""
+    """Start a session that waits for a message."""
     async with open_engine(path / "hold.db", desk) as engine:
         session = await engine.start(desk, session_id="s1")
         await session.outcome()
@@ -71,17 +71,18 @@ async def standing(path: Path) -> AsyncIterator[Session[Desk]]:
 
 
 def folder_of(path: Path, session_id: str = "s1") -> Path:
+    """Return the folder with the files of a session."""
     return path / "hold.db.sessions" / session_id / "files"
 
 
 def everything_in(path: Path) -> list[str]:
-    """All names below a folder, without the database's own."""
+    """List all files below a folder, without those of the database."""
     found = [os.path.join(base, name) for base, _, names in os.walk(path) for name in names]
     return sorted(os.path.relpath(each, path) for each in found if "hold.db-" not in each and not each.endswith(".db"))
 
 
 class Trickle:
-    """A stream that gives bytes in small pieces, and can stop in the middle."""
+    """A stream that returns small pieces and can fail in the middle."""
 
     def __init__(self, size: int, piece: int = 65_536, fails_at: int | None = None) -> None:
         self.left, self.piece, self.given, self.fails_at = size, piece, 0, fails_at

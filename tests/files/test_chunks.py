@@ -143,7 +143,7 @@ async def test_done_again_the_rest_is_added_to_what_was_there_and_nothing_is_dou
         outcome = await session.outcome()
         assert outcome.state.state is not None
         assert (outcome.state.state.status, len(outcome.state.topics)) == ("partial", 9)
-        await session.rewind("ingest", keep=True)
+        await session.rewind("ingest", reuse=True)
         assert (await progress(session)).processed_chunks == 9
         outcome = await (await session.resume()).outcome()
         assert work.calls == Counter(range(10)) + Counter([4])
@@ -397,7 +397,7 @@ async def test_figures_outlive_key_frames(tmp_path: Path) -> None:
         await session.outcome()
         before = await progress(session)
         for _ in range(2):
-            await session.rewind("ingest", keep=True)
+            await session.rewind("ingest", reuse=True)
             work.fails = {2: [ValueError("torn page")]}
             await (await session.resume()).outcome()
         row = await engine.store.get(session.id)

@@ -20,7 +20,7 @@ def keys(heading: str) -> dict[str, str]:
     return {key: kind.strip() for key, kind in rows}
 
 
-@pytest.mark.parametrize(("heading", "model"), [("What is known of a file", File), ("How far it is", ChunkState)])
+@pytest.mark.parametrize(("heading", "model"), [("Attributes of a file", File), ("Progress", ChunkState)])
 def test_the_tables_have_every_key_with_its_type(heading: str, model: type[BaseModel]) -> None:
     table = keys(heading)
     assert table.keys() == model.model_fields.keys()
@@ -37,6 +37,6 @@ def test_the_page_states_the_one_upload_and_its_reuse() -> None:
 @pytest.mark.covers("S3.101")
 def test_the_page_states_resume_and_identity_for_large_documents() -> None:
     text = section(PAGE, "Chunk by chunk")
-    assert "A chunk is known by file, number and parameters." in text
-    assert "Every chunk is kept as it is done." in text
-    assert "goes on with chunk 12" in text
+    assert "A chunk is identified by file, number and parameters." in text
+    assert "Every chunk is kept when it is done." in text
+    assert "resumes with chunk 12" in text

@@ -215,7 +215,7 @@ async def test_a_file_that_nobody_has_is_named(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
         file = await session.files.add(TEXT, "notes.txt")
         for verb in (session.files.get, session.files.open, session.files.progress):
-            with pytest.raises(UnknownFile, match=f"did you mean '{file.file_id}'") as refusal:
+            with pytest.raises(UnknownFile, match=f"Did you mean '{file.file_id}'") as refusal:
                 await verb(file.file_id[:-1])
             assert refusal.value.session_id == "s1"
         async with open_engine(tmp_path / "hold.db") as other:

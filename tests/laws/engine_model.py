@@ -244,7 +244,7 @@ class EngineModel(RuleBasedStateMachine):
             if record.kind == "operation" and "[" in body.id:
                 found.add((record.visit, body.id.rsplit('["', 1)[1][:-2]))
             elif record.kind == "rewind":
-                kept = self.remembered(session_id, record.seq - 1) if body.keep else set()
+                kept = self.remembered(session_id, record.seq - 1) if body.reuse else set()
                 found = {each for each in found if f"act#{each[0]}" != body.to}
                 found |= {each for each in kept if f"act#{each[0]}" == body.to}
         return found

@@ -1,7 +1,7 @@
 """Any history of store verbs, against a model that is a dictionary of sessions: driving, pausing, engines, time.
 
-Two engines share a file: either may hold a session, overtake the other, die without a word
-or leave cleanly, while the wall clock jumps.
+Two engines share a file. Either may hold a session, take over one from the other, die, or close cleanly, while the wall
+clock jumps.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class StoreMachine(StoreModel):
             self.hand_over(winners[0], results[winners[0]])
 
     def hand_over(self, winner: int, row: Any) -> None:
-        """Who wins a race is up to the system; what follows must not be, or no run could be repeated."""
+        """Race several engines for a session. The system decides who wins; the rest must not depend on it."""
         beliefs = dict(self.beliefs)
         self.claimed(winner, row)
         belief = self.beliefs[winner, row.session_id]
@@ -125,7 +125,7 @@ class StoreMachine(StoreModel):
         return data.draw(st.sampled_from(sorted(self.rows)), label="session")
 
     def next_commit(self, engine: int, belief: Belief, session_id: str, size: int, **facts: Any) -> Commit:
-        """A commit of ``size`` records; with ``framed`` the last of them is a key frame."""
+        """Make a commit of ``size`` records; with ``framed`` the last one is a key frame."""
         framed, first = facts.pop("framed", False), facts.pop("payload", None)
         records: list[Record] = []
         digest = belief.digest
@@ -146,7 +146,7 @@ class StoreMachine(StoreModel):
         )  # fmt: skip
 
     def commit(self, engine: int, session_id: str, commit: Commit) -> None:
-        """Commit, and see whether the store agrees on what becomes of it."""
+        """Commit, and check that store and model agree on the result."""
         submitted = self.store(engine).commit(commit)
         if not self.fits(engine, session_id, commit):
             with pytest.raises(HoldLost):
@@ -157,14 +157,14 @@ class StoreMachine(StoreModel):
             assert self.run(submitted) == self.apply(engine, session_id, commit)
 
     def condition_holds(self, session_id: str, commit: Commit) -> bool:
-        """Whether a pause is still requested, or a question still waits, if a commit is only for that."""
+        """Tell whether the condition of a commit holds: a requested pause, or a waiting question."""
         question = self.known[session_id].questions.get(commit.only_if_waiting)
         waits = question is not None and question.status is QuestionStatus.WAITING
         paused = self.rows[session_id].pause_requested
         return (paused or not commit.only_if_paused) and (waits or not commit.only_if_waiting)
 
     def draw_belief(self, data: st.DataObject) -> tuple[int, str, Belief]:
-        """What an engine that is still there believes, be it true or long overtaken."""
+        """Return what a live engine believes, even if it is stale."""
         held = sorted(key for key in self.beliefs if key[0] in self.stores)
         engine, session_id = data.draw(st.sampled_from(held), label="belief")
         return engine, session_id, self.beliefs[engine, session_id]
@@ -207,7 +207,7 @@ class StoreMachine(StoreModel):
     @precondition(believing)
     @rule(data=st.data())
     def lift_the_obstacles_twice(self, data: st.DataObject) -> None:
-        """Pauses that are closed already are among those to close: they must not change."""
+        """Close pauses, closed ones among them, which must not change."""
         engine, session_id, _ = self.draw_belief(data)
         pauses = self.known[session_id].pauses if session_id in self.known else []
         others = tuple(pause.id for pause in pauses if pause.kind != "operator")
@@ -229,7 +229,7 @@ class StoreMachine(StoreModel):
     @precondition(believing)
     @rule(data=st.data(), count=st.integers(2, 5))
     def commit_many_at_once(self, data: st.DataObject, count: int) -> None:
-        """What is submitted together may share a transaction; each commit still stands or falls alone."""
+        """Submit commits together. They may share a transaction, and each succeeds or fails by itself."""
         work: list[tuple[int, str, Commit]] = []
         ahead = dict(self.beliefs)
         for _ in range(count):
@@ -336,10 +336,10 @@ class StoreMachine(StoreModel):
     def jump(self, seconds: int) -> None:
         self.clock.jump(seconds)
 
-    # and at the end
+    # the end
 
     def end_everything(self) -> None:
-        """Once the faults stop, every session can be taken up and brought to its end."""
+        """Stop the faults, and run every session to its end."""
         store = self.store(0)
         for session_id, row in self.rows.items():
             if over(row):

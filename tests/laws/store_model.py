@@ -1,4 +1,4 @@
-"""What a store must be after each of its verbs, by plain Python over a dictionary of sessions.
+"""A model of a store: its content after each verb, in plain Python over a dictionary of sessions.
 
 After every verb the whole store is read and compared with the model, row by row and record by
 record. The rules are in `tests.laws.store_machine` and beside the tests.
@@ -68,11 +68,11 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
     "revise": {(status, after) for status in (*STANDING, *OVER, S.PAUSED) for after in (S.READY, S.PAUSED)},
     "end of a holder": {(S.RUNNING, S.READY), (S.RUNNING, S.CREATED), (S.PAUSING, S.PAUSED)} | SAME,
 }  # fmt: skip
-"""Which status may follow which, by verb. A refused verb changes nothing at all."""
+"""The statuses that may follow a status, by verb. A refused verb changes nothing."""
 
 
 class Belief(NamedTuple):
-    """Where an engine thinks that a session stands; it may be wrong."""
+    """The place of a session as an engine believes it. It may be stale."""
 
     key: int
     fence: int
@@ -82,7 +82,7 @@ class Belief(NamedTuple):
 
 @dataclass
 class Known:
-    """What the model knows of one session beside its row."""
+    """The model's facts about a session that are not in its row."""
 
     records: list[Record]
     pauses: list[Pause] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Known:
 
 
 class Mortality:
-    """Lets everything pass until a drawn write; that one may be torn, and nothing comes after it."""
+    """Let writes pass until a drawn one. That write may be torn, and no write follows it."""
 
     def __init__(self) -> None:
         self.left: int | None = None
@@ -116,7 +116,7 @@ def over(row: SessionRow) -> bool:
 
 
 class StoreModel(RuleBasedStateMachine):
-    """The model and the stores that it is compared with; it has no rules of its own."""
+    """The model and the stores that it is compared with. It has no rules."""
 
     in_memory = False
 
@@ -159,7 +159,7 @@ class StoreModel(RuleBasedStateMachine):
         return {store._writes.number for store in self.stores.values()}
 
     def expect(self, session_id: str, verb: str, **changes: Any) -> None:
-        """The model's row moves on; the store's has to follow, by a legal transition."""
+        """Change the model's row, and check that the store's row follows by a legal transition."""
         before = self.status(session_id)
         self.rows[session_id] = replace(self.rows[session_id], **changes)
         known = self.known[session_id]
@@ -179,7 +179,7 @@ class StoreModel(RuleBasedStateMachine):
         return next((session_id for session_id, row in self.rows.items() if row.key == key), None)
 
     def tree(self, session_id: str) -> list[str]:
-        """A session and what descends from it."""
+        """Return a session and its descendants."""
         found = [session_id]
         for above in found:
             found += [each for each, row in self.rows.items() if row.parent == self.rows[above].key]
@@ -193,7 +193,7 @@ class StoreModel(RuleBasedStateMachine):
         return found
 
     def store(self, engine: int) -> MortalStore:
-        """The engine asked for, or the one there is."""
+        """Return the engine with this number, or any other one."""
         return self.stores.get(engine) or next(iter(self.stores.values()))
 
     def number_of(self, engine: int) -> int:
@@ -229,9 +229,9 @@ class StoreModel(RuleBasedStateMachine):
             self.expect(session_id, "cancel", cancel_requested=True)
 
     def pause_above(self, above: str | None, at: int) -> Pause | None:
-        """What a new session finds: a child its parent's pause, one of its own first; the others that of everything."""
+        """Return the pause of a new session: its parent's for a child, else the pause of everything."""
         if above is None:
-            return None if self.still is None else replace(self.still, at=at)
+            return None if self.still is None else replace(self.still, created_at=at)
         inherited = [each for each in self.known[above].pauses if is_request(each)]
         return next(iter(sorted(inherited, key=lambda pause: pause.standing)), None)
 
@@ -254,7 +254,7 @@ class StoreModel(RuleBasedStateMachine):
         return (row.seq, row.fence, row.holder) == (commit.base_seq, commit.fence, number)
 
     def apply(self, engine: int, session_id: str, commit: Commit, verb: str = "") -> Flags:
-        """What a commit that fits does to the model."""
+        """Apply a commit to the model."""
         row, known = self.rows[session_id], self.known[session_id]
         known.records.extend(commit.records)
         known.pauses.extend(commit.open_pauses)
@@ -293,7 +293,7 @@ class StoreModel(RuleBasedStateMachine):
         return Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
 
     def asked(self, session_id: str, commit: Commit) -> None:
-        """What a commit says of questions; the end of their visit settles those that are open."""
+        """Apply a commit to the questions. The end of their visit settles the open ones."""
         known, at = self.known[session_id], commit.updated_at
         for facts in commit.asks:
             before = known.questions.get(facts.id, facts)
@@ -310,23 +310,23 @@ class StoreModel(RuleBasedStateMachine):
                 known.inbox = [n for n in known.inbox if n != facts.answer]
 
     def concluded(self, session_id: str, facts: QuestionFacts, status: QuestionStatus, at: int) -> None:
-        """An answer that could not be right was none, once nobody waits any more."""
+        """Set the status of a question. An invalid answer is dropped once no step waits for it."""
         ends = facts.status is Q.WAITING and status is not Q.WAITING
         answer = None if ends else facts.answer
         facts = replace(facts, status=status, updated_at=at, answer=answer)
         self.known[session_id].questions[facts.id] = facts
 
     def every_question(self) -> list[tuple[str, QuestionFacts]]:
-        """All of them with who asked, in the order of asking."""
+        """Return all questions with their sessions, in the order of asking."""
         found = [(session_id, facts) for session_id, known in self.known.items() for facts in known.questions.values()]
         return sorted(found, key=lambda each: self.asked_as[each[1].id])
 
     def standing(self, session_id: str, facts: QuestionFacts) -> QuestionStatus:
-        """What a question is at this moment; frozen time does not count."""
+        """Return the status of a question now. Frozen time does not count."""
         if facts.status is not Q.WAITING or facts.expires_at is None:
             return facts.status
         now = self.clock.now()
-        since = [pause.at for pause in self.known[session_id].pauses if is_request(pause) and pause.freeze]
+        since = [pause.created_at for pause in self.known[session_id].pauses if is_request(pause) and pause.freeze]
         still = max(now - max(min(since), facts.updated_at), 0) if since else 0
         return Q.EXPIRED if facts.expires_at + self.rows[session_id].frozen + still <= now else Q.WAITING
 
@@ -382,11 +382,11 @@ class StoreModel(RuleBasedStateMachine):
         if freezes or not asked:
             known.pauses.append(replace(pause, id="", kind="operator", step=row.step or ""))
         data = {"reason": pause.reason, "mode": pause.mode} | ({"freeze": True} if pause.freeze else {})
-        self.signal(session_id, "pause", pause.by, pause.at, data)
+        self.signal(session_id, "pause", pause.by, pause.created_at, data)
         self.expect(session_id, "pause", pause_requested=True, pause_mode="abort" if raised else row.pause_mode)
 
     def stands(self, pause: Pause) -> None:
-        """Everything is to stand still, from now on; who asked first stays who asked."""
+        """Pause everything from now on. The first request stays the one on record."""
         first = self.still or pause
         mode = pause.mode if pause.mode == "abort" else first.mode
         self.still = replace(first, mode=mode, freeze=first.freeze or pause.freeze)
@@ -396,13 +396,13 @@ class StoreModel(RuleBasedStateMachine):
         found = [one for one, known in self.known.items() if any(is_request(p) and p.standing for p in known.pauses)]
         for session_id in found:
             row, known = self.rows[session_id], self.known[session_id]
-            before = [pause.at for pause in known.pauses if is_request(pause) and pause.freeze]
+            before = [pause.created_at for pause in known.pauses if is_request(pause) and pause.freeze]
             known.pauses[:] = [
                 replace(each, closed_at=now, closed_by=by) if is_request(each) and each.standing else each
                 for each in known.pauses
             ]
             own = [pause for pause in known.pauses if is_request(pause)]
-            after = min([pause.at for pause in own if pause.freeze], default=now)
+            after = min([pause.created_at for pause in own if pause.freeze], default=now)
             changes: dict[str, Any] = {"frozen": row.frozen + (max(after - min(before), 0) if before else 0)}
             if not own:
                 self.signal(session_id, "resume", by, now, {})
@@ -417,7 +417,7 @@ class StoreModel(RuleBasedStateMachine):
         row, known = self.rows[session_id], self.known[session_id]
         if not row.pause_requested and budget is None:
             return
-        since = [pause.at for pause in known.pauses if is_request(pause) and pause.freeze]
+        since = [pause.created_at for pause in known.pauses if is_request(pause) and pause.freeze]
         frozen = row.frozen + (max(now - min(since), 0) if since else 0)
         for index, pause in enumerate(known.pauses):
             if is_request(pause):
@@ -427,7 +427,7 @@ class StoreModel(RuleBasedStateMachine):
         self.expect(session_id, "unpause", pause_requested=False, pause_mode="finish", budget_usd=budget, frozen=frozen)
 
     def cancelled(self, session_id: str, by: str | None, now: int, reason: str = "enough", below: bool = False) -> None:
-        """A session and all that descends from it is to end; ``below``: only the latter."""
+        """Cancel a session and its descendants; with ``below`` only the descendants."""
         for each in self.tree(session_id)[below:]:
             row = self.rows[each]
             if not over(row) and not row.cancel_requested:
@@ -487,7 +487,7 @@ class StoreModel(RuleBasedStateMachine):
     async def check_due(self, store: MortalStore) -> None:
         now, rows = self.clock.now(), [self.row(session_id) for session_id in self.rows]
         due = {row.session_id for row in rows if row.status is S.READY and row.due}
-        # One that failed has nothing that it waits for; a pause keeps what has come.
+        # A failed session waits for nothing. A pause keeps what has arrived.
         assert {row.session_id for row in await store.due(now, WORKFLOWS, 100)} == due
         assert await store.due(now, ["another"], 100) == []
         awake = [row.wakes_at for row in rows if row.wakes_at and not row.pause_requested]
@@ -497,7 +497,7 @@ class StoreModel(RuleBasedStateMachine):
         return sorted(session_ids, key=lambda one: (self.rows[one].created_at, self.rows[one].key), reverse=True)
 
     def check_onward(self, row: SessionRow) -> None:
-        """What only rises."""
+        """Check the facts that only increase."""
         before = self.seen.get(row.key, row)
         assert row.fence >= before.fence
         assert row.seq >= before.seq
@@ -517,7 +517,7 @@ class StoreModel(RuleBasedStateMachine):
         assert len({pause.id for pause in found}) == len(found)
 
     async def prove(self, store: MortalStore) -> None:
-        """Nothing is damaged, and nothing lies about."""
+        """Check that nothing is damaged and no file is left over."""
         assert await store.check() == []
         assert not (await store.values(0, 1000)).damaged
         assert {session_id for _, session_id, _ in await store.survey(0, 1000)} == self.rows.keys()

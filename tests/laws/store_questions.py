@@ -1,4 +1,4 @@
-"""The part of the machine over stores that asks: questions, what people say to them, and what becomes of both."""
+"""The rules about questions in the machine over stores: asking, answering, expiry."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.laws.store_model import OPEN, Q, over
 
 MICROS = 1_000_000
 values = st.sampled_from((1, 2, []))
-"""What people say to a question that asks for a number; the last cannot be right."""
+"""Answers to a question that asks for a number. The last one is invalid."""
 
 
 class Says(NamedTuple):
-    """What somebody says, and to whom: a question by its id, a session by a key, or a session."""
+    """An answer and its target: a question by its id, a session by a key, or a session."""
 
     value: Any
     by: str | None
@@ -36,7 +36,7 @@ class Says(NamedTuple):
 
 
 class QuestionMachine(StoreMachine):
-    """Questions are asked, answered, answered again, answered too late, cancelled; their time passes."""
+    """Rules that ask questions, answer them once or several times, late or never, and cancel them."""
 
     # asking
 
@@ -64,14 +64,14 @@ class QuestionMachine(StoreMachine):
     @precondition(lambda self: self.believing())
     @rule(data=st.data(), lasts=st.sampled_from((None, HOUR)))
     def ask_again(self, data: st.DataObject, lasts: int | None) -> None:
-        """The next round of an open question: the answer to the last one is taken in."""
+        """Ask the next round of an open question, after the answer to the last one."""
         engine, session_id, belief = self.draw_belief(data)
         facts = self.draw_question(data, session_id)
         if facts is not None and facts.status in OPEN:
             self.next_round(engine, session_id, belief, facts, lasts)
 
     def ask_the_first_again(self, lasts: int | None) -> None:
-        """No rule: for histories that are written down."""
+        """Not a rule; recorded histories call it."""
         session_id, facts = self.every_question()[0]
         self.next_round(0, session_id, self.beliefs[0, session_id], facts, lasts)
 
@@ -90,7 +90,7 @@ class QuestionMachine(StoreMachine):
     @precondition(lambda self: self.believing())
     @rule(data=st.data(), status=st.sampled_from((Q.EXPIRED, Q.CANCELLED)))
     def conclude(self, data: st.DataObject, status: Any) -> None:
-        """A question expires, unless somebody has answered it; or nobody wants to know any more."""
+        """Let an unanswered question expire, or cancel it."""
         engine, session_id, belief = self.draw_belief(data)
         facts = self.draw_question(data, session_id)
         if facts is None:
@@ -130,11 +130,11 @@ class QuestionMachine(StoreMachine):
         self.say(engine, Says(value, "eve", self.draw_session(data), None, key, message and key is None))
 
     def answer_the_first(self, value: Any, seen: bool | None) -> None:
-        """No rule: for histories that are written down."""
+        """Not a rule; recorded histories call it."""
         self.say(0, Says(value, "ann", self.every_question()[0][1].id, seen))
 
     def answering(self, store: Any, session_id: str, facts: QuestionFacts) -> tuple[Any, Callable[[], None]]:
-        """An answer to a question, and what it does to the model."""
+        """Answer a question, and apply the answer to the model."""
         says = Says(1, "eve", facts.id)
         verdict = self.verdict(session_id, facts, says)
         return store.answer(self.given(says, facts)), lambda: self.happened(session_id, facts, says, verdict)
@@ -159,7 +159,7 @@ class QuestionMachine(StoreMachine):
         )  # fmt: skip
 
     def meant(self, says: Says) -> Any:
-        """The question that is meant; or what becomes of it otherwise."""
+        """Return the question that an answer is for, or the verdict without one."""
         below = self.tree(says.to)
         top = self.rows[says.to].parent is None
         mine = [each for each in self.every_question() if each[0] == says.to or (top and each[0] in below)]
@@ -193,7 +193,7 @@ class QuestionMachine(StoreMachine):
             assert answered.verdict == facts
 
     def early(self, says: Says) -> Any:
-        """What was said to that key before, and waits for its question."""
+        """Return the early answers to a key that wait for their question."""
         known = self.known[says.to]
         unread = [known.signals[n - 1] for n in sorted(known.inbox)]
         return next((data["value"] for _, kind, _, _, data in unread if kind == "early"), None)

@@ -80,8 +80,8 @@ class TravellingMachine(EngineMachine):
         return [*named, *here, *numbers]
 
     @precondition(lambda self: self.begun)
-    @rule(data=st.data(), number=engines, keep=st.booleans())
-    def rewind(self, data: st.DataObject, number: int, keep: bool) -> None:
+    @rule(data=st.data(), number=engines, reuse=st.booleans())
+    def rewind(self, data: st.DataObject, number: int, reuse: bool) -> None:
         session_id, engine = self.draw(data), self.engine(number)
         row = self.run(self.row(session_id))
         places = self.places(session_id, row)
@@ -91,10 +91,10 @@ class TravellingMachine(EngineMachine):
 
         async def rewind() -> None:
             if self.parked(row):
-                await engine.rewind(session_id, to, keep=keep, by="ann")
+                await engine.rewind(session_id, to, reuse=reuse, by="ann")
             else:
                 with pytest.raises(VerbRefused):
-                    await engine.rewind(session_id, to, keep=keep)
+                    await engine.rewind(session_id, to, reuse=reuse)
 
         asked = row.pause_requested
         if self.does("rewind" if self.parked(row) else "nothing", [session_id], rewind) and self.parked(row):
@@ -109,26 +109,26 @@ class TravellingMachine(EngineMachine):
         return [child for child in children if not child.cancel_requested]
 
     @precondition(lambda self: self.begun and self.unused(len(IDS)))
-    @rule(data=st.data(), number=engines, keep=st.booleans(), paused=st.booleans(), edited=st.booleans())
-    def fork(self, data: st.DataObject, number: int, keep: bool, paused: bool, edited: bool) -> None:
+    @rule(data=st.data(), number=engines, reuse=st.booleans(), paused=st.booleans(), edited=st.booleans())
+    def fork(self, data: st.DataObject, number: int, reuse: bool, paused: bool, edited: bool) -> None:
         source, engine = self.draw(data), self.engine(number)
         session_id = self.unused(len(IDS))
         row = self.run(self.row(source))
         places: list[int | str | None] = [None, *self.places(source, row)]
         at = data.draw(st.sampled_from(places), label="at")
-        begun, kept = self.fork_of(source, row, at, keep)
+        begun, kept = self.fork_of(source, row, at, reuse)
         edits = {"bonus": 7} if edited else {}
         begun.edit(edits)
 
         async def fork() -> None:
-            await engine.fork(source, at, edits, session_id=session_id, keep=keep, paused=paused)
+            await engine.fork(source, at, edits, session_id=session_id, reuse=reuse, paused=paused)
 
         self.does("nothing", (), fork)
         assert session_id is not None
         if self.begins(session_id, begun, paused):
             self.inherited[session_id] = kept
 
-    def fork_of(self, source: str, row: SessionRow, at: int | str | None, keep: bool) -> tuple[Course, Any]:
+    def fork_of(self, source: str, row: SessionRow, at: int | str | None, reuse: bool) -> tuple[Course, Any]:
         """How a fork begins, and the operations that it has then."""
         seq = row.seq
         if at is not None and (row.leaving or at != f"{row.step}#{row.visit}"):
@@ -139,7 +139,7 @@ class TravellingMachine(EngineMachine):
         visit = begun.visits.get("act", 0) + 1
         begun.cost = begun.since = 0
         kept = {each for each in self.remembered(source, seq) if each[0] == visit and begun.step == "act"}
-        return begun, kept | {(0, "what it has spent")} if keep else set()
+        return begun, kept | {(0, "what it has spent")} if reuse else set()
 
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), number=engines, really=rarely)
@@ -333,12 +333,12 @@ def attempts_stay(line: Line, seq: int) -> None:
     line.attempts = attempts
 
 
-async def keeping_nothing(found: Timeline, to: int | str, keep: bool) -> Any:
+async def keeping_nothing(found: Timeline, to: int | str, reuse: bool) -> Any:
     return await before(found, to, False)
 
 
-async def after_it(found: Timeline, seq: int, keep: bool) -> Any:
-    late = await before_finished(found, seq, keep)
+async def after_it(found: Timeline, seq: int, reuse: bool) -> Any:
+    late = await before_finished(found, seq, reuse)
     (record,) = await found.store.records(found.row.key, seq, seq)
     for change in body_of(record).changes:
         late.line.state.apply(change)
@@ -373,22 +373,22 @@ def on(rule: str, *drawn: Any, **given: Any) -> Act:
 
 ABORT = {"mode": "abort", "everything": False, "freeze": False}
 RESUME = {"steal": False, "budget": None, "wake": False}
-FORK = {"keep": False, "paused": True, "edited": False}
+FORK = {"reuse": False, "paused": True, "edited": False}
 
 
 def histories() -> dict[str, list[Act]]:
     """For each fault, verbs after which it shows."""
-    back = [start("ok", "wait"), on("pause", **ABORT), on("rewind", "act#1", keep=False)]
+    back = [start("ok", "wait"), on("pause", **ABORT), on("rewind", "act#1", reuse=False)]
     return {
         "remembered operations run again": [start("work"), on("pause", **ABORT), on("resume", **RESUME)],
         "a replay doubles what was spent": [start("spend and raise"), on("resume", **RESUME)],
         "a loop is not taken": [start("ok", "ok")],
         "the attempts of one visit count in the next": [start("retry", "retry")],
         "an edit is not folded in": [start("ok", paused=True), on("edit", what="bonus", tail=["ok"])],
-        "a rewind keeps nothing": [start("sleep"), on("rewind", "act#1", keep=True), on("resume", **RESUME)],
+        "a rewind keeps nothing": [start("sleep"), on("rewind", "act#1", reuse=True), on("resume", **RESUME)],
         "a visit is redone with its own result": back,
         "what a rewind left behind counts": back,
-        "a rewind leaves the children alone": [start("call and wait"), on("rewind", "act#1", keep=False)],
+        "a rewind leaves the children alone": [start("call and wait"), on("rewind", "act#1", reuse=False)],
         "a checkpoint is looked for one record too late": [start("ok", "ok"), on("look_back", 2)],
         "a message stays when it was received": [start("receive"), on("send", count=1)],
         "time goes on while it is frozen": [start("sleep"), on("freeze_for_a_while", seconds=10)],

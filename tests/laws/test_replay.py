@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pausepoint import Engine, Status, Workflow, route, step
 from pausepoint.codec.values import DEFAULT_LIMITS
 from pausepoint.errors import AlreadyRunning
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import KEY_FRAME_EVERY
 from pausepoint.log.replay import Line, fold
 from pausepoint.model.records import Record
@@ -74,7 +74,7 @@ async def stored(engine: Engine, session_id: str) -> tuple[SessionRow, list[Reco
 
 async def built(engine: Engine, workflow: Workflow[Any], line: Line) -> Any:
     """The state that a line of records describes."""
-    lending = Lending(workflow, line.state, engine.store, DEFAULT_LIMITS)
+    lending = StateAccess(workflow, line.state, engine.store, DEFAULT_LIMITS)
     line.state.provide(await engine.store.blobs(line.state.needs(workflow.shape.fields)))
     return lending.build()
 

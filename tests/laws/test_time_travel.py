@@ -19,7 +19,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, migrate, step
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import body_of
 from pausepoint.log.state import Change
 from pausepoint.log.timeline import Timeline
@@ -197,11 +197,11 @@ async def test_a_migration_that_changes_nothing_changes_nothing(paused_after: in
 
 # the laws can be broken
 
-before_finished, find, replaced = Timeline._before_finished, Timeline.find, Lending.replaced
+before_finished, find, replaced = Timeline._before_finished, Timeline.find, StateAccess.replaced
 
 
-async def with_its_result(timeline: Timeline, seq: int, keep: bool) -> Any:
-    found = await before_finished(timeline, seq, keep)
+async def with_its_result(timeline: Timeline, seq: int, reuse: bool) -> Any:
+    found = await before_finished(timeline, seq, reuse)
     (record,) = await timeline.store.records(timeline.row.key, seq, seq)
     for change in body_of(record).changes:
         found.line.state.apply(change)
@@ -220,7 +220,7 @@ def added(*given: Any) -> Change:
 BROKEN: dict[str, tuple[type[Any], str, Any]] = {
     "redone": (Timeline, "_before_finished", with_its_result),
     "forked": (Timeline, "_before_finished", with_its_result),
-    "edited": (Lending, "replaced", added),
+    "edited": (StateAccess, "replaced", added),
     "looked back": (Timeline, "find", a_little_later),
 }
 

@@ -93,7 +93,7 @@ async def test_the_history_tells_everything_in_order_with_time_agent_type_and_su
     ]
     assert [event.event_type for event in events].count("step.retried") == 1
     assert {event.session_id for event in events} == {session.id}
-    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert [event.created_at for event in events] == sorted(event.created_at for event in events)
     assert events[4].data == {"sources": ["a", "b"]}
     assert all(event.event_type in ENGINE_EVENTS | {"found"} for event in events)
 
@@ -278,7 +278,7 @@ async def test_the_progress_of_a_map_is_shown_and_stored() -> None:
 
 @pytest.mark.covers("S3.43")
 @pytest.mark.parametrize(
-    ("wrong", "hint"), [("fuond", "did you mean 'found'?"), ("session.completed", "one of the engine's own events")]
+    ("wrong", "hint"), [("fuond", "Did you mean 'found'?"), ("session.completed", "one of the engine's own events")]
 )
 @on_loop
 async def test_an_event_that_the_workflow_does_not_declare_is_refused_with_the_nearest_name(

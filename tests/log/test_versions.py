@@ -14,7 +14,7 @@ from pausepoint.codec.values import DEFAULT_LIMITS
 from pausepoint.definition.steps import step
 from pausepoint.definition.workflow import Workflow
 from pausepoint.log.replay import Line
-from pausepoint.log.versions import DoesNotFit, Passed, adoption, compare
+from pausepoint.log.versions import DoesNotFit, Passed, compare, upgrade
 from pausepoint.stores.sqlite import SqliteStore
 from tests.support.examples import examples
 
@@ -116,7 +116,7 @@ def test_what_does_not_fit_is_said_in_one_text_with_all_ways_out() -> None:
         " Ways out: if 'b' has another name now, say so there: @step(was='b');"
         " if 'c' has another name now, say so there: @step(was='c');"
         ' go on with the steps as they are: session.resume(code="accept");'
-        " redo what follows: session.rewind('a'); or do so beside it: session.fork(at='a');"
+        " redo what follows: session.rewind('a'); or do so beside it: session.fork(at_step='a');"
         " or run the code that fits, and resume"
     )
 
@@ -132,4 +132,4 @@ def test_a_session_of_a_newer_version_is_left_alone() -> None:
     line = at(["a", "b"], 1)
     line.version = 2
     with pytest.raises(DoesNotFit, match=r"stored by version 2 of 'flow', this code is version 1.*run the newer code"):
-        asyncio.run(adoption(flow(["a", "b"]), line, SqliteStore(":memory:"), DEFAULT_LIMITS))
+        asyncio.run(upgrade(flow(["a", "b"]), line, SqliteStore(":memory:"), DEFAULT_LIMITS))

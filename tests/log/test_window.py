@@ -100,7 +100,7 @@ def test_a_window_of_an_unknown_place_is_refused_with_the_nearest_one() -> None:
     @step
     def wrong(some: Annotated[list[int], At("nubmers[-3:]")]) -> None: ...
 
-    assert "Talk has no field 'nubmers'; did you mean 'numbers'?" in refused(wrong)
+    assert "Talk has no field 'nubmers'. Did you mean 'numbers'?" in refused(wrong)
 
 
 def test_a_window_cannot_be_written_or_owned() -> None:

@@ -1,4 +1,4 @@
-"""A run whose processes are killed and paused at random until it is done; and what has to be true of it then."""
+"""A run whose processes are killed and paused at random until it is done, and the checks of its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.forkserver import Child, ForkServer
 
 
 class Ordeal:
-    """One generated graph, and what was done to the processes that worked on it."""
+    """One generated graph, and the kills and pauses of the processes that worked on it."""
 
     def __init__(
         self, server: ForkServer, folder: Path, *, tasks: int, needs: int, agents: int, seed: int, keyed: bool = True
@@ -36,20 +36,20 @@ class Ordeal:
         self.last: dict[str, Any] = {}
 
     def live(self, *, die_after: int = 0) -> None:
-        """One process: to the end, or until it has had so many effects."""
+        """Run one process to the end, or until it has had this many effects."""
         self._ended(self._begun(die_after=die_after))
 
     def killed_after(self, seconds: float) -> None:
-        """One process, killed after a time."""
+        """Run one process and kill it after a time."""
         child = self._begun()
         time.sleep(seconds)
         child.signal(signal.SIGKILL)
         self._ended(child)
 
     def paused(self, after: int) -> None:
-        """One process; when it has had so many effects, somebody pauses everything, from the command line.
+        """Run one process and pause everything from the command line after this many effects.
 
-        The steps that are under way then end only once that was said: however slow the machine is, it comes in time.
+        The running steps end only after the pause was requested, so the pause is in time on a slow machine, too.
         """
         gate = self.folder / f"gate-{self.lives}"
         child = self._begun(gate=str(gate), gate_after=after)
@@ -73,16 +73,16 @@ class Ordeal:
 
     @property
     def done(self) -> bool:
-        """Whether all tasks are."""
+        """True once all tasks are done."""
         return bool(self.last.get("counts") == {"done": len(self.graph)})
 
     def effects(self) -> list[tuple[str, int]]:
-        """The effects that the world had, in order, and how often each was tried."""
+        """Return the effects in order, with the number of tries of each."""
         with closing(sqlite3.connect(f"file:{self.folder / 'world.db'}?mode=ro", uri=True)) as world:
             return list(world.execute("select task, tries from effect order by rowid"))
 
     def wrong(self) -> list[str]:
-        """What is not as it should be, now that the run is done."""
+        """Return everything that is wrong after the run."""
         effects = self.effects()
         place = {task: n for n, (task, _) in enumerate(effects)}
         found = [f"{task} took effect {n} times" for task, n in Counter(place for place, _ in effects).items() if n > 1]

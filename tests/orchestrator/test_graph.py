@@ -18,7 +18,7 @@ from tests.support.loop import on_loop
     ("tasks", "says"),
     [
         ([Task(id="a"), Task(id="a")], "several tasks have the same id: a"),
-        ([Task(id="build"), Task(id="test", needs=["biuld"])], "'test' needs 'biuld'.*did you mean 'build'"),
+        ([Task(id="build"), Task(id="test", needs=["biuld"])], "'test' needs 'biuld'.*Did you mean 'build'"),
         ([Task(id="a", needs=["a"])], "a → a"),
         ([Task(id="a", needs=["c"]), Task(id="b", needs=["a"]), Task(id="c", needs=["b"])], "a → c → b → a"),
     ],

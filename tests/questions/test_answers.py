@@ -42,7 +42,7 @@ async def test_the_first_answer_is_taken_and_its_receipt_says_who_when_and_how()
         question = await waits(session)
         receipt = await engine.answer(question.id, "so", by="ann", channel="mail", seen=question.digest)
         assert (receipt.question_id, receipt.by, receipt.channel) == (question.id, "ann", "mail")
-        assert (receipt.at, receipt.version, receipt.session_id) == (clock.time, 1, session.id)
+        assert (receipt.answered_at, receipt.version, receipt.session_id) == (clock.time, 1, session.id)
         assert await ended(session) == "so"
         assert (await engine.question(question.id)).receipt == receipt
 

@@ -153,7 +153,7 @@ async def test_an_unknown_parameter_is_told_with_the_nearest_name() -> None:
         await waits(session)
         await session.answer({"seat": 2})
         question = await waits(session)
-        assert "there is no 'seat'; did you mean 'seats'?" in question.complaint
+        assert "there is no 'seat'. Did you mean 'seats'?" in question.complaint
         await session.answer(2)
         assert (await ended(session))["outcome"] == "done"
 

@@ -259,7 +259,7 @@ async def test_a_step_asks_in_a_loop_once_for_every_visit() -> None:
         ({"expires": 30}, "expires is a timedelta"),
         ({"expires": timedelta(0)}, "expires is a timedelta"),
         ({"remind": timedelta(-1)}, "remind is a timedelta"),
-        ({"history": "topci"}, "did you mean 'topic'"),
+        ({"history": "topci"}, "Did you mean 'topic'"),
         ({"choices": []}, "choices are texts"),
         ({"choices": [object()]}, "choices are texts"),
         ({"key": 1.5}, "key= must be a string or an integer"),

@@ -146,7 +146,7 @@ async def test_a_rewind_that_keeps_keeps_answers_too() -> None:
         await waits(session)
         await session.answer("1")
         await waits(session)
-        await session.rewind("only", keep=True)
+        await session.rewind("only", reuse=True)
         assert await statuses(session) == ["COMPLETED", "CANCELLED"]
         await session.resume()
         assert (await waits(session)).next_question == "Two?"

@@ -17,6 +17,8 @@ class Data(BaseModel):
 
 
 def listening() -> Workflow[Data]:
+    """Make a workflow that waits for a message."""
+
     @step(writes="out")
     async def listen(ctx: Context) -> str:
         return await ctx.receive()
@@ -25,7 +27,7 @@ def listening() -> Workflow[Data]:
 
 
 class Gate:
-    """An operation that runs until it is let through."""
+    """An operation that runs until `open` is set."""
 
     def __init__(self) -> None:
         self.begun, self.open = asyncio.Event(), asyncio.Event()

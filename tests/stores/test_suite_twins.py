@@ -84,7 +84,7 @@ class ProvesNothing(DictStore):
 class DoublesSignals(DictStore):
     def _ask(self, kept: Kept, pause: Pause) -> None:
         super()._ask(kept, pause)
-        self._signal(kept, "pause", pause.by, pause.at, b"{}")
+        self._signal(kept, "pause", pause.by, pause.created_at, b"{}")
 
 
 class TurnsTimeBack(DictStore):

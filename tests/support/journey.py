@@ -131,7 +131,7 @@ async def help_along(engine: Engine, session: Session[Any], status: Status) -> N
         await session.send(NEWS[await count_of(engine, session.id, "message")])
         return
     if status is Status.PAUSED and await rewinds(engine, session.id) == 0:
-        await session.rewind("customs", keep=True)
+        await session.rewind("customs", reuse=True)
     if status in (Status.PAUSED, Status.READY) and await rewinds(engine, session.id) == 1:
         if not (await session.state()).cleared:  # before it goes on, or it is refused once more
             await session.edit(cleared=True, by="ann", reason="it is an old coat")

@@ -1,4 +1,4 @@
-"""Local servers, each in a thread for as long as a block lasts."""
+"""Local HTTP servers in a thread."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ Server = TypeVar("Server", bound=ThreadingHTTPServer)
 
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
+    """Run a server in a thread until the block ends."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -89,7 +89,9 @@ def test_the_fixtures_and_the_option_do_what_they_say(
 
 def test_who_does_not_ask_gets_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
-        "import sys\n\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('pausepoint')]\n"
+        "import sys\n\n\n"
+        "def test_it():\n"
+        "    assert not [name for name in sys.modules if name.startswith('pausepoint')]\n"
     )
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout
@@ -109,7 +111,8 @@ def test_only_the_fixtures_and_the_store_suite_import_pytest() -> None:
         "import sys, pkgutil, importlib, pausepoint.testing as t\n"
         "names = [m.name for m in pkgutil.iter_modules(t.__path__, 'pausepoint.testing.')]\n"
         "for name in names:\n"
-        "    if name not in ('pausepoint.testing.fixtures', 'pausepoint.testing.suite'): importlib.import_module(name)\n"
+        "    if not name.endswith(('.fixtures', '.suite')):\n"
+        "        importlib.import_module(name)\n"
         "print('pytest' in sys.modules, len(names) > 5)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -44,21 +44,21 @@ def test_a_recorded_session_rehearses_without_a_difference(path: Path) -> None:
 async def test_a_recorded_session_can_be_put_into_a_store_and_goes_on_there(path: Path) -> None:
     kept = bundle.read(path)
     async with testing.engine(*WORKFLOWS.values()) as engine:
-        row = await bundle.restore(engine.store, kept)
+        row = await bundle.import_(engine.store, kept)
         assert (row.status, row.seq, row.digest) == (STATUS[path.stem], kept.records[-1].seq, kept.records[-1].digest)
         assert (row.owner, row.tags, row.spent_usd) == (kept.row().owner, kept.row().tags, kept.row().spent_usd)
         assert await engine.store.records(row.key, 1) == kept.records
         expected = path.with_suffix(".state.json").read_text("utf-8")
         assert await engine.state(row.session_id) == WORKFLOWS[kept.workflow].model.model_validate_json(expected)
         with pytest.raises(InputConflict):
-            await bundle.restore(engine.store, kept)
+            await bundle.import_(engine.store, kept)
 
 
 @on_loop
-async def test_a_session_that_waited_goes_on_after_it_was_restored() -> None:
+async def test_a_session_that_waited_goes_on_after_it_was_imported() -> None:
     path = make.HERE / "0.1" / "waiting.jsonl"
     async with testing.engine(*WORKFLOWS.values()) as engine:
-        row = await bundle.restore(engine.store, bundle.read(path))
+        row = await bundle.import_(engine.store, bundle.read(path))
         session = await engine.session(row.session_id)
         await session.send("hello again")  # the engine takes it up by itself
         while await session.status() is not Status.COMPLETED:

@@ -1,1 +1,1 @@
-"""Applications: whole systems on the public names of `pausepoint`, each a program of its own (``pausepoint[apps]``)."""
+"""Applications: complete systems built on the public names of `pausepoint`. Each is a program (``pausepoint[apps]``)."""

@@ -1,4 +1,4 @@
-"""PDF files: opened for one thread at a time, and the text of their pages."""
+"""Open PDF files, one thread at a time, and read the text of their pages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 from pausepoint.apps.input import BadInput
 
 _pdfium = threading.Lock()
-"""The library is not made for threads."""
+"""PDFium is not safe to use from several threads."""
 
 
 def reads_pdf() -> bool:
-    """Whether the library for it is installed."""
+    """Return whether the library that reads PDF files is installed."""
     return find_spec("pypdfium2") is not None
 
 
 @contextmanager
 def opened(path: Path | str, name: str) -> Iterator[Any]:
-    """A PDF, open, for one thread at a time. Pages that were used are closed with it. `BadInput` says what is wrong."""
+    """Open a PDF for one thread at a time, and close it with its pages. Raises `BadInput` if it cannot be opened."""
     if not reads_pdf():
-        raise BadInput(f"{name}: reading PDF files needs more: pip install 'pausepoint[apps]'")
+        raise BadInput(f"{name}: Reading PDF files needs pypdfium2. Install it: pip install 'pausepoint[apps]'")
     import pypdfium2
     from pypdfium2 import raw
 
@@ -42,15 +42,18 @@ def opened(path: Path | str, name: str) -> Iterator[Any]:
 
 
 def _wrong(path: Path, asks_for_password: bool) -> str:
-    """Why a PDF cannot be opened. The library's reason may be that of the file before, so the file is asked too."""
+    """Return why a PDF cannot be opened.
+
+    The library may report the error of the previous file, so the content is checked as well.
+    """
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if asks_for_password and content.find(b"/Encrypt") >= 0:
-            return "the PDF is encrypted; save a copy without a password"
-    return "the PDF cannot be read: it is damaged, or has no pages"
+            return "The PDF is encrypted. Save a copy without a password."
+    return "The PDF cannot be read. It is damaged or has no pages; export it again."
 
 
 def page_text(document: Any, number: int) -> str:
-    """The text of a page; pages begin at 0."""
+    """Return the text of a page. Page numbers start at 0."""
     page = document[number]
     try:
         text = page.get_textpage()

@@ -1,4 +1,4 @@
-"""How applications write what others have named: on one line, in Markdown, and in numbers."""
+"""Format text and numbers from outside: on one line, in Markdown, and with a noun."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def one_line(text: str) -> str:
-    """As it can be shown anywhere: on one line, without what steers a terminal or turns the direction of what follows.
+    """Return text that is safe to show anywhere: on one line, without control or text-direction characters.
 
     >>> one_line("An\\n\\x1b[2Jessay \\u202eabout")
     'An [2Jessay about'
@@ -15,7 +15,7 @@ def one_line(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line.
+    """Escape text so that Markdown shows it unchanged, on one line.
 
     >>> plain("2 * 3 <b> | `x`")
     '2 \\\\* 3 \\\\<b\\\\> \\\\| \\\\`x\\\\`'
@@ -23,11 +23,11 @@ def plain(text: str) -> str:
     ('1\\\\. Algebra', '\\\\- x')
     """
     escaped = re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(text.split()))
-    return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", escaped)  # at its beginning these would make a list or a heading
+    return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", escaped)  # at the start of a line these make a list or a heading
 
 
 def many(count: int, noun: str) -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     >>> many(1, "piece"), many(2000, "piece")
     ('1 piece', '2,000 pieces')

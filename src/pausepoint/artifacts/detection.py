@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pausepoint.artifacts.folder import Shelf
+from pausepoint.artifacts.folder import ArtifactFolder
 from pausepoint.artifacts.publisher import EDITED, DoneNote, Edited, EditNote, SessionNote, session_note
 from pausepoint.artifacts.status import ArtifactState, Examination, examine, look
 from pausepoint.definition.artifacts import BoundArtifact, Unfit, entry_of, named
@@ -99,7 +99,7 @@ def detect(folder: str | Path, workflow: Workflow[Any], **given: Any) -> Detecti
 
 def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
     """The completion records; None if there are none. `FolderRefused` if they are another workflow's, or newer."""
-    shelf = Shelf(folder)
+    shelf = ArtifactFolder(folder)
     notes = shelf.notes()
     if "session.json" not in notes:
         return None
@@ -151,7 +151,7 @@ def _read(folder: Path, name: str, data: bytes, kind: type[_Note], without: str)
 
 def _by_records(folder: Path, workflow: Workflow[Any], found: Recorded) -> Detection:
     trail = found.trail(folder)
-    looked = [each.doubted() if each.cut else each for each in look(workflow, trail, Shelf(folder))]
+    looked = [each.doubted() if each.cut else each for each in look(workflow, trail, ArtifactFolder(folder))]
     seen = examine(trail, looked, {}, 2**62)
     steps = tuple(_judged(step, trail, seen) for step in workflow.outline)
     return Detection(
@@ -195,7 +195,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def by_files(folder: Path, workflow: Workflow[Any], given: Mapping[str, Any]) -> tuple[Detection, list[Judged]]:
-    shelf, known = Shelf(folder), dict(given)
+    shelf, known = ArtifactFolder(folder), dict(given)
     judged: list[Judged] = []
     for step in workflow.steps:
         judged.append(found := judge(shelf, step, known))
@@ -220,7 +220,7 @@ def _detected(found: Judged, before: bool) -> DetectedStep:
     return DetectedStep(found.step.name, "to run" if found.why else "done", why)
 
 
-def judge(shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> Judged:
+def judge(shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> Judged:
     """A step by its files alone."""
     if not step.leaves:
         return Judged(step, {}, "it leaves no artifact, and there is no record of it")
@@ -254,7 +254,7 @@ def _lacks(artifact: BoundArtifact, value: Any, known: Mapping[str, Any]) -> str
     return artifact.lacks(value, known) if counts else artifact.misses(value)
 
 
-def carried(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any], sizes: bool = True) -> Any:
+def carried(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any], sizes: bool = True) -> Any:
     """The value that the files of an artifact hold; None if there is none. `Unfit`, with the name of the file."""
     missing = [name for name in artifact.named if name not in known]
     if missing:

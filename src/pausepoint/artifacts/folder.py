@@ -33,7 +33,7 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-class Shelf:
+class ArtifactFolder:
     """One folder. Nothing here knows what a file means."""
 
     def __init__(self, path: Path) -> None:

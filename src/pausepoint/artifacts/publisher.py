@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pausepoint.artifacts.folder import Shelf, digest_of, mark
+from pausepoint.artifacts.folder import ArtifactFolder, digest_of, mark
 from pausepoint.codec.values import Limits
 from pausepoint.definition.artifacts import OWN, BoundArtifact, clash
 from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import BoundStep, Workflow
 from pausepoint.errors import FolderMisfit, FolderRefused, StateRefused, StepError
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import Ledger
 from pausepoint.log.replay import CheckpointBody, EditBody, Effect, Line, body_of
 from pausepoint.log.state import Act, Blob, Blobs, Change, Inline, State
@@ -103,12 +103,12 @@ class Looked(Protocol):
     line: Line
 
 
-class Desk:
+class Publisher:
     """See the module's text. Without a ``ledger`` nobody holds the session, and only its folder can be put right."""
 
     def __init__(self, held: Looked, trail: Trail, ledger: Ledger | None = None) -> None:
         self.held = held
-        self.shelf = Shelf(Path(trail.folder))
+        self.shelf = ArtifactFolder(Path(trail.folder))
         self._ledger = ledger
         self._before: tuple[State, dict[str, int]] | None = None  # what was edited when the open visit began
 
@@ -184,7 +184,7 @@ class Desk:
         line, through, timeline = self.held.line, 0, Timeline(self.held.store, self.held.row)
         first = min(self.trail.works.values(), key=lambda work: work.seq, default=None)
         if first is not None:
-            begun = (await timeline.before(first.seq, keep=False)).line
+            begun = (await timeline.before(first.seq, reuse=False)).line
             line, through = (begun, 0) if begun.version == line.version else (line, self.held.row.seq)
             at, leaving = first.step, False
         else:
@@ -386,7 +386,7 @@ async def contents_of(
     trial.provide(dict(blobs))
     for change in changes:
         trial.apply(change)
-    lending = Lending(held.workflow, trial, held.store, held.limits)
+    lending = StateAccess(held.workflow, trial, held.store, held.limits)
     found: list[tuple[FileLeft, bytes]] = []
     for artifact in step.leaves:
         state = await values_of(lending, artifact.fields)
@@ -398,7 +398,7 @@ async def contents_of(
     return found
 
 
-async def values_of(lending: Lending, paths: tuple[str, ...]) -> dict[str, Any]:
+async def values_of(lending: StateAccess, paths: tuple[str, ...]) -> dict[str, Any]:
     """Some values of a state, by their paths; what is large is fetched."""
     if needed := lending.state.needs(path for path in paths):
         lending.state.provide(await lending.store.blobs(needed))
@@ -408,7 +408,7 @@ async def values_of(lending: Lending, paths: tuple[str, ...]) -> dict[str, Any]:
 class Past:
     """What was recorded of files, to the byte, from the log. What is read for one file is at hand for the next."""
 
-    def __init__(self, held: Looked, shelf: Shelf) -> None:
+    def __init__(self, held: Looked, shelf: ArtifactFolder) -> None:
         self.held, self.shelf = held, shelf
         self._bodies: dict[int, Any] = {}
         self._fields: dict[tuple[int, str], Any] = {}
@@ -447,7 +447,7 @@ class Past:
             line = await Timeline(held.store, held.row).line(file.at)
             try:
                 await bring_up(held.workflow, line, held.store, held.limits)
-                lending = Lending(held.workflow, line.state, held.store, held.limits)
+                lending = StateAccess(held.workflow, line.state, held.store, held.limits)
                 self._fields[file.at, field] = (await values_of(lending, (field,)))[field]
             except StateRefused as error:
                 raise FolderRefused(
@@ -474,7 +474,7 @@ def code_of(fn: Any) -> str:
         return ""
 
 
-def is_gone(trail: Trail, shelf: Shelf) -> bool:
+def is_gone(trail: Trail, shelf: ArtifactFolder) -> bool:
     """Whether nothing of what a session has left is where it was: its folder was moved, or its disk is not there."""
     files = trail.files()
     if not files or shelf.read(f"{OWN}/session.json") is not None:

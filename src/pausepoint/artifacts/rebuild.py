@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pausepoint.artifacts.detection import Detection, Judged, Recorded
-from pausepoint.artifacts.folder import Shelf, digest_of
+from pausepoint.artifacts.folder import ArtifactFolder, digest_of
 from pausepoint.artifacts.publisher import DoneNote, Edited, code_of
 from pausepoint.artifacts.status import artifact_named
 from pausepoint.codec.values import Limits, encode
@@ -130,14 +130,16 @@ def by_record(
         changes: list[Change] = []
         if each.work.seq > note.through:
             log.edited(each.edited)
-            changes = _carried(workflow, Shelf(folder), log, each, limits)
+            changes = _carried(workflow, ArtifactFolder(folder), log, each, limits)
             changes += [log.change(path, act, bytes(raw)) for path, act, raw in each.values]
         log.done(each.work, changes, each.next)
     log.edited(found.edited)
     return log
 
 
-def _carried(workflow: Workflow[Any], shelf: Shelf, log: Relog, done: DoneNote, limits: Limits) -> list[Change]:
+def _carried(
+    workflow: Workflow[Any], shelf: ArtifactFolder, log: Relog, done: DoneNote, limits: Limits
+) -> list[Change]:
     """What the files of a step say. One that is missing or cannot be read says nothing: its step runs again."""
     values: dict[str, Any] = {}
     for file in done.work.files:
@@ -182,7 +184,7 @@ def by_judgement(
     log = Relog(id, folder, workflow.version, workflow.outline, workflow.outline[0])
     start = workflow.shape.start(given)
     log.begin({name: place.typed.encode(start[name], name, limits) for name, place in workflow.shape.fields.items()})
-    shelf, known = Shelf(folder), {**start}
+    shelf, known = ArtifactFolder(folder), {**start}
     for each in judged:
         known.update(each.values)
         _relogged(log, workflow, shelf, each, known, limits)
@@ -192,7 +194,7 @@ def by_judgement(
 
 
 def _relogged(
-    log: Relog, workflow: Workflow[Any], shelf: Shelf, done: Judged, known: Mapping[str, Any], limits: Limits
+    log: Relog, workflow: Workflow[Any], shelf: ArtifactFolder, done: Judged, known: Mapping[str, Any], limits: Limits
 ) -> None:
     """One step that its files show to be done."""
     changes = [log.change(path, "set", workflow.shape.place(path).typed.encode(value, path, limits))
@@ -208,7 +210,7 @@ def _relogged(
     log.done(work, changes, workflow.following(done.step.name))
 
 
-def _spared(log: Relog, shelf: Shelf, step: BoundStep, known: Mapping[str, Any]) -> None:
+def _spared(log: Relog, shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> None:
     """Of the step that comes next, the entries that are there already need not be made again."""
     spared: list[FileLeft] = []
     for artifact in step.leaves:
@@ -232,7 +234,7 @@ def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> Folde
     )
 
 
-def _files(shelf: Shelf, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[FileLeft]:
+def _files(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[FileLeft]:
     pattern = named(artifact.path, known)
     found: list[FileLeft] = []
     for path in shelf.names(pattern) if artifact.many else [pattern]:

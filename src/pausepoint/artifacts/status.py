@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pausepoint.artifacts.folder import Shelf, digest_of, mark
+from pausepoint.artifacts.folder import ArtifactFolder, digest_of, mark
 from pausepoint.definition.artifacts import BoundArtifact, Unfit
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import FolderRefused
@@ -103,14 +103,14 @@ class Examination(msgspec.Struct, frozen=True):
         return [f"{each.file.path} is {each.state}: {each.why}" for each in self.undecided]
 
 
-def look(workflow: Workflow[Any], trail: Trail, shelf: Shelf) -> list[Finding]:
+def look(workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder) -> list[Finding]:
     """Every file that the log knows of, as it is now. Reads the folder; blocks."""
     staged = shelf.staged()
     return [_look(workflow, trail, shelf, staged, file, work) for file, work in trail.files().values()]
 
 
 def _look(
-    workflow: Workflow[Any], trail: Trail, shelf: Shelf, staged: set[str], file: FileLeft, work: Work
+    workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder, staged: set[str], file: FileLeft, work: Work
 ) -> Finding:  # fmt: skip
     waits = mark(file.path, file.sha256) in staged
     try:
@@ -132,7 +132,7 @@ def _look(
     return _judged(artifact, shelf, file, work, data)
 
 
-def _judged(artifact: BoundArtifact, shelf: Shelf, file: FileLeft, work: Work, data: bytes) -> Finding:
+def _judged(artifact: BoundArtifact, shelf: ArtifactFolder, file: FileLeft, work: Work, data: bytes) -> Finding:
     """Content that is not what was recorded: an edit, or something that cannot be read."""
     try:
         if _says_the_same(artifact, shelf, file, data):
@@ -149,7 +149,7 @@ def _judged(artifact: BoundArtifact, shelf: Shelf, file: FileLeft, work: Work, d
     return Finding(file, work, "edited", "it was changed by another hand", data, value, whole=whole)
 
 
-def _says_the_same(artifact: BoundArtifact, shelf: Shelf, file: FileLeft, data: bytes) -> bool:
+def _says_the_same(artifact: BoundArtifact, shelf: ArtifactFolder, file: FileLeft, data: bytes) -> bool:
     """Whether content has the recorded value, only in another form. Raises `Unfit`."""
     form = artifact.encoded(artifact.decoded(data))
     if digest_of(form) == file.sha256:

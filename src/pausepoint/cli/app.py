@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from pausepoint.cli.exits import Unknown
+from pausepoint.cli.host import STORE
 from pausepoint.errors import did_you_mean
 from pausepoint.name import NAME
 
@@ -88,6 +89,13 @@ class App(click.Group):
 
 
 @click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--store",
+    metavar="PATH",
+    expose_value=False,
+    callback=lambda ctx, _, path: ctx.meta.update({STORE: path}),
+    help="The store, for any command. It may be given after the command, too.",
+)
 @click.version_option(package_name=NAME, message=f"{NAME} %(version)s")
 def app() -> None:
     """The pause button for long-running agent work.

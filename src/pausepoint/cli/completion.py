@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from pausepoint.cli.console import ago
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.host import TARGET
+from pausepoint.cli.host import STORE, TARGET
 from pausepoint.cli.text import at, one_line
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _beginning(names: dict[str, None] | set[str], incomplete: str) -> Items:
 
 
 def _cli(ctx: click.Context) -> Cli:
-    return Cli(ctx.params.get("store"), (), False, False)
+    return Cli(ctx.params.get("store") or ctx.meta.get(STORE), (), False, False)
 
 
 def _looked(ctx: click.Context, look: Callable[[Engine], Coroutine[Any, Any, Items]]) -> Items:

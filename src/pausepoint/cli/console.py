@@ -181,9 +181,11 @@ def span(duration: timedelta) -> str:
     >>> span(timedelta(seconds=75)), span(timedelta(milliseconds=1500)), span(timedelta(days=2, hours=3))
     ('1 min 15 s', '1.5 s', '2 d')
     >>> span(timedelta(milliseconds=40)), span(timedelta(microseconds=40))
-    ('40 ms', '0 s')
+    ('40 ms', '< 1 ms')
     """
     seconds = duration.total_seconds()
+    if 0 < seconds < 0.0005:
+        return "< 1 ms"
     if 0.0005 <= seconds < 0.95:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 10:

@@ -55,11 +55,17 @@ class Ride:
         return code
 
     async def _drive(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
-        from pausepoint.cli.live import follow, show_for
+        from pausepoint.cli.live import Following, show_for
         from pausepoint.engine.engine import Engine
 
         workflows = self.cli.host.workflows or [self.workflow]
-        async with Engine(self.cli.place.url, workflows=workflows, drives="asked") as engine:
+        following = Following(self.view, show_for(self.out))
+
+        async def on_step(session_id: str, step: str, visit: int) -> None:
+            if session_id == self.session_id:  # not a child of it
+                await following.step(engine, session_id, step, visit)
+
+        async with Engine(self.cli.place.url, workflows=workflows, drives="asked", on_step=on_step) as engine:
             if self.session_id is None:
                 self.view.began = time.monotonic()
             session = await begin(engine)
@@ -67,7 +73,7 @@ class Ride:
             await engine.drive_only(session.id)  # a worker is for the others
             until = asyncio.ensure_future(session.outcome())
             try:
-                outcome = await follow(engine, session.id, self.view, show_for(self.out), until)
+                outcome = await following.until(engine, session.id, until)
             finally:
                 until.cancel()
             if engine.ending:
@@ -127,11 +133,12 @@ class Ride:
         if start is not None:
             await engine.rewind(session_id, start, by=how["by"], reason="resume --from")
         before = await engine.info(session_id)
+        self.session_id = session_id
         await catch_up(engine, session_id, self.view)
         try:
             session = await engine.resume(session_id, **how)
             self.complete = before.status.value == "completed" and (await session.info()).seq == before.seq
-            self.view.resuming = (await session.status()).value == "running"
+            self.view.resuming = (await session.status()).value in ("running", "pausing")
             return session
         except AlreadyRunning as error:
             raise self._elsewhere(session_id, error) from error

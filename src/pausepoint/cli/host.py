@@ -27,6 +27,10 @@ TARGET = f"{NAME}.cli.target"
 """Where a click context keeps the workflow that the TARGET of `run` led to."""
 
 
+STORE = f"{NAME}.cli.store"
+"""Where a click context keeps the value of a ``--store`` that was given before the command."""
+
+
 @dataclass(frozen=True)
 class Host:
     """A program with commands.
@@ -43,6 +47,7 @@ class Host:
     workflows: tuple[Workflow[Any], ...] = ()
     result: Callable[[Outcome[Any]], str] | None = None
     drives: bool = False
+    step_word: str = "step"
 
     @property
     def brought(self) -> dict[str, Workflow[Any]]:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import COLOURS, Output, money, span
+from pausepoint.cli.host import host
 from pausepoint.cli.text import clock, counted, one_line, waits
 from pausepoint.engine import documents
 
@@ -75,6 +76,7 @@ class View:
     remembered: int = 0
     spent_here: float = 0.0
     since: int = 0
+    stored_paused: bool = False  # it has not run yet
     resuming: bool = False  # somebody asked, and the log does not say yet how it goes on
     began: float = field(default_factory=time.monotonic)
 
@@ -86,7 +88,7 @@ class View:
         """Fold one event in."""
         self.cursor = event.cursor or self.cursor
         if event.event_type in BEGINNINGS:
-            self.since = event.at
+            self.since = event.created_at
             self.resuming = False
         match event.event_type:
             case "step.completed" | "step.skipped":
@@ -97,11 +99,15 @@ class View:
                 self.spent_here += event.data["usd"]
             case "session.rewound":
                 self._rewound(event.data["to"])
+            case "pause.requested":
+                self.stored_paused = not self.done and not self.remembered
+            case "session.paused":
+                self.stored_paused = False
 
     def _ended(self, event: Event) -> None:
         data = event.data
         why = event.summary.partition(": ")[2] if event.event_type == "step.skipped" else ""
-        self.done.append(Visit(data["step"], data["visit"], data["took"], self.spent_here, event.at, why))
+        self.done.append(Visit(data["step"], data["visit"], data["took"], self.spent_here, event.created_at, why))
         self.remembered, self.spent_here = 0, 0.0
         if data["step"] not in self.outline:
             self.outline.append(data["step"])
@@ -150,6 +156,9 @@ class Show:
     def event(self, view: View, event: Event) -> None:
         """Something happened; the view knows it already."""
 
+    def step(self, step: str, visit: int) -> None:
+        """Report that a step is about to run. All events before it have been shown."""
+
     def tick(self, view: View, ending: str) -> None:
         """Time has passed. ``ending``: this program was told to end, and why."""
 
@@ -168,10 +177,11 @@ class Records(Show):
 
 
 class Lines(Show):
-    """Plain lines, as they come."""
+    """Plain lines, in the order in which things happen."""
 
     def __init__(self, out: Output) -> None:
         self.out = out
+        self.word = host().step_word
         self.told: set[tuple[str, int]] = set()
         self.progress: tuple[int, int] | None = None
         self.progress_at = time.monotonic()
@@ -185,24 +195,24 @@ class Lines(Show):
                     self.out.line(line)
             case "step.completed":
                 visit = view.done[-1]
-                self._runs(visit.step, visit.number)
+                self.step(visit.step, visit.number)
                 cost = f", {money(visit.usd)}" if visit.usd else ""
-                self.out.line(f"Finished agent: {visit.name} in {span(timedelta(seconds=visit.took))}{cost}")
+                self.out.line(f"Finished {self.word}: {visit.name} in {span(timedelta(seconds=visit.took))}{cost}")
             case "step.skipped":
-                self.out.line(f"Skipped agent: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
+                self.out.line(f"Skipped {self.word}: {view.done[-1].name} ({one_line(view.done[-1].skipped)})")
             case "step.retried" | "session.waiting" | "artifact.set_aside":
                 self.out.line(one_line(event.summary))
 
-    def _runs(self, step: str, visit: int) -> None:
+    def step(self, step: str, visit: int) -> None:
         if (step, visit) not in self.told:
             self.told.add((step, visit))
-            self.out.line(f"Running agent: {named(step, visit)}")
+            self.out.line(f"Running {self.word}: {named(step, visit)}")
 
     def tick(self, view: View, ending: str) -> None:
         here, info = view.open, view.info
         if here is not None and info is not None:
             if info.status.value == "running" and not ending:
-                self._runs(*here)
+                self.step(*here)
             self._items(info)
             if info.status.value == "pausing" and not self.pausing:
                 self.out.line(f"Pausing: {named(*here)} is finished first")
@@ -230,6 +240,8 @@ def resumed(view: View, event: Event) -> list[str]:
         from_where = f"Resuming within {event.data['step']}: there is no checkpoint yet"
     elif event.data["skipped"]:  # its log begins at a fork; what was done before that is in another one
         from_where = f"Beginning at {event.data['step']}, as forked"
+    elif view.stored_paused:
+        return []
     before = "; ".join([few(skipped)] * bool(skipped) + kept)
     return [from_where] + [f"Skipped, done before: {before}"] * bool(before)
 
@@ -382,31 +394,47 @@ async def catch_up(engine: Engine, session_id: str, view: View) -> None:
     view.keep()
 
 
-async def follow(
-    engine: Engine, session_id: str, view: View, show: Show, until: asyncio.Future[Outcome[Any]]
-) -> Outcome[Any]:
-    """Show a session until it neither runs nor will go on by itself."""
-    show.begin(view)
-    try:
-        while True:
-            over = until.done()
-            await _look(engine, session_id, view, show)
-            if over:
-                return until.result()
-            await asyncio.wait([until], timeout=EVERY)
-    except asyncio.CancelledError:  # this program has to end, and steps may have ended since the last look
-        await _look(engine, session_id, view, show)
-        raise
-    finally:
-        show.end()
+class Following:
+    """One session that is shown while it runs."""
 
+    def __init__(self, view: View, show: Show) -> None:
+        self.view = view
+        self.show = show
+        self._looking = asyncio.Lock()  # a step that begins and the clock may both want to look
 
-async def _look(engine: Engine, session_id: str, view: View, show: Show) -> None:
-    async for event in engine.events(session_id, view.cursor):
-        view.take(event)
-        show.event(view, event)
-    view.info = await engine.info(session_id)
-    show.tick(view, engine.ending)
+    async def step(self, engine: Engine, session_id: str, step: str, visit: int) -> None:
+        """Show what happened before a step of the session, and that the step begins."""
+        async with self._looking:
+            await self._events(engine, session_id)
+            self.show.step(step, visit)
+
+    async def _events(self, engine: Engine, session_id: str) -> None:
+        async for event in engine.events(session_id, self.view.cursor):
+            self.view.take(event)
+            self.show.event(self.view, event)
+
+    async def look(self, engine: Engine, session_id: str) -> None:
+        """Show what is new."""
+        async with self._looking:
+            await self._events(engine, session_id)
+            self.view.info = await engine.info(session_id)
+            self.show.tick(self.view, engine.ending)
+
+    async def until(self, engine: Engine, session_id: str, outcome: asyncio.Future[Outcome[Any]]) -> Outcome[Any]:
+        """Show the session until its outcome is known."""
+        self.show.begin(self.view)
+        try:
+            while True:
+                over = outcome.done()
+                await self.look(engine, session_id)
+                if over:
+                    return outcome.result()
+                await asyncio.wait([outcome], timeout=EVERY)
+        except asyncio.CancelledError:  # this program has to end, and steps may have ended since the last look
+            await self.look(engine, session_id)
+            raise
+        finally:
+            self.show.end()
 
 
 def chart(out: Output, view: View) -> Iterable[str]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from pausepoint.cli.context import Cli
+from pausepoint.cli.host import STORE
 from pausepoint.cli.project import VARIABLE
 from pausepoint.errors import did_you_mean, said
 from pausepoint.name import DEFAULT_STORE, NAME
@@ -66,7 +67,8 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
     def decorate(fn: F) -> F:
         @functools.wraps(fn)
         def call(*args: Any, **given: Any) -> Any:
-            cli = Cli(given.pop("store"), given.pop("target", ()), given.pop("as_json"), given.pop("as_lines", False))
+            store = given.pop("store") or click.get_current_context().meta.get(STORE)
+            cli = Cli(store, given.pop("target", ()), given.pop("as_json"), given.pop("as_lines", False))
             return fn(cli, *args, **given)
 
         wrapped: Any = call

@@ -24,7 +24,7 @@ from pausepoint.cli.context import Cli
 from pausepoint.cli.drive import Ride
 from pausepoint.cli.exits import DONE, USAGE, Refused, Unknown, guarded
 from pausepoint.cli.fields import fields_of, gathered, options_for
-from pausepoint.cli.host import Host, Start, started_by
+from pausepoint.cli.host import STORE, Host, Start, started_by
 from pausepoint.cli.options import common
 from pausepoint.cli.project import VARIABLE, check_exists
 from pausepoint.definition.binding import resolve
@@ -48,7 +48,7 @@ def program(
     workflow: Workflow[S] | None = None, *others: Workflow[Any],
     begin: Callable[..., S | Mapping[str, Any]] | None = None, result: Callable[[Outcome[S]], str] | None = None,
     instead: Callable[..., Ending] | None = None, without: Sequence[str] = (), arguments: Sequence[str] = (),
-    name: str | None = None, help: str = "", store: str | Path | None = None,
+    name: str | None = None, help: str = "", store: str | Path | None = None, step_word: str = "step",
 ) -> Program:  # fmt: skip
     """Make workflows a program: ``if __name__ == "__main__": program(brief)()``.
 
@@ -64,6 +64,7 @@ def program(
     are commands of ``pausepoint`` that the program does not have, or brings its own of. ``arguments`` are options that
     are given by their place instead. What Python keeps for itself has an underscore behind it: ``from_`` is ``--from``.
     ``store`` is used unless ``--store`` or ``PAUSEPOINT_STORE`` names another; without it, the project's.
+    ``step_word`` is what the program calls a step when it prints progress, such as ``"agent"``.
 
     >>> from pydantic import BaseModel
     >>> from pausepoint import Workflow, program, step
@@ -90,7 +91,7 @@ def program(
         raise DefinitionError("program(): give it a workflow to run; or a name, and what it does instead of that")
     _check_arguments(arguments, fields, called)
     brought = () if workflow is None else (workflow, *others)
-    made = Program(brought, start, result, tuple(arguments), called, help, store)
+    made = Program(brought, start, result, tuple(arguments), called, help, store, step_word)
     made.leave_out(without)
     if instead is not None:
         made.replace_run(_Instead(instead, called, made))
@@ -113,7 +114,7 @@ class Program(App):
     def __init__(
         self, workflows: tuple[Workflow[Any], ...], begin: _Begin | None,
         result: Callable[[Outcome[Any]], str] | None, arguments: tuple[str, ...], name: str, help: str,
-        store: str | Path | None,
+        store: str | Path | None, step_word: str,
     ) -> None:  # fmt: skip
         super().__init__(name, help=help, context_settings=dict(app.context_settings))
         self.workflows = workflows
@@ -121,6 +122,7 @@ class Program(App):
         self.result = result
         self.arguments = arguments
         self.store = None if store is None else str(store)
+        self.step_word = step_word
         self.first: str = "run"
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
@@ -159,7 +161,9 @@ class Program(App):
         words, launch = started_by()
         if "obj" not in extra:
             drives = not self.workflows
-            extra["obj"] = Host(str(self.name), words, launch, self.store, self.workflows, self.result, drives)
+            extra["obj"] = Host(
+                str(self.name), words, launch, self.store, self.workflows, self.result, drives, self.step_word
+            )
         called = prog_name or shlex.join(words)
 
         def call(standalone_mode: bool) -> Any:
@@ -168,7 +172,12 @@ class Program(App):
         return guarded(call, str(self.name)) if standalone_mode else call(False)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command it is ``run``, or what takes its place."""
+        """Without a command it is ``run``, or what takes its place. ``--store`` may come before the command."""
+        if args and args[0].partition("=")[0] == "--store":
+            given, equals, path = args[0].partition("=")
+            if not equals and len(args) < 2:
+                raise click.BadOptionUsage(given, f"Option {given!r} requires an argument.", ctx)
+            ctx.meta[STORE], args = (path, args[1:]) if equals else (args[1], args[2:])
         named = args[0] if args else ""
         if named not in (*self.list_commands(ctx), *ctx.help_option_names):
             self._check_word(ctx, named)

@@ -103,8 +103,8 @@ async def missing(engine: Engine, error: Any) -> Exception:
             when = ago(to_datetime(stone.removed_at))
             return not_found(f"session {stone.session_id} ({stone.workflow}) was removed {when} by {who}{why}")
     known = [info.session_id for info in await engine.sessions(sort="updated", limit=1000)]
-    if near := did_you_mean(error.session_id, known).partition("did you mean ")[2]:
-        return not_found(f"{error}; did you mean {near}")
+    if near := did_you_mean(error.session_id, known).partition("Did you mean ")[2]:
+        return not_found(f"{error}. Did you mean {near}")
     return not_found(f"{error}; {spoken('ls')} lists those that are")
 
 

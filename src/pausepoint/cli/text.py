@@ -317,7 +317,7 @@ def _why(pause: Pause) -> str:
 
 def still(pause: Pause, finishing: int = 0) -> str:
     """That everything stands still, or is to, while some are ``finishing``: since when, who asked for it, and why."""
-    since = to_datetime(pause.at)
+    since = to_datetime(pause.created_at)
     who = f", by {pause.by}" if pause.by else ""
     why = f": {pause.reason}" if pause.reason else ""
     stands = "is to stand still" if finishing else "stands still"

@@ -1,4 +1,4 @@
-"""What an author writes: workflows, steps, fields, artifacts and retries."""
+"""The definition API: workflows, steps, fields, artifacts and retries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a step leaves as files: how it is declared, how a value becomes a file, and how a file becomes a value again.
+"""Artifacts: how a step declares them, how a value becomes a file, and how a file becomes a value again.
 
-An artifact is a field of the state in a form that people read and edit. This module knows no folder and no log: it
-turns values into named bytes, and bytes back into values, or says what is wrong with them, and where.
+An artifact is a field of the state in a form that people read and edit. This module knows neither the folder nor the
+log. It turns values into named bytes and bytes back into values, and reports the line and column of an error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pausepoint.errors import DefinitionError, PausepointError, StepError
 from pausepoint.name import FOLDER
 
 SMALLEST = 100
-"""Bytes below which a file that nobody recorded is taken for a remnant, where its artifact says nothing else."""
+"""The default for `Artifact.min_bytes`: a file that is not recorded and has fewer bytes counts as incomplete."""
 
 _SAFE = re.compile(r"[^/\x00-\x1f]{1,200}")
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Codec(msgspec.Struct, frozen=True):
-    """How a value is written as a text of its own making, and read back. Reading raises `ValueError` for what is none.
+    """Two functions that write a value as text and read it back. ``read`` raises `ValueError` for invalid text.
 
     >>> Codec(write=str, read=int).read("7")
     7
@@ -42,13 +42,18 @@ class Codec(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that a step leaves, or one for each entry of a dict: ``Artifact("2-sections/*.md", carries="sections")``.
+    """A file that a step publishes: ``Artifact("research.json")``.
 
-    ``carries`` is the field of the state that it shows (by default the one that the step writes). ``codec`` is
-    ``"json"``, ``"text"``, ``"markdown"`` or a `Codec`; by default the ending of the path tells. ``count``: as many
-    files as this number, or as the entries of that field. ``holds`` looks at the value: False, or a text that says what
-    is missing, means that the step is not done; None, True or an empty text, that it is. ``min_bytes``: what is smaller
-    and was not recorded does not count. The path may name fields of the state: ``"{company}.md"``.
+    A path with a ``*`` stands for one file per entry of a dict: ``Artifact("2-sections/*.md", carries="sections")``.
+
+    ``carries`` names the field of the state that the file shows. The default is the field that the step writes.
+    ``codec`` is ``"json"``, ``"text"``, ``"markdown"`` or a `Codec`. The default is JSON for a path that ends in
+    ``.json`` and for every value that is not a string, and text otherwise.
+    ``count`` is the required number of files, or the name of a field that is or has this length.
+    ``holds`` checks the value. It returns None, True or an empty string if the value is complete. It returns False, or
+    a string that says what is missing, if the step is not done.
+    ``min_bytes`` is the smallest size of a file that is not recorded. A smaller file counts as incomplete.
+    The path may contain fields of the state: ``"{company}.md"``.
     """
 
     path: str
@@ -60,15 +65,20 @@ class Artifact:
 
     def __post_init__(self) -> None:
         if problem := _unfit_path(self.path):
-            raise DefinitionError(f"artifact {self.path!r}: {problem}")
+            raise DefinitionError(f"Artifact {self.path!r}: {problem}")
         if self.count is not None and "*" not in self.path:
-            raise DefinitionError(f"artifact {self.path!r}: count is for a path with a *, which stands for many files")
+            raise DefinitionError(
+                f"Artifact {self.path!r}: count= needs a path with a '*', which stands for many files."
+                " Add a '*' to the path, or remove count=."
+            )
         if type(self.min_bytes) is not int or self.min_bytes < 0:
-            raise DefinitionError(f"artifact {self.path!r}: min_bytes is a number of bytes, not {self.min_bytes!r}")
+            raise DefinitionError(
+                f"Artifact {self.path!r}: min_bytes must be a number of bytes, 0 or more, not {self.min_bytes!r}."
+            )
 
 
 class Unfit(Exception):
-    """What a file holds cannot be the artifact; ``line`` and ``column`` say where, if that is known."""
+    """The content of a file is not valid for its artifact. ``line`` and ``column`` say where; 0 means unknown."""
 
     def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
         super().__init__(f"line {line}, column {column}: {reason}" if line else reason)
@@ -76,7 +86,7 @@ class Unfit(Exception):
 
 
 class BoundArtifact:
-    """An artifact of a step of one workflow: it knows the type of what it carries."""
+    """An artifact that is bound to a step of one workflow, and so knows the type of its value."""
 
     def __init__(self, spec: Artifact, place: Place, counted: str | None = None) -> None:
         self.spec = spec
@@ -90,31 +100,41 @@ class BoundArtifact:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What has to be read of the state to make its files."""
+        """The fields of the state that are needed to make the files."""
         return (self.place.path, *self.named, *((self.counted,) if self.counted else ()))
 
     def files(self, value: Any, state: Mapping[str, Any]) -> dict[str, tuple[str, bytes]]:
-        """Name → entry and bytes. None leaves no file. `StepError` if this is not what was declared."""
+        """Return the entry key and the bytes of each file, by path. The value None makes no file.
+
+        Raises `StepError` if the value does not match the declaration.
+        """
         if value is None:
             return {}
         pattern = named(self.path, {name: state[name] for name in self.named})
         entries = {"": value} if not self.many else value
         if problem := self.lacks(value, state):
-            raise StepError(f"{pattern}: {problem}")
+            raise StepError(f"Artifact {pattern!r} is incomplete: {problem}. Make the step return what is missing.")
         found: dict[str, tuple[str, bytes]] = {}
         for key, entry in entries.items():
             if self.many and (_SAFE.fullmatch(key) is None or key.startswith(".")):
-                raise StepError(f"{pattern}: the entry {key!r:.60} cannot be the name of a file; give it a plain one")
+                raise StepError(
+                    f"Artifact {pattern!r}: the key {key!r:.60} cannot be a file name."
+                    " Use a key without '/' or control characters that does not start with a dot."
+                )
             found[pattern.replace("*", key)] = key, self.encoded(entry)
         for path, (_, data) in found.items():
             if max(len(part.encode()) for part in path.split("/")) > LONGEST:
-                raise StepError(f"{path:.60}…: no name may have more than {LONGEST} bytes; choose a shorter one")
+                raise StepError(
+                    f"Artifact '{path:.60}…' has a name of more than {LONGEST} bytes. Choose a shorter name."
+                )
             if len(data) > LARGEST:
-                raise StepError(f"{path}: {len(data)} bytes are too many for an artifact; it has {LARGEST} at most")
+                raise StepError(
+                    f"Artifact {path!r} has {len(data)} bytes; the limit is {LARGEST}. Split it into several files."
+                )
         return found
 
     def lacks(self, value: Any, state: Mapping[str, Any]) -> str:
-        """Why a value does not show that the step is done; empty if it does."""
+        """Return why the value does not prove that the step is done; empty if it does."""
         wanted = self.spec.count
         if isinstance(wanted, str):
             wanted = _amount(state[wanted])
@@ -123,21 +143,21 @@ class BoundArtifact:
         return self.misses(value)
 
     def misses(self, value: Any) -> str:
-        """What the content has to hold and does not; empty if all is there."""
+        """Return what ``holds`` reports as missing; empty if nothing is."""
         said = True if self.spec.holds is None else self.spec.holds(value)
         if isinstance(said, str):
             return said
-        return "" if said is None or said else "what it has to hold is not in it"
+        return "" if said is None or said else "its holds= check returned False"
 
     def encoded(self, value: Any) -> bytes:
-        """A value as the content of a file. A text is written as it is."""
+        """Return a value as the content of a file. A string is written as it is."""
         if self.codec == "json":
             data = self.typed.adapter.dump_json(value, indent=2, by_alias=False)
             return data + b"\n"
         return (str(value) if self.codec == "text" else self.codec.write(value)).encode()
 
     def decoded(self, data: bytes) -> Any:
-        """The value that a file holds. Raises `Unfit`."""
+        """Return the value in the content of a file. Raises `Unfit`."""
         text = _text(data)
         if self.codec == "json":
             return self._from_json(text)
@@ -147,7 +167,7 @@ class BoundArtifact:
             raise Unfit(str(exc)) from exc
 
     def _from_json(self, text: str) -> Any:
-        from pydantic import ValidationError  # who only defines workflows does without
+        from pydantic import ValidationError  # defining workflows does not need pydantic
 
         try:
             json.loads(text)
@@ -167,26 +187,31 @@ class BoundArtifact:
             raise Unfit(str(exc)) from exc
 
     def could_be(self, path: str) -> bool:
-        """Whether a file of that path may have been one of this artifact."""
+        """Return whether this artifact may have published a file with that path."""
         pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(self.path).replace(r"\*", "[^/]+"))
         return re.fullmatch(pattern, path) is not None
 
 
 def bind(spec: Artifact, writes: tuple[Place, ...], state: Shape) -> BoundArtifact:
-    """Fit an artifact to the step that leaves it. Raises `DefinitionError`."""
+    """Bind an artifact to the step that publishes it. Raises `DefinitionError`."""
     if not isinstance(spec, Artifact):
-        raise DefinitionError(f"leaves={spec!r:.60} is no Artifact; write leaves=Artifact('name.json')")
+        raise DefinitionError(f"publishes={spec!r:.60} is not an Artifact. Write publishes=Artifact('name.json').")
     where = f"artifact {spec.path!r}"
     if spec.carries is None and len(writes) != 1:
-        raise DefinitionError(f"{where}: say which field it carries: carries='...'")
+        raise DefinitionError(
+            f"{where}: the step writes {len(writes)} fields. Name the field of this artifact with carries='...'."
+        )
     place = state.place(writes[0].path if spec.carries is None else spec.carries)
     if place.under_optional:
-        raise DefinitionError(f"{where}: {place.path!r} is a part of something that may be None; carry that one")
+        raise DefinitionError(
+            f"{where}: {place.path!r} is part of a field that may be None. Pass that field in carries= instead."
+        )
     if not any(overlap(place.path, each.path) for each in writes):
-        raise DefinitionError(f"{where}: it carries {place.path!r}, which the step does not write; add it to writes=")
+        raise DefinitionError(f"{where}: the step does not write {place.path!r}. Add it to writes=.")
     if "*" in spec.path and _entry_type(place.annotation) is None:
         raise DefinitionError(
-            f"{where}: a * stands for the entries of a dict[str, ...], not of {show(place.annotation)}"
+            f"{where}: a path with a '*' needs a field of type dict[str, ...], but {place.path!r} is"
+            f" {show(place.annotation)}. Remove the '*', or carry a dict."
         )
     counted = spec.count if isinstance(spec.count, str) else None
     for name in (*_FIELD.findall(spec.path), *((counted,) if counted else ())):
@@ -195,7 +220,7 @@ def bind(spec: Artifact, writes: tuple[Place, ...], state: Shape) -> BoundArtifa
 
 
 def named(path: str, values: Mapping[str, Any]) -> str:
-    """A path with the values of the fields that it names, each made fit for a file name.
+    """Return a path with its fields replaced by their values. Each value is made safe for a file name.
 
     >>> named("{company}/memo.md", {"company": "Fern & Stone/Ltd"})
     'Fern-Stone-Ltd/memo.md'
@@ -204,7 +229,7 @@ def named(path: str, values: Mapping[str, Any]) -> str:
 
 
 def entry_of(pattern: str, path: str) -> str:
-    """Which entry a file is, of those that a path with a * stands for. A single file has the entry ``""``.
+    """Return the dict key of a file that matches a path with a ``*``. A single file has the key ``""``.
 
     >>> entry_of("Fern-Stone/*.md", "Fern-Stone/01-intro.md")
     '01-intro'
@@ -214,7 +239,9 @@ def entry_of(pattern: str, path: str) -> str:
 
 
 def clash(paths: Iterable[str]) -> tuple[str, str] | None:
-    """Two paths that cannot both be files: one is a folder of the other, or only letter case tells them apart.
+    """Return two paths that cannot both be files, or None.
+
+    Two paths clash if one is a folder of the other, or if they differ only in upper and lower case.
 
     >>> clash(["a.md", "b/A.md", "b/a.md"]), clash(["a", "a/b.md"]), clash(["a.md", "a/b.md"])
     (('b/A.md', 'b/a.md'), ('a', 'a/b.md'), None)
@@ -230,7 +257,7 @@ def clash(paths: Iterable[str]) -> tuple[str, str] | None:
 
 
 def safe_name(text: str) -> str:
-    """A text as a part of a file name: letters, digits and ``. _ -``; never empty, never hidden.
+    """Return a string as part of a file name: letters, digits and ``. _ -``. It is never empty and never hidden.
 
     >>> safe_name("../../etc/passwd"), safe_name("Ärzte & Co. KG"), safe_name("...")
     ('etc-passwd', 'Ärzte-Co.-KG', 'unnamed')
@@ -240,7 +267,7 @@ def safe_name(text: str) -> str:
 
 
 def position(text: str, way: tuple[int | str, ...]) -> tuple[int, int]:
-    """Line and column of a place inside a JSON text; of the last one on the way that is there.
+    """Return line and column of the value at a path inside a JSON text, or of its nearest parent that exists.
 
     >>> position('{"a": 1,\\n "b": [2, "x"]}', ("b", 1))
     (2, 11)
@@ -255,7 +282,7 @@ def position(text: str, way: tuple[int | str, ...]) -> tuple[int, int]:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[int | str, int]]:
-    """The names or numbers of what is inside a JSON object or array, and where each value begins."""
+    """Yield the keys or indexes of a JSON object or array, each with the offset of its value."""
     scan, opened = json.JSONDecoder().raw_decode, text[at : at + 1]
     if opened not in ("{", "["):
         return
@@ -284,7 +311,7 @@ def _text(data: bytes) -> str:
     except UnicodeDecodeError as exc:
         before = data[: exc.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise Unfit("it is not UTF-8", line, column) from exc
+        raise Unfit("the file is not UTF-8", line, column) from exc
 
 
 def _codec(spec: Artifact, kind: Typed) -> Literal["json", "text"] | Codec:
@@ -307,39 +334,45 @@ def _amount(value: Any) -> int:
 
 
 def _unfit_path(path: object) -> str:
-    """Why this cannot be the path of an artifact; empty if it can. It never leads out of the session's folder."""
+    """Return why this cannot be the path of an artifact; empty if it can.
+
+    A valid path never leads out of the session's folder.
+    """
     if not isinstance(path, str) or not path:
-        return "its path is a text such as 'research.json'"
+        return "the path must be a string such as 'research.json'."
     parts = PurePosixPath(path).parts
     if path.startswith("/") or "\\" in path or any(part in ("..", ".") for part in path.split("/")):
-        return "its path is relative to the session's folder and does not leave it; write 'folder/name.md'"
+        return "the path must be relative and stay inside the session's folder. Write it like 'folder/name.md'."
     if any(_SAFE.fullmatch(part) is None for part in parts) or "//" in path or path.endswith("/"):
-        return "its path is made of plain names with / between them"
+        return "the path must be plain names separated by '/'. Write it like 'folder/name.md'."
     if parts[0].casefold() == OWN:
-        return f"the folder {OWN} is the engine's own; choose another"
+        return f"the folder {OWN!r} belongs to the engine. Choose another one."
     if parts[0].startswith(".") and ("*" in parts[0] or "{" in parts[0]):
-        return f"a name that begins with a dot is written out: it might become {OWN}, which is the engine's own"
+        return (
+            f"a first name with a leading dot cannot contain '*' or a field, because it could become {OWN!r}, which"
+            " belongs to the engine. Write the name out."
+        )
     if path.count("*") > 1 or "*" in "/".join(parts[:-1]) or any(mark in path for mark in "?[]"):
-        return "one * may stand for the names of the entries, in the last name of the path, and nothing else"
+        return "only one '*' is allowed, in the last name of the path, and none of '?', '[' and ']'."
     if "*" not in _FIELD.sub("", path) and "{" in _FIELD.sub("", path):
-        return "a field is named as {company}"
+        return "a field in the path must be a name in braces, such as '{company}'."
     return ""
 
 
 def check_inside(path: str) -> str:
-    """A path of one file inside the session's folder. `DefinitionError` for anything else."""
-    if problem := _unfit_path(path) or ("it names no single file" if "*" in path or "{" in path else ""):
-        raise DefinitionError(f"artifact {path!r}: {problem}")
+    """Return ``path`` if it is the path of one file inside the session's folder. Raises `DefinitionError` otherwise."""
+    if problem := _unfit_path(path) or ("name a single file." if "*" in path or "{" in path else ""):
+        raise DefinitionError(f"Artifact {path!r}: {problem}")
     return path
 
 
 OWN = FOLDER
-"""The folder inside a session's folder that is ours."""
+"""The engine's own folder inside a session's folder."""
 
 
 LARGEST = 2**28
-"""Bytes that a file may have. What is larger is no artifact, and is not read into memory to find that out."""
+"""The largest size of an artifact in bytes. Larger files are refused before they are read into memory."""
 
 
 LONGEST = 240
-"""Bytes that a name in a path may have, so that a file can have it in the bin too, behind a number."""
+"""The longest name in a path, in bytes. The rest is for the prefix that a file gets in the bin."""

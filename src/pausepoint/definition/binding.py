@@ -1,7 +1,7 @@
-"""Fits plain functions to a state: which parameter reads which field, and whether a result may be written.
+"""Binds plain functions to a state: which parameter reads which field, and where a result may be written.
 
-Everything here happens once, when a workflow is made. What cannot be right is noted as a
-sentence in `Problems`; the workflow raises them all together.
+All of this happens once, when a workflow is defined. Each mistake is added to `Problems`, and the workflow raises
+them together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.model.ids import SessionId
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_NAME_RULE = "use letters, digits and _ . -, starting with a letter or _"
+_NAME_RULE = "Use letters, digits and '_', '.' or '-', and start with a letter or '_'."
 _CONTEXT_NAMES = ("ctx", "context")
 
 Function = Callable[..., Any]
@@ -31,9 +31,10 @@ Hints = Mapping[str, Any]
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A parameter and the place it reads. ``required``: the place may hold None, the parameter may not.
+    """A parameter and the place that it reads.
 
-    ``recent``: it reads only that many of the last items of the list there.
+    ``required``: the place may hold None, but the parameter does not accept it.
+    ``recent``: read only this many items from the end of the list.
     """
 
     param: str
@@ -56,18 +57,18 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class BoundRoute(msgspec.Struct, frozen=True):
-    """A route and the only places it may lead to; None is the end."""
+    """A route and the steps that it may lead to. None is the end."""
 
     check: Check
     targets: tuple[str | None, ...]
 
 
 class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step as one workflow runs it: every parameter and every result has its place.
+    """A step that is bound to the state of one workflow.
 
-    ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the
-    whole state and the session's id. ``fields`` are those of the state that it reads,
-    ``places`` the ``writes`` by path. ``many``: the step returns a mapping of path to value. ``leaves`` are its files.
+    ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the whole state and the
+    session's id. ``fields`` are the fields of the state that the step reads. ``places`` maps each path in ``writes`` to
+    its place. ``many``: the step returns a mapping of path to value.
     """
 
     name: str
@@ -90,7 +91,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def depends_on(self) -> list[str]:
-        """The places of the state that its outcome depends on."""
+        """The paths in the state that the step's result depends on."""
         checks: list[BoundStep | Check] = [self] if self.when is None else [self, self.when]
         if any(check.whole is not None for check in checks):
             return [*{field for check in checks for field in check.fields}]
@@ -98,7 +99,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """What the parameters of a function stand for."""
+    """The meaning of a function's parameters: fields to read, context, whole state, session id."""
 
     reads: tuple[Read, ...] = ()
     context: str | None = None
@@ -107,14 +108,14 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 class Problems:
-    """Sentences about what is wrong, each beginning with where."""
+    """A list of problems in a definition. Each message starts with its location."""
 
     def __init__(self, where: str, found: list[str] | None = None) -> None:
         self.where = where
         self.found: list[str] = [] if found is None else found
 
     def at(self, place: str) -> Problems:
-        """The same list, for a place within this one."""
+        """Return the same list for a location inside this one."""
         return Problems(f"{self.where}, {place}", self.found)
 
     def add(self, text: str) -> None:
@@ -122,40 +123,40 @@ class Problems:
 
 
 def valid_name(name: object) -> str | None:
-    """Why this cannot be the name of a workflow, step or event; None if it can."""
+    """Return why this is not a valid name of a workflow, step or event; None if it is one."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return None
-    return f"{name!r} is not a valid name; {_NAME_RULE}"
+    return f"{name!r} is not a valid name. {_NAME_RULE}"
 
 
 def unfit_function(fn: object) -> str | None:
-    """Why this cannot be a step, guard, route or ``when``; None if it can."""
+    """Return why this cannot be a step, guard, route or ``when``; None if it can."""
     if not isinstance(fn, (types.FunctionType, types.MethodType)):
         kind = fn.__name__ if isinstance(fn, type) else type(fn).__name__
-        return f"a function is needed, not {kind!r}; write a def that calls it"
+        return f"{kind!r} is not a function. Write a def that calls it."
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        return "it is a generator (it has a yield); return the whole result instead, and report with ctx.progress"
+        return "the function is a generator (it has a yield). Return the whole result, and report with ctx.progress."
     if inspect.iscoroutinefunction(inspect.unwrap(fn)) and not inspect.iscoroutinefunction(fn):
-        return "a decorator hides that it is async; make the decorator's wrapper an async def"
+        return "a decorator hides that the function is async. Make the decorator's wrapper an async def."
     return None
 
 
 def resolve(fn: Function, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A function's annotations as types. ``names`` are those known where a nested function was written."""
+    """Return a function's annotations as types. ``names`` are the local names where a nested function is defined."""
     known = {**(names or {}), **enclosed(inspect.unwrap(fn))}
     try:
         return get_type_hints(fn, localns=known or None, include_extras=True)
     except NameError as exc:
         raise DefinitionError(
-            f"an annotation names {exc.name!r}, which is not defined where the workflow is made;"
-            " import it outside of 'if TYPE_CHECKING:', and define it before the workflow"
+            f"an annotation uses {exc.name!r}, which is not defined where the workflow is defined."
+            " Import it outside of 'if TYPE_CHECKING:', or define it before the workflow."
         ) from exc
     except Exception as exc:
-        raise DefinitionError(f"its annotations cannot be read: {type(exc).__name__}: {exc}") from exc
+        raise DefinitionError(f"the annotations cannot be read ({type(exc).__name__}: {exc}). Correct them.") from exc
 
 
 class Binder:
-    """Fits one function's parameters to a shape."""
+    """Binds the parameters of one function to the fields of a state."""
 
     def __init__(self, shape: Shape, problems: Problems, fn: Function, hints: Hints, *, is_step: bool) -> None:
         self.shape = shape
@@ -175,8 +176,8 @@ class Binder:
         name, annotation = parameter.name, self.hints.get(parameter.name, Any)
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             self.problems.add(
-                f"parameter {parameter} cannot be filled: parameters are matched to fields by name;"
-                " name each field as an ordinary parameter"
+                f"parameter {parameter} cannot be filled, because parameters are matched to fields by name."
+                " Name each field as an ordinary parameter."
             )
         elif (kind := context_kind(annotation)) is not None:
             self._context(name, kind)
@@ -194,11 +195,11 @@ class Binder:
     def _context(self, name: str, kind: str) -> None:
         is_async = inspect.iscoroutinefunction(self.fn)
         if not self.is_step:
-            self.problems.add(f"parameter {name!r} is a context; only steps get one, this is a pure function of fields")
+            self.problems.add(f"parameter {name!r} is a context. Only steps get a context. Remove the parameter.")
         elif kind == "async" and not is_async:
-            self.problems.add(f"parameter {name!r} is a Context, but the step is a plain def; use BlockingContext")
+            self.problems.add(f"parameter {name!r} is a Context, but the step is a plain def. Use BlockingContext.")
         elif kind == "blocking" and is_async:
-            self.problems.add(f"parameter {name!r} is a BlockingContext, but the step is an async def; use Context")
+            self.problems.add(f"parameter {name!r} is a BlockingContext, but the step is an async def. Use Context.")
         else:
             self._by_annotation("context", name, "the context", None)
 
@@ -206,19 +207,17 @@ class Binder:
         if self.is_step:
             self._by_annotation("session_id", name, "SessionId", annotation)
         else:
-            self.problems.add(
-                f"parameter {name!r} is a SessionId; only steps get one, this is a pure function of fields"
-            )
+            self.problems.add(f"parameter {name!r} is a SessionId. Only steps get one. Remove the parameter.")
 
     def _by_annotation(self, role: str, name: str, shown: str, annotation: Any) -> None:
-        """A parameter that is filled because of its type. It must not look like a field as well."""
+        """Bind a parameter by its type. The name must not also match a field of that type."""
         place = self.shape.fields.get(name)
         if role in self.special:
-            self.problems.add(f"parameters {self.special[role]!r} and {name!r} both ask for {shown}; keep one")
+            self.problems.add(f"parameters {self.special[role]!r} and {name!r} both ask for {shown}. Keep one.")
         elif annotation is not None and place and fits(without_none(place.annotation), annotation):
             self.problems.add(
-                f"parameter {name!r} could be the field {name!r} or, by its annotation, {shown};"
-                f" rename it, or write Annotated[..., At({name!r})] for the field"
+                f"parameter {name!r} is ambiguous: its name means the field {name!r}, its annotation means {shown}."
+                f" Rename it, or write Annotated[..., At({name!r})] to read the field."
             )
         else:
             self.special[role] = name
@@ -232,8 +231,8 @@ class Binder:
             return
         if recent is not None and not place.is_list:
             self.problems.add(
-                f"parameter {name!r} asks for the last {recent} items of {path!r}, which is {show(place.annotation)};"
-                f" only a list[...] can be read so; read it as a whole: At({path!r})"
+                f"parameter {name!r} reads the last {recent} items of {path!r}, but that is {show(place.annotation)},"
+                f" not a list. Read it as a whole: At({path!r})."
             )
         may_lack = place.admits_none or place.under_optional
         takes_none = admits_none(annotation)
@@ -241,7 +240,7 @@ class Binder:
         if not fits(given, annotation) or promises_more(given, annotation):
             self.problems.add(
                 f"parameter {name!r} is {show(annotation)}, but {self.shape.model.__name__}.{path}"
-                f" is {show(place.annotation)}; declare it as that, or as something wider"
+                f" is {show(place.annotation)}. Annotate the parameter with that type, or with a wider one."
             )
         self.reads.append(Read(name, place, may_lack and not takes_none, recent))
 
@@ -249,20 +248,23 @@ class Binder:
         name, fields, model = parameter.name, self.shape.fields, self.shape.model.__name__
         if self.is_step and name in _CONTEXT_NAMES and parameter.annotation is parameter.empty:
             wanted = "Context" if inspect.iscoroutinefunction(self.fn) else "BlockingContext"
-            self.problems.add(f"parameter {name!r} gets the context by its annotation; annotate it: {name}: {wanted}")
+            self.problems.add(f"parameter {name!r} has no annotation. To get the context, write '{name}: {wanted}'.")
         elif parameter.default is parameter.empty:
             self.problems.add(
                 f"parameter {name!r} matches no field of {model} and has no default{did_you_mean(name, fields)}"
             )
         elif meant := near_miss(name, fields):
             self.problems.add(
-                f"parameter {name!r} would keep its default, as it matches no field of {model};"
-                f" did you mean {meant!r}? If not, give it a name that is less alike"
+                f"parameter {name!r} matches no field of {model} and would always have its default."
+                f" Did you mean {meant!r}? If not, choose a name that is less similar."
             )
 
 
 def context_kind(annotation: Any) -> str | None:
-    """Which context an annotation asks for. Known by a mark: the classes themselves live in a layer above."""
+    """Return the kind of context that an annotation asks for; None if it asks for none.
+
+    The classes belong to a higher layer, so they are recognized by an attribute.
+    """
     for member in members(annotation):
         kind = getattr(get_origin(member) or member, "__pausepoint_context__", None)
         if isinstance(kind, str):
@@ -271,12 +273,12 @@ def context_kind(annotation: Any) -> str | None:
 
 
 def alternatives(annotation: Any) -> tuple[Any, ...]:
-    """The parts of a union as they were written: `members` would take off what marks them."""
+    """Return the parts of a union as they were written. Unlike `members`, it keeps ``Annotated`` and ``NewType``."""
     return get_args(annotation) if get_origin(annotation) in {Union, types.UnionType} else (annotation,)
 
 
 def at_path(annotation: Any) -> str | None:
-    """The path of an `At` in ``Annotated[T, At(path)]``, also beside None."""
+    """Return the path of the `At` in ``Annotated[T, At(path)]``, also in a union with None; None if there is none."""
     for part in alternatives(annotation):
         for mark in getattr(part, "__metadata__", ()):
             if isinstance(mark, At):
@@ -285,10 +287,10 @@ def at_path(annotation: Any) -> str | None:
 
 
 def near_miss(name: str, known: Sequence[str] | Mapping[str, object]) -> str | None:
-    """The known name that ``name`` was probably meant to be.
+    """Return the known name that ``name`` was probably meant to be; None if there is none.
 
-    Stricter than `did_you_mean`, as it refuses a parameter that has a default: one slip in a
-    word of four letters or more, two from eight letters on, or other case and underscores.
+    This is stricter than `did_you_mean`, because a match refuses a parameter that has a default. It allows one typing
+    error in a name of four letters or more, two from eight letters on, and differences in case and underscores.
 
     >>> near_miss("topci", ["topic"]), near_miss("limit", ["list"])
     ('topic', None)
@@ -302,7 +304,7 @@ def near_miss(name: str, known: Sequence[str] | Mapping[str, object]) -> str | N
 
 
 def _distance(one: str, other: str) -> int:
-    """How many slips (insert, omit, mistype, swap two neighbours) lie between two words."""
+    """Return the number of typing errors (insert, omit, mistype, swap two neighbours) between two words."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one):
@@ -316,48 +318,49 @@ def _distance(one: str, other: str) -> int:
 
 
 def check_result(hints: Hints, writes: tuple[Place, ...], many: bool, problems: Problems) -> None:
-    """Whether what a step says it returns may be written where it says it writes."""
+    """Check that a step's return annotation matches the fields that it writes."""
     if "return" not in hints:
         wanted = "None" if not writes else "dict[str, object]" if many else show(writes[0].annotation)
-        problems.add(f"the return annotation is missing; write '-> {wanted}'")
+        problems.add(f"the return annotation is missing. Write '-> {wanted}'.")
     elif not writes:
         if hints["return"] not in (None, NONE, NoReturn, Never):
             problems.add(
-                f"it returns {show(hints['return'])}, but writes nothing; name the field in writes=, or return None"
+                f"the step returns {show(hints['return'])}, but writes nothing."
+                " Name the field in writes=, or return None."
             )
     elif many:
         _check_many(hints["return"], writes, problems)
     else:
         refused = _unfit_value(hints["return"], writes[0])
         if refused:
-            problems.add(f"it returns {show(hints['return'])}, but {refused}")
+            problems.add(f"the step returns {show(hints['return'])}, but {refused}.")
 
 
 def _unfit_value(given: Any, place: Place) -> str | None:
-    """Why a result of this type cannot be written at the place; None if it can."""
+    """Return why a result of this type cannot be written at the place, as the end of a sentence; None if it can."""
     for one in members(given):
         if one is NONE and not place.admits_none:
             instead = (
-                "return what is new, empty if nothing is"
+                "Return the new items only, or an empty value if there are none"
                 if place.grows
-                else f"make the field {show(place.annotation)} | None"
+                else f"Make the field {show(place.annotation)} | None"
             )
-            return f"{place.path!r} does not admit None; {instead}"
+            return f"{place.path!r} does not accept None. {instead}"
         replaced = (get_origin(one) or one) is Replace
         if replaced and not place.grows:
-            return f"{place.path!r} does not grow, so Replace has no meaning there; return the value itself"
+            return f"{place.path!r} is not marked Append or Merge, so Replace is not needed. Return the value itself"
         if replaced:
             one, wanted = (get_args(one) or (Any,))[0], place.annotation
         else:
             wanted = _new_part(place)
         if not fits(one, wanted) or (place.grows and one in (str, bytes)):
-            grown = f" and grows: return {show(wanted)}, only what is new, or Replace" if place.grows else ""
+            grown = f" and grows. Return {show(wanted)} with the new items only, or Replace" if place.grows else ""
             return f"{place.path!r} is {show(place.annotation)}{grown}"
     return None
 
 
 def _new_part(place: Place) -> Any:
-    """What a step may return for a place: for one that grows, any sequence or mapping of the new."""
+    """Return the type that a step may return for a place: if it grows, a sequence or mapping of the new items."""
     inside = get_args(bare(place.annotation))
     if place.grows == "append":
         return Sequence[inside[0]] if inside else Sequence  # type: ignore[valid-type]  # made at run time
@@ -378,8 +381,8 @@ def _check_many(given: Any, writes: tuple[Place, ...], problems: Problems) -> No
             _check_values(one, writes, problems)
         else:
             problems.add(
-                f"it writes {', '.join(paths)} and must return a mapping of these names"
-                f" (a dict or a TypedDict; leave out what does not change), not {show(one)}"
+                f"the step writes {', '.join(paths)}, so it must return a dict or a TypedDict with these keys, not"
+                f" {show(one)}. Omit the keys of fields that do not change."
             )
 
 
@@ -390,14 +393,17 @@ def _check_keys(given: Any, writes: Mapping[str, Place], problems: Problems) -> 
                 f"{given.__name__} has the key {key!r}, which the step does not write{did_you_mean(key, writes)}"
             )
         elif refused := _unfit_value(value, writes[key]):
-            problems.add(f"{given.__name__}[{key!r}] is {show(value)}, but {refused}")
+            problems.add(f"{given.__name__}[{key!r}] is {show(value)}, but {refused}.")
 
 
 def _check_values(given: Any, writes: tuple[Place, ...], problems: Problems) -> None:
-    """A plain mapping has one type for all its values: it must leave room for each of the places."""
+    """Check a plain mapping. It has one type for all values, which must allow the value of each place."""
     key, value = get_args(given) if len(get_args(given)) == 2 else (Any, Any)
     if not fits(str, key):
-        problems.add(f"it returns {show(given)}; the keys are names of fields, so use dict[str, ...]")
+        problems.add(f"the step returns {show(given)}, but the keys are names of fields. Return dict[str, ...].")
     for place in writes:
         if bare(value) is not object and all(_unfit_value(one, place) for one in members(value)):
-            problems.add(f"it returns {show(given)}, but {place.path!r} is {show(place.annotation)}")
+            problems.add(
+                f"the step returns {show(given)}, but {place.path!r} is {show(place.annotation)}."
+                " Return dict[str, object]."
+            )

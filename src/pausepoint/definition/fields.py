@@ -1,11 +1,11 @@
-"""What the engine knows about a state model: its places, which of them grow, and how a value is checked.
+"""The engine's view of a state model: its places, which of them grow, and how a value is validated.
 
-A *place* is a field of the state, or a part of one ("plan.title": a field of a nested
-model). Every place can be read and checked on its own, so that a checkpoint touches only
-what a step wrote. Fields are always known by their attribute names; aliases play no role.
+A *place* is a field of the state, or a field of a nested model ("plan.title"). Every place can be read and validated
+on its own, so a checkpoint touches only the fields that a step wrote. Fields are identified by their attribute names,
+never by aliases.
 
-Validators that look at more than their own field cannot run on a single place. A model that
-has some is marked `Shape.needs_whole`, and a checkpoint then validates the whole state.
+A validator that reads other fields cannot run on a single place. A model with such a validator has
+`Shape.needs_whole` set, and a checkpoint then validates the whole state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WINDOW = re.compile(r"(?P<path>[^\[\]]+)\[-(?P<count>[1-9][0-9]{0,8}):\]", re.A
 
 
 class Growth:
-    """A marker on a field that grows: see `Append` and `Merge`."""
+    """The type of the markers `Append` and `Merge`, which declare that a field grows."""
 
     __slots__ = ("kind", "name")
 
@@ -50,7 +50,7 @@ Merge = Growth("Merge", "merge")
 
 
 class Replace(Generic[T]):
-    """Returned for a field that grows: overwrite it instead.
+    """A value that overwrites a field marked `Append` or `Merge`, instead of adding to it.
 
     >>> Replace(["only this"])
     Replace(['only this'])
@@ -72,9 +72,10 @@ class Replace(Generic[T]):
 
 
 class At:
-    """``Annotated[str, At("plan.title")]``: the parameter reads this part of the state, whatever its own name is.
+    """The path that a parameter reads: ``Annotated[str, At("plan.title")]``. Its own name does not matter.
 
-    ``Annotated[list[Message], At("messages[-20:]")]`` reads the last 20 items of a list, and costs what they weigh.
+    ``Annotated[list[Message], At("messages[-20:]")]`` reads only the last 20 items of a list. The cost depends on these
+    items, not on the length of the list.
     """
 
     __slots__ = ("path",)
@@ -87,7 +88,7 @@ class At:
 
 
 def windowed(path: str) -> tuple[str, int | None]:
-    """A path without its window, and how many of the last items that asks for; None if it asks for everything.
+    """Split a path into the place and the number of items to read from its end; None means the whole place.
 
     >>> windowed("messages[-20:]"), windowed("messages")
     (('messages', 20), ('messages', None))
@@ -98,17 +99,17 @@ def windowed(path: str) -> tuple[str, int | None]:
     if found is None:
         place = path.partition("[")[0] or "messages"
         raise DefinitionError(
-            f"At({path!r}) is not possible: besides a whole place only the last items of a list can be read,"
-            f" as in At('{place}[-20:]')"
+            f"At({path!r}) is not valid. Read a whole field, as in At({place!r}), or the last items of a list, as in"
+            f" At('{place}[-20:]')."
         )
     return found["path"], int(found["count"])
 
 
 class Place:
-    """One readable or writable place of a state model. ``annotation`` is its type without growth markers.
+    """A place in a state model that can be read and written. ``annotation`` is its type without growth markers.
 
-    ``under_optional``: a model on the way to it may be None, so it can be read but not written.
-    ``frozen``: the model forbids to write it.
+    ``under_optional``: a model on the path may be None, so the place can be read but not written.
+    ``frozen``: the model declares the field as frozen, so it cannot be written.
     """
 
     __slots__ = (
@@ -141,10 +142,10 @@ class Place:
         self._validate: Callable[[object], Any] | None = None
 
     def check(self, value: object) -> Any:
-        """Validate a value that is to be written here, with the constraints and validators of its field.
+        """Validate a value for this place with the constraints and validators of its field. Raises `StateRefused`.
 
-        Raises `StateRefused`. Validators that look at other fields run in `Shape.check_whole`
-        only: without them, the type is checked here; what they prepare passes as it is.
+        Validators that read other fields run only in `Shape.check_whole`. If such a validator runs before the type
+        check, the value is returned unchecked here.
         """
         validate = self._validate
         if validate is None:
@@ -156,7 +157,7 @@ class Place:
 
     @property
     def is_list(self) -> bool:
-        """Whether what is stored here is a list (or None), so that the last of its items can be read alone."""
+        """Whether the stored value is a list (or None), so that its last items can be read alone."""
         stored = self.typed.annotation
         kinds = [get_origin(member) or member for member in members(stored) if member is not NONE]
         return get_origin(stored) is not Annotated and kinds == [list]
@@ -166,10 +167,10 @@ class Place:
 
 
 def _storable(info: FieldInfo) -> Any:
-    """The type that stored values of a field are read back with.
+    """Return the type that decodes stored values of a field.
 
-    A stored value has passed the field's validators already and must not pass them a second
-    time: constraints and before/after validators stay behind, what defines the type stays on.
+    A stored value has already passed the field's validators and must not run through them twice. So constraints and
+    before/after/wrap validators are removed, and only annotations that define the type remain.
     """
     kept = [mark for mark in info.metadata if _defines_type(mark)]
     if info.discriminator is not None:
@@ -188,7 +189,7 @@ def _defines_type(mark: object) -> bool:
 
 
 class Shape:
-    """A state model, taken apart. Made by `shape`."""
+    """The places of a state model. Create it with `shape`."""
 
     __slots__ = ("_nested", "_places", "fields", "model", "needs_whole")
 
@@ -206,7 +207,7 @@ class Shape:
         return f"Shape({self.model.__name__}: {', '.join(self.fields)})"
 
     def place(self, path: str) -> Place:
-        """The place at ``path``; `DefinitionError` with the nearest right name if there is none."""
+        """Return the place at ``path``. Raises `DefinitionError`, with the closest name, if there is none."""
         found = self._places.get(path)
         if found is None:
             found = self._places[path] = self._find(path)
@@ -216,7 +217,7 @@ class Shape:
         if "[" in path:
             whole = path.partition("[")[0]
             raise DefinitionError(
-                f"{path!r} is no place: a window is for reading alone, in At({path!r}); name {whole!r}"
+                f"{path!r} is not a field. A window can only be read, with At({path!r}). Name {whole!r} here."
             )
         model, under_optional, way = self.model, False, path.split(".")
         for depth, name in enumerate(way):
@@ -234,12 +235,12 @@ class Shape:
         raise AssertionError("a path has at least one part")
 
     def start(self, given: Mapping[str, Any] | BaseModel) -> dict[str, Any]:
-        """The first values of a session, by field name: validated, with fresh defaults for what is not given."""
+        """Return the validated first values of a session, by field name. Missing fields get fresh defaults."""
         if not isinstance(given, Mapping):
             if type(given) is not self.model:
                 raise StateRefused(
-                    f"the state is a {self.model.__name__}, not a {type(given).__name__};"
-                    f" pass {self.model.__name__}(...) or its fields by name",
+                    f"The state must be a {self.model.__name__}, not a {type(given).__name__}."
+                    f" Pass {self.model.__name__}(...), or its fields by name.",
                     field="",
                 )
             given = given.__dict__
@@ -250,21 +251,21 @@ class Shape:
         return self._validated(dict(given))
 
     def build(self, values: Mapping[str, Any]) -> BaseModel:
-        """A state made of values that are valid already: no validator runs. A missing field gets its default."""
+        """Return a state made of values that are already valid. No validator runs. A missing field gets its default."""
         content: dict[str, Any] = {}
         for name, info in self.model.model_fields.items():
             if name in values:
                 content[name] = values[name]
             elif info.is_required():
                 raise StateRefused(
-                    f"{self.model.__name__}.{name} has no value and no default; give the field a default,"
-                    " or let a step before write it",
+                    f"{self.model.__name__}.{name} has no value and no default. Give the field a default, or write it"
+                    " in an earlier step.",
                     field=name,
                 )
             else:
                 content[name] = info.get_default(call_default_factory=True, validated_data=content)
         made = self.model.__new__(self.model)
-        # What unpickling does: the one way to fill a model that neither validates nor runs model_post_init.
+        # Unpickling is the only way to fill a model that neither validates nor runs model_post_init.
         made.__setstate__(
             {
                 "__dict__": content,
@@ -276,9 +277,9 @@ class Shape:
         return made
 
     def check_whole(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All values, after every validator of the model has run. Raises `StateRefused`."""
-        # Pydantic takes a nested model that is an instance already as valid; one that was
-        # written in part is not, so nested models are validated from their fields.
+        """Run every validator of the model, and return all values. Raises `StateRefused`."""
+        # Pydantic treats an instance of a nested model as valid. It may be invalid after a partial write, so nested
+        # models are validated again from their fields.
         return self._validated(
             {
                 name: _opened(value, self._nested[name]) if name in self._nested else value
@@ -294,7 +295,7 @@ class Shape:
         return dict(made.__dict__)
 
     def _field_of(self, place: str) -> str:
-        """A field by its name or, as pydantic reports it, by its alias."""
+        """Return the name of a field that pydantic reports by its name or its alias."""
         for name, info in self.model.model_fields.items():
             if place in (info.validation_alias, info.alias):
                 return name
@@ -302,10 +303,10 @@ class Shape:
 
 
 def shape(model: type[BaseModel]) -> Shape:
-    """What there is to know about a state model; `DefinitionError` if it cannot be a state."""
+    """Return the shape of a state model. Raises `DefinitionError` if the class cannot be a state."""
     problems = list(_unfit(model))
     if problems:
-        raise DefinitionError("; ".join(problems), problems=tuple(problems))
+        raise DefinitionError(" ".join(problems), problems=tuple(problems))
     return _shape(model)
 
 
@@ -315,43 +316,46 @@ def _shape(model: type[BaseModel]) -> Shape:
 
 
 def _unfit(model: Any) -> Iterator[str]:
-    """Why a class cannot be a state: what it holds would not be stored."""
+    """Yield the reasons why a class cannot be a state: some of its content would not be stored."""
     from pydantic import BaseModel, RootModel
 
     if isinstance(model, BaseModel):
-        yield f"state is an instance of {type(model).__name__}; pass the class itself"
+        yield f"state= is an instance of {type(model).__name__}. Pass the class itself."
         return
     if not isinstance(model, type) or not issubclass(model, BaseModel) or model is BaseModel:
-        yield f"state must be a pydantic model (a subclass of BaseModel), not {show(model)}"
+        yield f"state= must be a pydantic model (a subclass of BaseModel), not {show(model)}."
         return
     if issubclass(model, RootModel):
-        yield f"{model.__name__} is a RootModel and has no fields; put its value into a field of a BaseModel"
+        yield f"{model.__name__} is a RootModel and has no fields. Put its value into a field of a BaseModel."
         return
     if model.__pydantic_complete__ is not True and model.model_rebuild(raise_errors=False) is not True:
-        yield f"{model.__name__} names a type that is not defined; define it before the workflow is made"
+        yield f"{model.__name__} uses a type that is not defined. Define it before the workflow."
         return
     if model.model_config.get("extra") == "allow":
-        yield f'{model.__name__} allows extra fields (extra="allow"), which have no type; declare a dict field for them'
+        yield f'{model.__name__} allows extra fields (extra="allow"), which have no type. Declare a dict field.'
     for each in _reachable(model):
         yield from _unstored(each)
-    if model.model_config.get("arbitrary_types_allowed"):  # else pydantic has refused them already
+    if model.model_config.get("arbitrary_types_allowed"):  # otherwise pydantic has already refused them
         yield from _unknown_types(model)
 
 
 def _unstored(model: type[BaseModel]) -> Iterator[str]:
     for name in model.__private_attributes__:
-        yield f"{model.__name__}.{name} is a private attribute, which is not stored; declare a field without underscore"
+        yield f"{model.__name__}.{name} is a private attribute and is not stored. Declare a field without underscore."
     for name, info in model.model_fields.items():
         if info.exclude:
-            yield f"{model.__name__}.{name} has exclude=True and would not be stored; remove exclude, or the field"
+            yield f"{model.__name__}.{name} has exclude=True and would not be stored. Remove exclude, or the field."
         marks = [mark for mark in info.metadata if isinstance(mark, Growth)]
         if len(marks) > 1:
-            yield f"{model.__name__}.{name} is marked {' and '.join(map(repr, marks))}; choose one"
+            yield f"{model.__name__}.{name} is marked {' and '.join(map(repr, marks))}. Choose one."
         elif marks and not _can_grow(marks[0], info.annotation):
             wanted = "list[X]" if marks[0] is Append else "dict[str, X]"
-            yield f"{model.__name__}.{name} is marked {marks[0]} and must be a {wanted}, not {show(info.annotation)}"
+            yield f"{model.__name__}.{name} is marked {marks[0]} and must be a {wanted}, not {show(info.annotation)}."
         elif _buried(info.annotation):
-            yield f"{model.__name__}.{name}: Append and Merge mark a whole field; put Annotated[...] outermost"
+            yield (
+                f"{model.__name__}.{name}: Append and Merge mark a whole field. Write Annotated[..., Append] around"
+                " the whole type."
+            )
 
 
 def _unknown_types(model: type[BaseModel]) -> Iterator[str]:
@@ -377,7 +381,7 @@ def _buried(annotation: Any) -> bool:
 
 
 def _nested(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, if it holds one (or one or None): then the field has parts."""
+    """Return the model type of a field that holds a model, or a model or None; otherwise None."""
     from pydantic import BaseModel, RootModel
 
     (*others, one) = members(without_none(annotation))
@@ -387,7 +391,7 @@ def _nested(annotation: Any) -> type[BaseModel] | None:
 
 
 def _reachable(model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The model and all models whose fields are places of it."""
+    """Return the model and all nested models whose fields are places of it."""
     found = [model]
     for each in found:
         for info in each.model_fields.values():
@@ -398,7 +402,7 @@ def _reachable(model: type[BaseModel]) -> list[type[BaseModel]]:
 
 
 def _opened(value: object, model: type[BaseModel]) -> object:
-    """A nested model as a dict of its fields, so that it is validated again; anything else as it is."""
+    """Return a nested model as a dict of its fields, so that it is validated again. Return other values unchanged."""
     if type(value) is not model:
         return value
     return {
@@ -410,16 +414,16 @@ def _opened(value: object, model: type[BaseModel]) -> object:
 def _no_parts(path: str, here: str, annotation: Any) -> str:
     kinds = {get_origin(member) or member for member in members(annotation)}
     if dict in kinds:
-        hint = f"; read or write {here!r} as a whole, or mark it Merge and return only the keys that change"
+        hint = f" Read or write {here!r} as a whole, or mark it Merge and return only the keys that change."
     elif list in kinds:
-        hint = f"; read or write {here!r} as a whole, or mark it Append and return only what is new"
+        hint = f" Read or write {here!r} as a whole, or mark it Append and return only the new items."
     else:
-        hint = "; only fields of a nested pydantic model can be named by a path"
-    return f"{path!r} is no place: {here!r} is a {show(annotation)} and has no parts that can be named{hint}"
+        hint = " Only fields of a nested pydantic model have a path."
+    return f"{path!r} is not a field: {here!r} is {show(annotation)}, which has no fields.{hint}"
 
 
 class _Rules:
-    """The validation rules of one model, field by field, read from the schema that pydantic made of it."""
+    """The validation rules of one model, field by field, taken from its pydantic core schema."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
@@ -430,7 +434,7 @@ class _Rules:
         self.looks_around = {name for name, field in self.fields.items() if _asks_for_others(field["schema"])}
 
     def _open(self, schema: Any) -> dict[str, Any]:
-        """Walk down to the fields, noting what is wrapped around them: that is model-wide."""
+        """Return the schemas of the fields. Note the validators around them, which apply to the whole model."""
         while schema["type"] != "model-fields":
             if schema["type"] == "definitions":
                 self.definitions = {each["ref"]: each for each in schema["definitions"]}
@@ -440,20 +444,20 @@ class _Rules:
             elif schema["type"] != "definition-ref":
                 self.model_wide = True
             schema = self.definitions[schema["schema_ref"]] if "schema_ref" in schema else schema.get("schema")
-            if schema is None:  # a model with a schema of its own making: only the whole of it can be validated
+            if schema is None:  # a model with a custom schema can only be validated as a whole
                 return {}
         return dict(schema["fields"])
 
     @property
     def beyond_a_field(self) -> bool:
-        """Whether a valid value in each field is not enough."""
+        """Whether the model can be invalid although each field is valid on its own."""
         return bool(self.model_wide or self.looks_around or any(self._watched()) or not self._complete())
 
     def _complete(self) -> bool:
         return self.fields.keys() == self.model.model_fields.keys()
 
     def _watched(self) -> Iterator[bool]:
-        """For each field that grows: does anything limit the grown value, beyond the type of its items?"""
+        """Yield, for each field that grows, whether something other than the item type constrains the whole value."""
         for name, info in self.model.model_fields.items():
             if name in self.fields and any(isinstance(mark, Growth) for mark in info.metadata):
                 schema = self.fields[name]["schema"]
@@ -461,7 +465,7 @@ class _Rules:
                 yield not plain.keys() <= {"type", "items_schema", "keys_schema", "values_schema", "metadata", "ref"}
 
     def validator(self, name: str) -> Callable[[object], Any]:
-        """What validates a value of one field alone: all that does not look at others."""
+        """Return a function that validates one field alone, without validators that read other fields."""
         schema = _alone(self.fields[name]["schema"]) if self._complete() else None
         if schema is None:
             return _as_it_is
@@ -473,7 +477,7 @@ class _Rules:
 
 
 def _alone(schema: Any) -> Any:
-    """A field's schema without the validators that run last and look at other fields; None if others remain."""
+    """Return a field's schema without trailing validators that read other fields; None if others remain."""
     while _asks_for_others(schema):
         if schema["type"] not in ("default", "function-after"):
             return None
@@ -486,10 +490,10 @@ def _as_it_is(value: object) -> object:
 
 
 def _asks_for_others(schema: Any) -> bool:
-    """Whether a validator of this field takes `ValidationInfo`, through which it sees the fields before it."""
+    """Return whether a validator of this field takes `ValidationInfo`, which shows it the fields before it."""
     if isinstance(schema, (list, tuple)):
         return any(_asks_for_others(each) for each in schema)
-    # Inside another model, dataclass or TypedDict, validators see the fields of that one.
+    # Validators inside another model, dataclass or TypedDict see only the fields of that type.
     if not isinstance(schema, dict) or schema.get("type") in {"model", "dataclass", "typed-dict"}:
         return False
     function = schema.get("function")
@@ -500,15 +504,16 @@ def _asks_for_others(schema: Any) -> bool:
 
 
 def refusal(path: str, value: object, exc: Exception, name: Callable[[str], str] = str) -> StateRefused:
-    """What pydantic said about a value that is to stand at ``path``, as our error."""
+    """Convert an error from pydantic about the value for ``path`` into a `StateRefused`."""
     from pydantic import ValidationError
 
     where = path or "the state"
     if isinstance(exc, RecursionError):
-        return StateRefused(f"{where}: {type(value).__name__} is nested too deep to be validated", field=path)
+        return StateRefused(f"{where}: the {type(value).__name__} is nested too deep to validate.", field=path)
     if not isinstance(exc, ValidationError):
         return StateRefused(
-            f"a validator of {where} raised {type(exc).__name__}: {exc}; raise ValueError to refuse a value", field=path
+            f"A validator of {where} raised {type(exc).__name__}: {exc}. Raise ValueError to refuse a value.",
+            field=path,
         )
     errors = exc.errors(include_url=False, include_context=False)
     lines = [f"{_located(path, error['loc'], name)}: {_reason(error)}" for error in errors[:5]]
@@ -534,5 +539,5 @@ def _reason(error: Any) -> str:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two places are the same, or one is a part of the other."""
+    """Return whether two paths are the same place, or one is a part of the other."""
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

@@ -1,4 +1,4 @@
-"""A function handed to `ctx.do` or `ctx.map`: its name, the type of its result, whether it wants a context."""
+"""Functions passed to `ctx.do` or `ctx.map`: their name, the type of their result, and whether they take a context."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _known: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
 
 
 class Callee:
-    """What has to be known about a function once."""
+    """The facts about a function that operations need. They are found once and cached."""
 
     __slots__ = ("context", "given", "is_async", "name", "result")
 
@@ -32,14 +32,15 @@ class Callee:
 
 
 def callee(fn: Callable[..., Any], result: Any = None) -> Callee:
-    """Look at a function, once. ``result`` is the type of what it returns, where its annotation is not to be read."""
+    """Return the facts about a function. ``result`` is the type of its result, if the annotation must not be used."""
     if not callable(fn):
         raise StepError(
-            f"a function is needed, not {type(fn).__name__}: pass it and its arguments apart, ctx.do(fn, argument)"
+            f"Expected a function, not {type(fn).__name__}. Pass the function and its arguments separately:"
+            " ctx.do(fn, argument)."
         )
     try:
         found = _known.get(fn)
-    except TypeError:  # neither hashable nor weakly referable: look again each time
+    except TypeError:  # not hashable or not weakly referable, so it cannot be cached
         return Callee(fn, result)
     if found is None:
         found = _known[fn] = Callee(fn, result)
@@ -47,7 +48,7 @@ def callee(fn: Callable[..., Any], result: Any = None) -> Callee:
 
 
 def _plain(fn: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]]:
-    """The function itself, and what `functools.partial` has given it already: that is input as well."""
+    """Return the function itself and the arguments bound by `functools.partial`, which are input as well."""
     given: list[Any] = []
     while isinstance(fn, functools.partial):
         given += [fn.args, fn.keywords]
@@ -56,12 +57,12 @@ def _plain(fn: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _called(fn: Any) -> Any:
-    """What runs when an object of a class of the user's is called."""
+    """Return the function that runs when an object is called."""
     return type(fn).__call__ if callable(fn) else fn
 
 
 def enclosed(fn: Any) -> dict[str, Any]:
-    """The names that a nested function takes from where it was written, as far as they are assigned already."""
+    """Return the variables that a nested function takes from its enclosing scope, if they are already assigned."""
     known: dict[str, Any] = {}
     names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=False):
@@ -77,12 +78,12 @@ def _hints(fn: Any, needs_result: bool) -> dict[str, Any]:
         return get_type_hints(routine, localns=known or None, include_extras=True)
     except NameError:
         return dict(_one_by_one(routine, known, needs_result))
-    except TypeError:  # nothing that has annotations
+    except TypeError:  # an object without annotations
         return {}
 
 
 def _one_by_one(routine: Any, known: dict[str, Any], needs_result: bool) -> Iterator[tuple[str, Any]]:
-    """The annotations that can be resolved. Of the others those matter that say how the function is to be used."""
+    """Yield the annotations that can be resolved. An unresolved result or context annotation raises `StepError`."""
 
     def alone() -> None: ...
 
@@ -92,8 +93,8 @@ def _one_by_one(routine: Any, known: dict[str, Any], needs_result: bool) -> Iter
             yield from get_type_hints(alone, routine.__globals__, known, include_extras=True).items()
         except NameError as exc:
             if needs_result if name == "return" else "Context" in str(text):
-                what = "of its result" if name == "return" else f"of {name!r}"
+                what = "the result" if name == "return" else f"parameter {name!r}"
                 raise StepError(
-                    f"{routine.__qualname__}: the annotation {what} names {exc.name!r}, which is not defined there;"
-                    " import it outside of 'if TYPE_CHECKING:', or call it from a function of your own"
+                    f"Function {routine.__qualname__!r}: the annotation of {what} uses {exc.name!r}, which is not"
+                    " defined in its module. Import it outside of 'if TYPE_CHECKING:', or pass a function of your own."
                 ) from exc

@@ -1,4 +1,4 @@
-"""How long to wait before a step is tried again, and when to give up."""
+"""Retries: how long to wait before the next attempt, and when to give up."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pausepoint.errors import MapFailed
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Exponential backoff: ``first`` seconds, then ``factor`` times as long each time, at most ``longest``.
+    """A retry policy with exponential backoff.
 
-    ``jitter`` spreads the waits by up to that share either way, so that many sessions do not come back at once.
-    ``on`` lists the errors worth another attempt. An error that says itself how long to wait, by an attribute
-    ``retry_after``, is believed; so is one that says ``retryable = False``. What stands for several errors, a
-    `MapFailed` or an ``ExceptionGroup``, is worth another attempt if each of them is, after the longest of their waits.
+    The first wait is ``first`` seconds. Each further wait is ``factor`` times as long, up to ``longest``. ``jitter``
+    varies each wait by up to this share in both directions, so that many sessions do not retry at the same moment.
+    ``on`` lists the errors that are retried. An error can set ``retry_after`` to ask for a longer wait, and
+    ``retryable = False`` to prevent a retry. A `MapFailed` or an ``ExceptionGroup`` is retried if each error in it
+    would be, after the longest of their waits.
 
     >>> Retry(attempts=5, jitter=0).delay(3, OSError(), lambda: 0.5, datetime(2024, 1, 1))
     4.0
@@ -37,9 +38,9 @@ class Retry(msgspec.Struct, frozen=True):
         _check_errors(self.on)
 
     def delay(self, attempt: int, error: BaseException, random: Callable[[], float], now: datetime) -> float | None:
-        """Seconds to wait after the ``attempt``-th attempt (from 1) ended in ``error``; None means give up.
+        """Return the seconds to wait after attempt number ``attempt`` (from 1) raised ``error``; None means give up.
 
-        ``random`` gives numbers from 0 up to 1. ``now`` is an aware time, for a ``retry_after`` that is one too.
+        ``random`` returns numbers from 0 up to 1. ``now`` must be an aware time.
         """
         if attempt >= self.attempts or not self._is_worth_it(error):
             return None
@@ -47,7 +48,7 @@ class Retry(msgspec.Struct, frozen=True):
         return max([wait, *(retry_after(each, now) or 0.0 for each in (error, *inside_of(error)))])
 
     def _is_worth_it(self, error: BaseException) -> bool:
-        """Another attempt meets all of the errors again: one that it cannot mend is enough to give up."""
+        """Return whether a retry can help. One error that a retry cannot fix is enough to give up."""
         inside = list(inside_of(error))
         if any(getattr(each, "retryable", True) is False for each in (error, *inside)):
             return False
@@ -56,14 +57,14 @@ class Retry(msgspec.Struct, frozen=True):
     def _backoff(self, attempt: int) -> float:
         if self.first == 0 or self.longest == 0:
             return 0.0
-        # Compared as logarithms: the power itself may be too large for a float.
+        # Logarithms are compared because the power itself may overflow a float.
         if log(self.first) + (attempt - 1) * log(self.factor) >= log(self.longest):
             return float(self.longest)
         return float(self.first * self.factor ** (attempt - 1))
 
 
 def inside_of(error: BaseException) -> Iterator[BaseException]:
-    """What an error stands for: errors that stand for themselves."""
+    """Yield the single errors in a group or a `MapFailed`, at any depth; nothing for a plain error."""
     groups: tuple[BaseException, ...] = ()
     if isinstance(error, BaseExceptionGroup):
         groups = error.exceptions
@@ -74,7 +75,7 @@ def inside_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def retry_after(error: BaseException, now: datetime) -> float | None:
-    """The wait that an error asks for, in seconds from ``now``; None if it asks for nothing that makes sense.
+    """Return the wait that an error asks for, in seconds from ``now``; None if it has no valid ``retry_after``.
 
     >>> error = OSError()
     >>> error.retry_after = "30"
@@ -85,7 +86,7 @@ def retry_after(error: BaseException, now: datetime) -> float | None:
     if isinstance(asked, timedelta):
         return max(0.0, asked.total_seconds())
     if isinstance(asked, datetime):
-        # Without a zone nobody can say when that is.
+        # A time without a zone is ambiguous.
         return None if asked.tzinfo is None else max(0.0, (asked - now).total_seconds())
     if isinstance(asked, bool) or not isinstance(asked, int | float | str):
         return None
@@ -96,23 +97,23 @@ def retry_after(error: BaseException, now: datetime) -> float | None:
     return max(0.0, seconds) if isfinite(seconds) else None
 
 
-# They take objects: a type checker may promise what a caller without one does not keep.
+# The checks take objects, because callers without a type checker may pass anything.
 
 
 def _check_attempts(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"attempts is {value!r}; it must be a whole number from 1 (1 means no retry)")
+        raise ValueError(f"attempts is {value!r}. It must be a whole number of 1 or more (1 means no retry).")
 
 
 def _check_number(name: str, value: object, least: float, most: float | None) -> None:
     limit = f"at least {least}" if most is None else f"from {least} to {most}"
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError(f"{name} is {value!r}; it must be a number, {limit}")
+        raise ValueError(f"{name} is {value!r}. It must be a number, {limit}.")
     if value < least or (most is not None and value > most):
-        raise ValueError(f"{name} is {value!r}; it must be {limit}")
+        raise ValueError(f"{name} is {value!r}. It must be {limit}.")
 
 
 def _check_errors(value: object) -> None:
     errors = value if isinstance(value, tuple) else (None,)
     if not all(isinstance(error, type) and issubclass(error, BaseException) for error in errors):
-        raise ValueError(f"on is {value!r}; it must be a tuple of exception classes, such as (TimeoutError,)")
+        raise ValueError(f"on is {value!r}. It must be a tuple of exception classes, such as (TimeoutError,).")

@@ -1,7 +1,7 @@
-"""Steps, routes, guards, scopes and migrations, as their author writes them.
+"""The decorators for steps, routes, guards and migrations, and the scopes of steps.
 
-The decorators check what a function shows by itself and keep it callable; how it fits a
-state is seen when a `pausepoint.definition.workflow.Workflow` is made of them.
+A decorated function stays callable. The decorators check the function alone; a
+`pausepoint.definition.workflow.Workflow` then checks it against the state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MISSING: Any = object()
 
 
 class StepOptions(TypedDict, total=False):
-    """What can be said about a step. See `step`."""
+    """The options of a step. See `step`."""
 
     writes: str | Sequence[str]
     name: str | None
@@ -42,17 +42,17 @@ class StepOptions(TypedDict, total=False):
 
 
 class Declared(Generic[P, R]):
-    """A function with a role in a workflow. It stays callable, so a test calls it directly."""
+    """A function with a role in a workflow. It stays callable, so a test can call it directly."""
 
     role = "function"
 
     def __init__(self, fn: Callable[P, R], name: str | None, names: Mapping[str, Any]) -> None:
         problem = unfit_function(fn)
         if isinstance(fn, Declared):
-            problem = f"it is a {fn.role} already; decorate the function once"
+            problem = f"the function is already a {fn.role}. Decorate it once."
         shown = str(name or getattr(fn, "__name__", repr(fn)))
         if problem:
-            raise DefinitionError(f"{self.role} {shown!r}: {problem}")
+            raise DefinitionError(f"{self.role.capitalize()} {shown!r}: {problem}")
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.name = shown
@@ -63,17 +63,17 @@ class Declared(Generic[P, R]):
 
 
 def _early_hints(fn: Function, names: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The annotations of a nested function: only where it is written are the local names known that they use."""
+    """Resolve the annotations of a nested function now, because they may use local names that are known only here."""
     if "<locals>" not in fn.__qualname__:
         return None
     try:
         return resolve(fn, names)
     except DefinitionError:
-        return None  # tried again, and reported, when the workflow is made
+        return None  # the workflow tries again and reports the error
 
 
 class Step(Declared[P, R]):
-    """One atomic piece of a workflow. Made by `step`; `Workflow` fits it to its state."""
+    """One atomic piece of a workflow. Create it with `step`. A `Workflow` binds it to its state."""
 
     role = "step"
 
@@ -94,7 +94,7 @@ class Step(Declared[P, R]):
         super().__init__(fn, name, names)
         refused = valid_name(self.name)
         if refused:
-            raise DefinitionError(f"step {refused}; give it one with @step(name=...)", step=self.name)
+            raise DefinitionError(f"Step {refused} Set the name with @step(name=...).", step=self.name)
         self.is_async = inspect.iscoroutinefunction(fn)
         self.declared_writes = as_names(writes)
         self.many = len(self.declared_writes) > 1
@@ -107,7 +107,7 @@ class Step(Declared[P, R]):
         self.when = when
         problem = unfit_function(when) if when is not None else None
         if problem:
-            raise DefinitionError(f"step {self.name!r}, when: {problem}", step=self.name)
+            raise DefinitionError(f"Step {self.name!r}, when: {problem}", step=self.name)
         self.when_hints = _early_hints(when, names) if when is not None else None
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ class Step(Declared[P, R]):
 
 
 class StepDecorator:
-    """``@step(...)``, with its options given."""
+    """The decorator that ``@step(...)`` with options returns."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
@@ -131,13 +131,13 @@ def step(fn: Callable[P, R], /, **options: Unpack[StepOptions]) -> Step[P, R]: .
 @overload
 def step(**options: Unpack[StepOptions]) -> StepDecorator: ...
 def step(fn: Any = _MISSING, /, **options: Any) -> Any:
-    """Make a function a step: its parameters are what it reads, its return value is what it writes.
+    """Make a function a step. Its parameters are the fields it reads; its return value is what it writes.
 
-    ``writes`` names the field (or several: then the step returns a mapping), ``retry`` the
-    attempts or a `Retry`, ``timeout`` the longest run of one attempt, ``when`` a pure function
-    of fields that says whether the step runs at all. ``was`` is what the step was called before (or several
-    such names): sessions that know it by an old name go on with it. ``leaves`` are the files that it leaves in the
-    session's folder: an `Artifact`, or several.
+    ``writes`` names the field to write. With several names, the step returns a mapping of name to value.
+    ``retry`` is the number of attempts in total, or a `Retry`. ``timeout`` limits one attempt, in seconds or as a
+    timedelta. ``when`` is a pure function of fields; the step is skipped if it returns False.
+    ``was`` is a former name of the step, or several. Stored sessions that use a former name resume with this step.
+    ``publishes`` is an `Artifact`, or several: the files that the step writes to the session's folder.
 
     >>> @step(writes="draft")
     ... def shout(topic: str) -> str:
@@ -149,7 +149,7 @@ def step(fn: Any = _MISSING, /, **options: Any) -> Any:
 
 
 class Scope:
-    """What one agent may read and write. ``reads=["*"]`` is everything; what it may write, it may read.
+    """The fields that one agent may read and write. ``reads=["*"]`` means all; fields in ``writes`` can be read too.
 
     >>> Scope("IngestionAgent", reads=["requirements"], writes=["documents"])
     Scope('IngestionAgent', reads=['requirements'], writes=['documents'])
@@ -158,7 +158,7 @@ class Scope:
     def __init__(self, name: str, *, reads: str | Sequence[str] = (), writes: str | Sequence[str] = ()) -> None:
         refused = valid_name(name)
         if refused:
-            raise DefinitionError(f"scope {refused}")
+            raise DefinitionError(f"Scope {refused}")
         self.name = name
         self.reads = as_names(reads)
         self.writes = as_names(writes)
@@ -171,7 +171,7 @@ class Scope:
     @overload
     def step(self, **options: Unpack[StepOptions]) -> StepDecorator: ...
     def step(self, fn: Any = _MISSING, /, **options: Any) -> Any:  # type: ignore[misc]  # mypy: Unpack after self
-        """Like `pausepoint.step`, for a step of this scope."""
+        """Make a function a step of this scope. Takes the options of `pausepoint.step`."""
         options["scope"] = self
         return Step(fn, names=sys._getframe(1).f_locals, **options) if fn is not _MISSING else StepDecorator(options)
 
@@ -183,7 +183,7 @@ class Scope:
 
 
 class After(Declared[P, R]):
-    """What stands after a step."""
+    """A function that runs after a step: a route or a guard."""
 
     def __init__(self, fn: Callable[P, R], after: str | Step[..., Any], names: Mapping[str, Any]) -> None:
         super().__init__(fn, None, names)
@@ -194,21 +194,21 @@ class After(Declared[P, R]):
 
 
 class Route(After[P, R]):
-    """Decides where a session goes after a step. Made by `route`."""
+    """A function that chooses the step after a step. Create it with `route`."""
 
     role = "route"
 
 
 class Guard(After[P, R]):
-    """Says why a step may not be left yet. Made by `guard`."""
+    """A function that can hold a session at a finished step. Create it with `guard`."""
 
     role = "guard"
 
 
 def route(*, after: str | Step[..., Any]) -> Callable[[Callable[P, Target]], Route[P, Target]]:
-    """A pure function of fields that returns the name of the next step, or None for the end.
+    """Make a pure function of fields the route after a step. It returns the name of the next step, or None to end.
 
-    Its return type lists where it may lead: ``Literal["write", "research"] | None``.
+    The return type lists the possible targets: ``Literal["write", "research"] | None``.
     """
 
     def decorate(fn: Callable[P, Target]) -> Route[P, Target]:
@@ -218,7 +218,10 @@ def route(*, after: str | Step[..., Any]) -> Callable[[Callable[P, Target]], Rou
 
 
 def guard(*, after: str | Step[..., Any]) -> Callable[[Callable[P, str | None]], Guard[P, str | None]]:
-    """A pure function of fields that returns why the step may not be left yet, or None if it may."""
+    """Make a pure function of fields a guard after a step.
+
+    It returns the reason why the session must pause after the step, or None to let it continue.
+    """
 
     def decorate(fn: Callable[P, str | None]) -> Guard[P, str | None]:
         return Guard(fn, after, sys._getframe(1).f_locals)
@@ -227,7 +230,7 @@ def guard(*, after: str | Step[..., Any]) -> Callable[[Callable[P, str | None]],
 
 
 class Migration(Declared[P, R]):
-    """Carries a stored state one version up. Made by `migrate`."""
+    """A function that migrates a stored state to the next version. Create it with `migrate`."""
 
     role = "migration"
 
@@ -235,12 +238,14 @@ class Migration(Declared[P, R]):
         super().__init__(fn, None, names)
         if type(from_version) is not int or from_version < 1:
             raise DefinitionError(
-                f"migration {self.name!r}: from_version={from_version!r} is not a whole number from 1 on"
+                f"Migration {self.name!r}: from_version={from_version!r} must be a whole number of 1 or more."
             )
         if inspect.iscoroutinefunction(fn):
-            raise DefinitionError(f"migration {self.name!r}: it must be a plain def, not async: it is a pure function")
+            raise DefinitionError(f"Migration {self.name!r}: a migration is a pure function. Use def, not async def.")
         if not _takes_one(fn):
-            raise DefinitionError(f"migration {self.name!r}: it must take one argument, the stored state as a dict")
+            raise DefinitionError(
+                f"Migration {self.name!r}: the function must take one argument, the stored state as a dict."
+            )
         self.from_version = from_version
 
     def __repr__(self) -> str:
@@ -248,7 +253,7 @@ class Migration(Declared[P, R]):
 
 
 def _takes_one(fn: Function) -> bool:
-    """Whether a function can be called with one value and nothing else."""
+    """Return whether a function can be called with one positional argument."""
     try:
         inspect.signature(fn).bind(None)
     except TypeError:
@@ -257,9 +262,9 @@ def _takes_one(fn: Function) -> bool:
 
 
 def migrate(*, from_version: int) -> Callable[[Callable[P, R]], Migration[P, R]]:
-    """A pure function that carries the state of a stored session from one version of its workflow to the next.
+    """Make a pure function the migration of stored sessions from one version of the workflow to the next.
 
-    It gets the stored state as a dict of plain values and returns all of the next version's.
+    The function gets the stored state as a dict of plain values, and returns the complete state of the next version.
 
     >>> @migrate(from_version=1)
     ... def split_name(state: dict[str, Any]) -> dict[str, Any]:
@@ -276,7 +281,7 @@ def migrate(*, from_version: int) -> Callable[[Callable[P, R]], Migration[P, R]]
 
 
 def covered(path: str, areas: Iterable[str]) -> bool:
-    """Whether a place lies in one of the areas: is it, or is a part of it."""
+    """Return whether a path is one of the areas, or a part of one."""
     return any(path == area or path.startswith(f"{area}.") for area in areas)
 
 
@@ -289,10 +294,10 @@ def _retry(given: int | Retry, name: str) -> Retry:
         if isinstance(given, Retry):
             return given
         if type(given) is not int:
-            raise ValueError(f"retry={given!r} is neither a number of attempts nor a Retry")
+            raise ValueError(f"retry={given!r} is neither a number of attempts nor a Retry.")
         return Retry(attempts=given)
     except ValueError as exc:
-        raise DefinitionError(f"step {name!r}: {exc}; retry=3 means three attempts in all", step=name) from exc
+        raise DefinitionError(f"Step {name!r}: {exc} retry=3 means three attempts in total.", step=name) from exc
 
 
 def _seconds(given: Timeout, name: str) -> float | None:
@@ -300,5 +305,7 @@ def _seconds(given: Timeout, name: str) -> float | None:
         return None
     seconds = given.total_seconds() if isinstance(given, timedelta) else given
     if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds <= 0:
-        raise DefinitionError(f"step {name!r}: timeout={given!r} is not a time span above zero, in seconds", step=name)
+        raise DefinitionError(
+            f"Step {name!r}: timeout={given!r} must be a timedelta or a number of seconds above zero.", step=name
+        )
     return float(seconds)

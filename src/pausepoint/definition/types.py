@@ -1,10 +1,8 @@
-"""Whether a value of one type may stand where another type is expected.
+"""Compares types: may a value of one type be used where another type is expected?
 
-Used when a workflow is made, to compare a step's annotations with the fields of its state.
-It judges as a person would who reads both: containers are taken as read-only views
-(`list[Dog]` may be read as `Sequence[Animal]`), an `int` may be read as a `float`, and what
-cannot be judged here (protocols, type variables, callables) fits: the value itself is
-validated at run time.
+A workflow uses this to compare the annotations of its steps with the fields of its state. Containers count as
+read-only (a `list[Dog]` can be read as `Sequence[Animal]`), and an `int` can be read as a `float`. Types that cannot be
+compared here (protocols, type variables, callables) fit, because the value itself is validated at run time.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _WIDER_NUMBERS: dict[type, tuple[type, ...]] = {int: (float, complex), float: (c
 
 
 def bare(annotation: Any) -> Any:
-    """The type without what is wrapped around it: Annotated, NewType, type aliases, Required and the like.
+    """Return a type without its wrappers: Annotated, NewType, type aliases, Required and similar.
 
     >>> bare(Annotated[int, "positive"])
     <class 'int'>
@@ -49,13 +47,13 @@ def bare(annotation: Any) -> Any:
 
 
 def _qualifier(annotation: Any) -> bool:
-    """Required[X], NotRequired[X], ReadOnly[X], Final[X]: said of the key, not of the value."""
+    """Return whether this is Required[X], NotRequired[X], ReadOnly[X] or Final[X], which do not change the value."""
     name = getattr(get_origin(annotation), "_name", None) or getattr(get_origin(annotation), "__name__", None)
     return name in {"Required", "NotRequired", "ReadOnly", "Final"}
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, flat; a type that is none is its own single alternative.
+    """Return the members of a union, flattened. A type that is not a union is its own single member.
 
     >>> members(int | None)
     (<class 'int'>, <class 'NoneType'>)
@@ -70,7 +68,7 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 
 def admits_none(annotation: Any) -> bool:
-    """Whether None is a value of this type.
+    """Return whether None is a value of this type.
 
     >>> admits_none(str | None), admits_none(Any), admits_none(str)
     (True, True, False)
@@ -79,7 +77,7 @@ def admits_none(annotation: Any) -> bool:
 
 
 def without_none(annotation: Any) -> Any:
-    """The type less None; None itself stays.
+    """Return the type without None. The type None itself is returned as it is.
 
     >>> without_none(str | None)
     <class 'str'>
@@ -89,7 +87,7 @@ def without_none(annotation: Any) -> Any:
 
 
 def promises_more(given: Any, wanted: Any) -> bool:
-    """Whether ``wanted`` has a condition (``AwareDatetime`` and its like) on a type that is plain in ``given``.
+    """Return whether ``wanted`` has a constraint, such as ``AwareDatetime``, on a type that has none in ``given``.
 
     >>> from pydantic import AwareDatetime
     >>> from datetime import datetime
@@ -112,9 +110,9 @@ def _innermost(annotation: Any) -> abc.Iterator[Any]:
 
 
 def fits(given: Any, wanted: Any) -> bool:
-    """Whether every value of type ``given`` may stand where ``wanted`` is expected.
+    """Return whether every value of type ``given`` can be used where ``wanted`` is expected.
 
-    Conditions count where two of them meet: pydantic looks at the others when a value is written.
+    Constraints are compared only if both types have one. Pydantic checks the others when a value is written.
 
     >>> fits(list[bool], abc.Sequence[int]), fits(int, str)
     (True, False)
@@ -123,7 +121,7 @@ def fits(given: Any, wanted: Any) -> bool:
 
 
 def _fits(given: Any, wanted: Any) -> bool:
-    """`fits` for two types that are neither unions nor wrapped."""
+    """Compare two types that are neither unions nor wrapped."""
     if given == wanted or wanted is object or _unjudged(given) or _unjudged(wanted):
         return True
     plain, other = unconstrained(given), unconstrained(wanted)
@@ -162,7 +160,7 @@ def _class_fits(given: Any, wanted: Any) -> bool:
 
 
 def _arguments_fit(given: Any, wanted: Any) -> bool:
-    """The types inside: `list[int]` as `Sequence[str]` fails here."""
+    """Compare the type arguments: `list[int]` as `Sequence[str]` fails here."""
     inside = get_args(wanted)
     if not inside:
         return True
@@ -181,7 +179,7 @@ def _tuple_fits(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
 
 
 def _seen_as(given: Any, count: int) -> tuple[Any, ...] | None:
-    """The type arguments of ``given`` when it is seen as a generic with ``count`` of them; None if unknown."""
+    """Return the type arguments of ``given`` as a generic with ``count`` arguments; None if unknown."""
     origin, inside = get_origin(given) or given, get_args(given)
     if count == 1 and origin is str:
         return (str,)
@@ -195,7 +193,7 @@ def _seen_as(given: Any, count: int) -> tuple[Any, ...] | None:
 
 
 def _typed_dict_fits(given: Any, wanted: Any) -> bool:
-    """TypedDicts are compared key by key; one may be read as a mapping of str."""
+    """Compare TypedDicts key by key. A TypedDict can also be read as a mapping of str."""
     if is_typeddict(given) and is_typeddict(wanted):
         have, need = get_type_hints(given), get_type_hints(wanted)
         return all(key in have and fits(have[key], need[key]) for key in need)
@@ -208,7 +206,7 @@ def _typed_dict_fits(given: Any, wanted: Any) -> bool:
 
 
 def show(annotation: Any) -> str:
-    """A type as its author would write it.
+    """Return a type as its author would write it.
 
     >>> show(list[int] | None)
     'list[int] | None'

@@ -1,8 +1,7 @@
-"""The workflow: steps, routes, guards and scopes joined to a state.
+"""The workflow: steps, routes, guards and scopes bound to a state.
 
-A workflow is checked as a whole when it is made. Everything that can be seen to be wrong by
-then is raised as one `DefinitionError`; what remains is prepared, so that running a step
-looks nothing up any more.
+A workflow is checked as a whole when it is defined. All mistakes are raised as one `DefinitionError`. Everything that
+running a step needs is prepared here.
 """
 
 from __future__ import annotations
@@ -57,14 +56,14 @@ _MISSING: Any = object()
 
 
 class Workflow(Generic[S]):
-    """A name, a state model, the list of steps, and the routes and guards between them.
+    """A definition: a name, a version, a state model, a list of steps, and the routes and guards between them.
 
-    Raises `DefinitionError`, with all that is wrong with it. ``events`` are the types that
-    its steps may emit, ``migrations`` carry the state of older versions up to this one, ``questions_expire`` is how
-    long its questions wait where the call does not say (None: for ever; by default as the engine says).
-    The attributes are what an engine works with: ``outline`` is the list of the steps' names,
-    ``leaves``: some step leaves artifacts, so its sessions need a folder;
-    ``renamed`` says what steps with ``was=`` are called now, ``migrations`` are by the version they start from.
+    ``events`` are the event types that the steps may emit. ``migrations`` bring stored sessions of older versions up to
+    ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
+    for no limit, or by default the engine's setting. Raises `DefinitionError`, which lists all problems.
+
+    Attributes for the engine: ``outline`` lists the names of the steps. ``renamed`` maps the former names of steps
+    (``was=``) to the present ones. ``migrations`` maps the version that a migration starts from to the migration.
     """
 
     def __init__(
@@ -84,9 +83,9 @@ class Workflow(Generic[S]):
         self.version = version
         self.model = state
         self.questions_expire = questions_expire
-        problems = Problems(f"workflow {name!r}")
+        problems = Problems(f"Workflow {name!r}")
         if not is_time_to_answer(questions_expire):
-            problems.add(f"questions_expire is a timedelta above zero, or None, not {questions_expire!r}")
+            problems.add(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
         self.events = _checked_events(events, problems)
         _check_head(name, version, problems)
         self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(
@@ -118,41 +117,41 @@ class Workflow(Generic[S]):
         return f"Workflow({self.name!r}, version={self.version}, state={self.model.__name__}, steps=[{steps}])"
 
     def checks(self, step: str) -> tuple[Check, ...]:
-        """What is asked when a step is left: its guards, then its route."""
+        """Return the checks that run after a step: its guards, then its route."""
         guards, route = self.guards.get(step, ()), self.routes.get(step)
         return guards if route is None else (*guards, route.check)
 
     def step(self, name: str) -> BoundStep:
-        """The step of that name; `DefinitionError` with the nearest one if there is none."""
+        """Return the step with that name. Raises `DefinitionError`, with the closest name, if there is none."""
         found = self._steps.get(name)
         if found is None:
             raise DefinitionError(
-                f"workflow {self.name!r} has no step {name!r}{did_you_mean(name, self._steps)}", workflow=self.name
+                f"Workflow {self.name!r} has no step {name!r}{did_you_mean(name, self._steps)}", workflow=self.name
             )
         return found
 
     def position(self, name: str) -> int:
-        """Where a step stands in the list. Steps are compared by this, never by their names."""
+        """Return the index of a step in the list. Steps are ordered by index, never by name."""
         return self._positions[self.step(name).name]
 
     def following(self, name: str) -> str | None:
-        """The next step in the list; None after the last."""
+        """Return the next step in the list; None after the last."""
         position = self.position(name) + 1
         return self.steps[position].name if position < len(self.steps) else None
 
     def targets(self, name: str) -> tuple[str | None, ...]:
-        """All positions that may come after a step; None is the end."""
+        """Return the steps that may come after a step. None is the end."""
         here = self.routes.get(self.step(name).name)
         return here.targets if here else (self.following(name),)
 
     def writers(self, field: str) -> tuple[str, ...]:
-        """The steps that write a field, or a part of it, in the order of the list."""
+        """Return the steps that write a field or a part of it, in the order of the list."""
         return tuple(each.name for each in self.steps if any(overlap(place.path, field) for place in each.writes))
 
     def readers(self, *fields: str) -> tuple[str, ...]:
-        """The steps whose outcome depends on one of some fields, in the order of the list.
+        """Return the steps whose result depends on one of the fields, in the order of the list.
 
-        `DefinitionError` if there is no such field.
+        Raises `DefinitionError` if a field does not exist.
         """
         wanted = [self.shape.place(field).path for field in fields]
         return tuple(
@@ -162,7 +161,7 @@ class Workflow(Generic[S]):
         )
 
     def mermaid(self) -> str:
-        """The workflow as a Mermaid flowchart: guards are hexagons, routes diamonds with all their targets."""
+        """Return the workflow as a Mermaid flowchart. Guards are hexagons; routes are diamonds with all targets."""
         lines = ["flowchart TD", '    start(["start"]) --> s0']
         for number, each in enumerate(self.steps):
             lines += self._drawn(number, each)
@@ -171,7 +170,7 @@ class Workflow(Generic[S]):
         return "\n".join(lines) + "\n"
 
     def _drawn(self, number: int, each: BoundStep) -> list[str]:
-        """One step and what leads on from it. Nodes are numbered: a step may be called ``end``."""
+        """Draw a step and its outgoing arrows. Nodes are numbered, because a step may have the name ``end``."""
         when = f"<br/>when {_label(each.when.name)}" if each.when else ""
         here, lines = f"s{number}", [f'    s{number}["{each.name}{when}"]']
         for index, check in enumerate(self.guards.get(each.name, ())):
@@ -194,7 +193,8 @@ class Workflow(Generic[S]):
         for each in self._steps:
             if each not in seen:
                 problems.at(f"step {each!r}").add(
-                    "no route leads to it and no step before it goes on to it; name it in a route, or take it out"
+                    "the step cannot be reached: no route leads to it, and no earlier step continues to it."
+                    " Name it in the return type of a route, or remove it."
                 )
 
 
@@ -204,7 +204,7 @@ def _raise(name: str, problems: Problems) -> None:
         raise DefinitionError(found[0], workflow=name, problems=tuple(found))
     if found:
         lines = "\n".join(f"- {each}" for each in found)
-        message = f"workflow {name!r} has {len(found)} problems:\n{lines}"
+        message = f"Workflow {name!r} has {len(found)} problems:\n{lines}"
         raise DefinitionError(message, workflow=name, problems=tuple(found))
 
 
@@ -213,7 +213,7 @@ def _check_head(name: str, version: object, problems: Problems) -> None:
     if refused:
         problems.add(refused)
     if type(version) is not int or version < 1:
-        problems.add(f"version {version!r} is not a whole number from 1 on")
+        problems.add(f"version={version!r} must be a whole number of 1 or more.")
 
 
 def _checked_events(events: str | Sequence[str], problems: Problems) -> frozenset[str]:
@@ -222,12 +222,12 @@ def _checked_events(events: str | Sequence[str], problems: Problems) -> frozense
         if refused:
             problems.add(f"event {refused}")
         elif event in ENGINE_EVENTS:
-            problems.add(f"event {event!r} is one of the engine's own types; choose another name")
+            problems.add(f"event {event!r} is an event type of the engine. Choose another name.")
     return frozenset(as_names(events))
 
 
 def _checked_migrations(migrations: Any, version: object, problems: Problems) -> dict[int, Migration[..., Any]]:
-    """The migrations by the version that they start from: one each, and no gap up to the present version."""
+    """Return the migrations by the version that they start from. Report duplicates, and gaps up to the version."""
     found: dict[int, Migration[..., Any]] = {}
     for each in [migrations] if isinstance(migrations, Migration) else migrations:
         if not isinstance(each, Migration):
@@ -235,7 +235,7 @@ def _checked_migrations(migrations: Any, version: object, problems: Problems) ->
         elif each.from_version in found:
             other, source = found[each.from_version].name, each.from_version
             problems.add(
-                f"migrations {other!r} and {each.name!r} both start from version {source}; make one of the two"
+                f"migrations {other!r} and {each.name!r} both start from version {source}. Merge them into one."
             )
         else:
             found[each.from_version] = each
@@ -248,18 +248,19 @@ def _check_chain(migrations: Mapping[int, Migration[..., Any]], version: int, pr
     for source, each in migrations.items():
         if source >= version:
             problems.at(f"migration {each.name!r}").add(
-                f"it leads from version {source} to {source + 1}, but the workflow is version {version};"
-                f" set version={source + 1}, or take it out"
+                f"the migration leads from version {source} to {source + 1}, but the workflow is version {version}."
+                f" Set version={source + 1}, or remove the migration."
             )
     for source in range(min(migrations, default=version), version):
         if source not in migrations:
             problems.add(
-                f"no migration leads from version {source} to {source + 1}; add one: @migrate(from_version={source})"
+                f"no migration leads from version {source} to {source + 1}."
+                f" Add one with @migrate(from_version={source})."
             )
 
 
 def _renamed(steps: Sequence[Step[..., Any]], problems: Problems) -> dict[str, str]:
-    """What each old name of a step (``was=``) stands for now."""
+    """Map each former name of a step (``was=``) to its present name."""
     names, found = {each.name for each in steps}, dict[str, str]()
     for each in steps:
         here = problems.at(f"step {each.name!r}")
@@ -267,16 +268,16 @@ def _renamed(steps: Sequence[Step[..., Any]], problems: Problems) -> dict[str, s
             if refused := valid_name(old):
                 here.add(f"was={old!r}: {refused}")
             elif old in names:
-                here.add(f"was={old!r}: a step of that name is in use; a session could mean either")
+                here.add(f"was={old!r} is the name of another step. Rename that step, or remove was=.")
             elif old in found:
-                here.add(f"was={old!r}: step {found[old]!r} claims that name too; only one can have been it")
+                here.add(f"was={old!r} is also a former name of step {found[old]!r}. Remove it from one of them.")
             else:
                 found[old] = each.name
     return found
 
 
 def _shape_of(state: Any, name: str, problems: Problems) -> Shape:
-    """The shape of the state. Without one nothing else can be judged, so its problems are raised at once."""
+    """Return the shape of the state. Its problems are raised immediately, because all other checks need it."""
     try:
         return shape(state)
     except DefinitionError as exc:
@@ -287,22 +288,22 @@ def _shape_of(state: Any, name: str, problems: Problems) -> Shape:
 
 
 def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
-    """The steps, each checked to be one, each name once."""
+    """Return the listed steps. Report entries that are not steps, and duplicate names."""
     found: dict[str, Step[..., Any]] = {}
     if isinstance(steps, Step) or not isinstance(steps, Iterable):
-        problems.add(f"steps must be a list of steps, not {steps!r}")
+        problems.add(f"steps= must be a list of steps, not {steps!r}.")
         return []
     for each in steps:
         if not isinstance(each, Step):
             problems.add(_misplaced(each, "step", "@step"))
         elif found.get(each.name) is each:
-            problems.add(f"step {each.name!r} is listed twice; use a route to visit it again")
+            problems.add(f"step {each.name!r} is listed twice. List it once, and use a route to visit it again.")
         elif each.name in found:
-            problems.add(f"two steps are called {each.name!r}; rename one with @step(name=...)")
+            problems.add(f"two steps have the name {each.name!r}. Rename one with @step(name=...).")
         else:
             found[each.name] = each
     if not found and not problems.found:
-        problems.add("it has no steps; list at least one in steps=[...]")
+        problems.add("the workflow has no steps. List at least one in steps=[...].")
     return list(found.values())
 
 
@@ -367,7 +368,7 @@ def _hints(fn: Function, early: dict[str, Any] | None, problems: Problems) -> di
 
 
 def _places(declared: tuple[str, ...], state: Shape, problems: Problems) -> tuple[Place, ...]:
-    """The places that a step writes, each once, none a part of another."""
+    """Return the places that a step writes. Report duplicates and places that are parts of others."""
     found: list[Place] = []
     for path in declared:
         twin = next((other.path for other in found if overlap(path, other.path)), None)
@@ -377,13 +378,13 @@ def _places(declared: tuple[str, ...], state: Shape, problems: Problems) -> tupl
             problems.add(f"writes={path!r}: {exc.message}")
             continue
         if twin == path:
-            problems.add(f"writes names {path!r} twice")
+            problems.add(f"writes= names {path!r} twice. Name it once.")
         elif twin:
-            problems.add(f"writes names both {twin!r} and {path!r}, and one is a part of the other; name only one")
+            problems.add(f"writes= names {twin!r} and {path!r}, but one is a part of the other. Name only one.")
         elif place.under_optional:
-            problems.add(f"writes={path!r}: a model on the way may be None; write that one as a whole")
+            problems.add(f"writes={path!r}: a model on this path may be None. Write that model as a whole.")
         elif place.frozen:
-            problems.add(f"writes={path!r}: the field is frozen; take frozen=True from it, or write another")
+            problems.add(f"writes={path!r}: the field is frozen. Remove frozen=True, or write another field.")
         else:
             found.append(place)
     return tuple(found)
@@ -391,7 +392,7 @@ def _places(declared: tuple[str, ...], state: Shape, problems: Problems) -> tupl
 
 def _bound_check(fn: Function, early: dict[str, Any] | None, state: Shape, problems: Problems) -> Check | None:
     if inspect.iscoroutinefunction(fn):
-        problems.add("it must be a plain def, not async: it is a pure function of fields")
+        problems.add("the function is async, but it must be a pure function of fields. Use def, not async def.")
         return None
     hints = _hints(fn, early, problems)
     if hints is None:
@@ -402,38 +403,38 @@ def _bound_check(fn: Function, early: dict[str, Any] | None, state: Shape, probl
 
 def _bound_when(fn: Function, early: dict[str, Any] | None, state: Shape, problems: Problems) -> Check | None:
     check = _bound_check(fn, early, state, problems)
-    if check is None or check.name == "<lambda>":  # which cannot be annotated
+    if check is None or check.name == "<lambda>":  # a lambda has no annotations
         return check
     returned = (early or resolve(fn)).get("return", _MISSING)
     if returned is not bool:
         shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
-        problems.add(f"{check.name!r} {shown}; write '-> bool'")
+        problems.add(f"{check.name!r} {shown}. Write '-> bool'.")
     return check
 
 
 def _check_scope(
     scope: Scope, inputs: Inputs, writes: tuple[Place, ...], when: Check | None, problems: Problems
 ) -> None:
-    """Whether a step keeps within what its scope may read and write."""
+    """Check that a step reads and writes only the fields of its scope."""
     here = problems.at(f"scope {scope.name!r}")
     for place in writes:
         if not scope.may_write(place.path):
-            here.add(f"the step writes {place.path!r}, which the scope does not own{_owned(scope.writes)}")
+            here.add(f"the step writes {place.path!r}, which the scope may not write. {_owned(scope.writes)}")
     for read in (*inputs.reads, *(when.reads if when else ())):
         if not scope.may_read(read.place.path):
             may = _owned((*scope.reads, *scope.writes))
-            here.add(f"parameter {read.param!r} reads {read.place.path!r}, which the scope may not read{may}")
+            here.add(f"parameter {read.param!r} reads {read.place.path!r}, which the scope may not read. {may}")
     whole = inputs.whole or (when.whole if when else None)
     if whole and "*" not in scope.reads:
-        here.add(f'parameter {whole!r} asks for the whole state; name fields instead, or let the scope read ["*"]')
+        here.add(f'parameter {whole!r} reads the whole state. Name fields instead, or set reads=["*"] on the scope.')
 
 
 def _check_table(scope: Scope, state: Shape, problems: Problems) -> None:
-    """Whether a scope names places that exist."""
+    """Check that the fields of a scope exist."""
     for path in dict.fromkeys((*scope.reads, *scope.writes)):
         if path == "*":
             if path in scope.writes:
-                problems.add('writes=["*"] is not possible: a scope names what it owns')
+                problems.add('writes=["*"] is not allowed. Name the fields that the scope may write.')
             continue
         try:
             state.place(path)
@@ -442,7 +443,7 @@ def _check_table(scope: Scope, state: Shape, problems: Problems) -> None:
 
 
 def _owned(paths: tuple[str, ...]) -> str:
-    return f"; it has {', '.join(paths)}" if paths else "; it has none"
+    return f"Allowed: {', '.join(paths)}." if paths else "No field is allowed."
 
 
 def _bound_routes(
@@ -455,7 +456,7 @@ def _bound_routes(
             continue
         if each.after in found:
             other = found[each.after].check.name
-            here.add(f"step {each.after!r} has the route {other!r} already; make one route of the two")
+            here.add(f"step {each.after!r} already has the route {other!r}. Merge the two into one.")
             continue
         check = _bound_check(each.fn, each.hints, state, here)
         if check is not None:
@@ -475,48 +476,51 @@ def _bound_guards(
         returned = (each.hints or resolve(each.fn)).get("return", _MISSING)
         if returned is _MISSING or set(members(returned)) == {NONE} or not _says_why(returned):
             shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
-            here.add(f"it {shown}; write '-> str | None': why the step may not be left, or None")
+            here.add(f"the guard {shown}. Write '-> str | None': the reason to pause, or None to continue.")
         found[each.after] = (*found.get(each.after, ()), check)
     return found
 
 
 def _says_why(returned: Any) -> bool:
-    """Whether a guard of this return type can both refuse and let pass."""
+    """Return whether a guard with this return type can both pause and continue."""
     return admits_none(returned) and fits(returned, str | None)
 
 
 def _placed(each: Any, role: str, steps: Mapping[str, BoundStep], problems: Problems) -> Problems | None:
-    """Where to report about a route or guard; None if it is none, or stands after no step of this workflow."""
+    """Return the problem list of a route or guard.
+
+    Returns None, after reporting it, if the entry has another role or follows no step of this workflow.
+    """
     if getattr(each, "role", None) != role:
         problems.add(_misplaced(each, role, f"@{role}(after=...)"))
         return None
     here = problems.at(f"{role} {each.name!r}")
     if each.after not in steps:
-        here.add(f"it stands after {each.after!r}, which is no step{did_you_mean(str(each.after), steps)}")
+        here.add(f"after={each.after!r} is not a step{did_you_mean(str(each.after), steps)}")
         return None
     return here
 
 
 def _misplaced(each: Any, role: str, decorator: str) -> str:
-    """What to do about something that is listed among those of a role it does not have."""
+    """Describe an entry in the wrong list."""
     if isinstance(each, Step | Route | Guard | Migration):
-        return f"{each.role} {each.name!r} is listed in {role}s=; move it to {each.role}s=[{each.name}]"
+        return f"{each.role} {each.name!r} is listed in {role}s=. Move it to {each.role}s=[{each.name}]."
     what = f"function {each.__name__!r}" if isinstance(each, FunctionType) else repr(each)
-    return f"{what} in {role}s is not a {role}; decorate it with {decorator}"
+    return f"{what} in {role}s= is not a {role}. Decorate it with {decorator}."
 
 
 def _targets(each: Route[..., Any], steps: Mapping[str, BoundStep], problems: Problems) -> tuple[str | None, ...]:
-    """Where a route may lead, from its return type."""
+    """Return the steps in the return type of a route."""
     returned = (each.hints or resolve(each.fn)).get("return", _MISSING)
     found: list[str | None] = []
     for one in members(returned):
         if one is not NONE and get_origin(one) is not Literal:
             shown = "has no return annotation" if returned is _MISSING else f"returns {show(returned)}"
-            problems.add(f'it {shown}; list the steps it may lead to: Literal["name", ...], with None for the end')
+            problems.add(f'the route {shown}. Write its targets: -> Literal["name", ...], with None for the end.')
             return ()
         for target in get_args(one) or (None,):
             if target is not None and target not in steps:
-                problems.add(f"its return type names {target!r}, which is no step{did_you_mean(str(target), steps)}")
+                problems.add(f"{target!r} in the return type is not a step{did_you_mean(str(target), steps)}")
             elif target not in found:
                 found.append(target)
     return tuple(found)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pausepoint.artifacts.detection import by_files, recorded
-from pausepoint.artifacts.folder import Shelf, digest_of
-from pausepoint.artifacts.publisher import Desk, Past, check_free, code_of, gone, is_gone
+from pausepoint.artifacts.folder import ArtifactFolder, digest_of
+from pausepoint.artifacts.publisher import Past, Publisher, check_free, code_of, gone, is_gone
 from pausepoint.artifacts.rebuild import by_judgement, by_record
 from pausepoint.artifacts.status import ArtifactState, Examination, Finding, artifact_named, examine, look
 from pausepoint.definition.artifacts import check_inside
@@ -32,7 +32,7 @@ from pausepoint.errors import (
     VerbRefused,
     did_you_mean,
 )
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import EditBody, Line, fold
 from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import tell
@@ -159,7 +159,7 @@ class Curation(Redoing):
     async def _check_past(self, row: SessionRow, line: Line) -> None:
         workflow = self.workflows.get(row.workflow)
         if line.trail is not None and workflow is not None:
-            await Desk(_Looked(self, workflow, row, line), line.trail).check_past()
+            await Publisher(_Looked(self, workflow, row, line), line.trail).check_past()
 
     # examining
 
@@ -169,7 +169,7 @@ class Curation(Redoing):
     ) -> Examination:  # fmt: skip
         """How everything stands; ``written_anew``: also if nothing of it is there. Else `FolderRefused`, then."""
         assert line.trail is not None
-        shelf = Shelf(Path(line.trail.folder))
+        shelf = ArtifactFolder(Path(line.trail.folder))
         if not written_anew and await in_thread(is_gone, line.trail, shelf):
             raise gone(row.session_id, shelf.path)
         found = await in_thread(look, workflow, line.trail, shelf)
@@ -223,7 +223,7 @@ class Curation(Redoing):
             await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
         elif row.status in UNDRIVEN:  # a crash may have left something undone in its folder
-            await Desk(_Looked(self, workflow, row, line), line.trail).take_up()
+            await Publisher(_Looked(self, workflow, row, line), line.trail).take_up()
         return row
 
     def _check_decided(self, row: SessionRow, line: Line, found: Examination, edits: Edits) -> None:
@@ -254,8 +254,8 @@ class Curation(Redoing):
     ) -> Line:
         """One record that takes edits in; the bytes are kept, so that they can be restored as they are."""
         assert line.trail is not None
-        shelf, blobs = Shelf(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
-        lending = Lending(workflow, line.state, self.store, self.limits)
+        shelf, blobs = ArtifactFolder(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
+        lending = StateAccess(workflow, line.state, self.store, self.limits)
         adopted = tuple(_adopted(workflow, lending, each, blobs) for each in chosen)
         for each in chosen:
             await in_thread(shelf.keep, each.data or b"")
@@ -276,7 +276,7 @@ class Curation(Redoing):
         self, row: SessionRow, workflow: Workflow[Any], line: Line, chosen: Sequence[Finding]
     ) -> list[str]:  # fmt: skip
         assert line.trail is not None
-        shelf = Shelf(Path(line.trail.folder))
+        shelf = ArtifactFolder(Path(line.trail.folder))
         past = Past(_Looked(self, workflow, row, line), shelf)
         contents = [await past.content_of(each.file, each.work.step) for each in chosen]
         await in_thread(shelf.make)
@@ -313,7 +313,7 @@ class Curation(Redoing):
         if not found.redo or all(count == 1 for count in line.visits.values()):
             return []
         since = min(redo.since for redo in found.redo.values())
-        before = (await self._timeline(row).before(since, keep=False)).line.visits
+        before = (await self._timeline(row).before(since, reuse=False)).line.visits
         return [step for step, count in line.visits.items() if count - before.get(step, 0) > 1]
 
     async def _check_free(self, session_id: str, folder: str | Path | None) -> None:
@@ -321,7 +321,7 @@ class Curation(Redoing):
         if folder is None or await self.store.get(session_id) is not None:
             return
         path = Path(folder).absolute()
-        check_free((await in_thread(Shelf(path).notes)).get("session.json"), path, session_id)
+        check_free((await in_thread(ArtifactFolder(path).notes)).get("session.json"), path, session_id)
 
     async def _check_folder(self, session_id: str, folder: str | Path | None) -> None:
         """A session that is there already has its folder."""
@@ -338,7 +338,7 @@ class Curation(Redoing):
 
 
 class _Looked:
-    """A session that nobody holds, for what a `Desk` does without writing to its log."""
+    """A session that nobody holds, for what a `Publisher` does without writing to its log."""
 
     def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
@@ -411,7 +411,7 @@ def _chosen(
     return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
 
 
-def _adopted(workflow: Workflow[Any], lending: Lending, found: Finding, blobs: Blobs) -> Adopted:
+def _adopted(workflow: Workflow[Any], lending: StateAccess, found: Finding, blobs: Blobs) -> Adopted:
     """An edit of a file as a change of the state."""
     data, file = found.data or b"", found.file
     artifact = artifact_named(workflow, found.work.step, file.pattern)

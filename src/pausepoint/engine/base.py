@@ -21,6 +21,7 @@ from pausepoint.model.ids import SessionId, check_session_id
 from pausepoint.model.sessions import SessionRow
 from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.driver import LocalDriver
+from pausepoint.runtime.hold import OnStep
 from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
 
@@ -39,6 +40,7 @@ class Service:
         self.workflows: dict[str, Workflow[Any]] = {}
         self.is_open = False
         self.drives: Drives = "all"
+        self.on_step: OnStep | None = None
         self.waker = Waker(store, clock, lambda: list(self.workflows), self._wake, lambda: len(self.driver.runs))
         self.driver.on_news = self.waker.poke
         for workflow in [workflows] if isinstance(workflows, Workflow) else workflows:

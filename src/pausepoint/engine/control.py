@@ -91,16 +91,16 @@ class Control(Curation, Retention, Transfer, Answering):
     async def start(
         self, workflow: Workflow[S], state: S | None = None, /, *,
         session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
-        budget: float | Decimal | None = None, at: str | None = None,
+        budget: float | Decimal | None = None, at_step: str | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
         folder: str | Path | None = None, **fields: Any,
     ) -> Session[S]:  # fmt: skip
         """Store a session, then run it in the background.
 
-        An id that is taken goes on if the input is the same, and is an `InputConflict` otherwise. ``at`` begins at a
-        later step; the earlier ones are recorded as skipped. ``keep_for``: how long after its last update `gc` may
+        An id that is taken goes on if the input is the same, and is an `InputConflict` otherwise. ``at_step`` begins
+        at a later step; the earlier ones are recorded as skipped. ``keep_for``: how long after its last update `gc` may
         remove it (by default the engine's, `timedelta.max` is for ever). ``folder`` is where its artifacts go, if its
-        steps leave any.
+        steps publish any.
         """
         self._check_open()
         self.register(workflow)
@@ -109,7 +109,7 @@ class Control(Curation, Retention, Transfer, Answering):
         known = None if session_id is None else check_session_id(session_id)
         pause = self._operator_pause(reason, by, "finish") if paused else None
         while True:
-            new = self._new_session(workflow, given, known or new_session_id(), at, by, folder)
+            new = self._new_session(workflow, given, known or new_session_id(), at_step, by, folder)
             new = msgspec.structs.replace(
                 new, owner=owner, tags=tags_of(tags), pause=pause, claim=pause is None,
                 budget_usd=None if budget is None else to_micro_usd(budget), keep_for=self._kept_for(keep_for),
@@ -141,22 +141,22 @@ class Control(Curation, Retention, Transfer, Answering):
         workflow: Workflow[Any],
         given: BaseModel | dict[str, Any],
         session_id: SessionId,
-        at: str | None,
+        at_step: str | None,
         by: str | None,
         folder: str | Path | None = None,
     ) -> NewSession:
         blobs: Blobs = []
         trail = trail_for(workflow, session_id, folder)
-        values, digest = self._input(workflow, given, at)
+        values, digest = self._input(workflow, given, at_step)
         slots: dict[str, Slot] = {name: stored(data, blobs) for name, data in values.items()}
-        records, step = self._first_records(workflow, session_id, slots, at, by, trail)
+        records, step = self._first_records(workflow, session_id, slots, at_step, by, trail)
         return NewSession(
             session_id, workflow.name, workflow.version, None, (), digest, records[0].at, step, 1, None,
             records, tuple(blobs),
         )  # fmt: skip
 
     def _input(
-        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], at: str | None
+        self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], at_step: str | None
     ) -> tuple[dict[str, bytes], bytes]:
         """The encoded fields that a session starts with, and a digest of what was given for them."""
         if not isinstance(given, dict | workflow.model):
@@ -167,7 +167,7 @@ class Control(Curation, Retention, Transfer, Answering):
         values = workflow.shape.start(given)
         named = given.keys() if isinstance(given, dict) else _named(given)
         encoded: dict[str, bytes] = {}
-        digest = sha256(f"{workflow.name}|{at}".encode())
+        digest = sha256(f"{workflow.name}|{at_step}".encode())
         for name, place in workflow.shape.fields.items():
             data = encoded[name] = place.typed.encode(values[name], name, self.limits)
             if name in named:
@@ -175,12 +175,12 @@ class Control(Curation, Retention, Transfer, Answering):
         return encoded, digest.digest()
 
     def _first_records(
-        self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at: str | None, by: str | None,
+        self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at_step: str | None, by: str | None,
         trail: Trail | None,
     ) -> tuple[tuple[Record, ...], str]:  # fmt: skip
-        """A key frame, and a skipped visit for every step before ``at``."""
+        """A key frame, and a skipped visit for every step before ``at_step``."""
         now = self.clock.now()
-        target = workflow.first if at is None else workflow.step(at).name
+        target = workflow.first if at_step is None else workflow.step(at_step).name
         body = KeyBody(
             slots, workflow.first, created=True, by=by, version=workflow.version, outline=workflow.outline, trail=trail
         )
@@ -213,25 +213,25 @@ class Control(Curation, Retention, Transfer, Answering):
         return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
 
     async def fork(
-        self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
-        session_id: str | None = None, keep: bool = False, owner: str | None = None,
+        self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        session_id: str | None = None, reuse: bool = False, owner: str | None = None,
         tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[Any]:  # fmt: skip
-        """A new session that begins as another one stands, or stood before visit ``at`` (given as for `rewind`).
+        """A new session that begins as another one stands, or stood before visit ``at_step`` (given as for `rewind`).
 
-        It runs in the background, unless ``paused``. Edits are given by name, or as a mapping. Owner, tags and budget
+        It runs in the background, unless ``paused``. Changes are given by name, or as a mapping. Owner, tags and budget
         are those of the other one where none are given. The other one may be in any status and is not touched.
         """
         self._check_open()
         texts(owner=owner, reason=reason, by=by)
         known = None if session_id is None else check_session_id(session_id)
         pause = self._operator_pause(reason, by, "finish") if paused else None
-        given = together(edits, named)
+        given = together(changes, named)
         while True:
             row = await self._row(source)
             workflow = self._workflow_of(row)
-            new = await self._forked(workflow, row, known or new_session_id(), at, given, keep, by, folder)
+            new = await self._forked(workflow, row, known or new_session_id(), at_step, given, reuse, by, folder)
             new = msgspec.structs.replace(
                 new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
                 budget_usd=new.budget_usd if budget is None else to_micro_usd(budget), pause=pause, claim=pause is None,
@@ -265,11 +265,11 @@ class Control(Curation, Retention, Transfer, Answering):
         return Session(self, await self._rebuilt(folder, workflow, session_id, incomplete == "accept", by, given))
 
     async def same_input(
-        self, workflow: Workflow[S], state: S | None = None, /, *, at: str | None = None, **fields: Any
+        self, workflow: Workflow[S], state: S | None = None, /, *, at_step: str | None = None, **fields: Any
     ) -> list[SessionInfo]:
         """The sessions that `start` was called for with this very input, newest first, however they stand now."""
         self._check_open()
-        _, digest = self._input(workflow, _given(state, fields), at)
+        _, digest = self._input(workflow, _given(state, fields), at_step)
         rows = await self.store.find(Filter(workflow=workflow.name, input_digest=digest, level="root"))
         return [self._info(row) for row in rows]
 
@@ -474,6 +474,7 @@ class Control(Curation, Retention, Transfer, Answering):
         drive.taken_up, drive.resumed, drive.resumed_by, drive.wake = taken_up, resumed, by, wake
         drive.accept_code, drive.until = accept_code, self.driver.untils.get(row.session_id)
         drive.questions_expire = self.questions_expire
+        drive.on_step = self.on_step
         drive.load(records)
         return self.driver.begin(drive)
 

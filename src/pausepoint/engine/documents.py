@@ -63,7 +63,7 @@ def pause(found: Pause) -> dict[str, Any]:
         "kind": found.kind,
         "reason": found.reason,
         "by": found.by,
-        "at": moment(to_datetime(found.at)),
+        "created_at": moment(to_datetime(found.created_at)),
         "step": found.step,
         "mode": found.mode,
         "freeze": found.freeze,
@@ -103,7 +103,7 @@ def answered(found: Receipt, info: SessionInfo, resume: str) -> dict[str, Any]:
         "version": found.version,
         "by": found.by,
         "channel": found.channel,
-        "at": moment(found.at),
+        "answered_at": moment(found.answered_at),
         "session": session(info),
         "resume": resume,
     }
@@ -150,7 +150,7 @@ def candidates(found: Sequence[SessionInfo]) -> dict[str, Any]:
 
 def said(at: datetime, level: str, session_id: str, step: str, text: str) -> dict[str, Any]:
     """One line of a worker: what became of a session."""
-    return {"at": moment(at), "level": level, "session_id": session_id, "step": step, "text": text}
+    return {"logged_at": moment(at), "level": level, "session_id": session_id, "step": step, "text": text}
 
 
 def worked(driven: Sequence[SessionInfo]) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
         "name": found.name,
         "step": found.step,
         "visit": found.visit,
-        "at": moment(found.at),
+        "ended_at": moment(found.ended_at),
         "took_seconds": found.took.total_seconds(),
         "skipped": found.skipped,
         "attempts": found.attempts,
@@ -186,7 +186,7 @@ def event(found: Event) -> dict[str, Any]:
     return {
         "cursor": found.cursor,
         "session_id": found.session_id,
-        "at": moment(to_datetime(found.at)),
+        "created_at": moment(to_datetime(found.created_at)),
         "agent_name": found.agent_name,
         "event_type": found.event_type,
         "summary": found.summary,

@@ -19,6 +19,7 @@ from pausepoint.errors import CallRefused, StoreClosed, StoreError
 from pausepoint.model.questions import EXPIRY, is_time_to_answer
 from pausepoint.model.views import Outcome
 from pausepoint.name import DEFAULT_STORE
+from pausepoint.runtime.hold import OnStep
 from pausepoint.runtime.signals import SignalWatch
 from pausepoint.stores.base import Store
 from pausepoint.stores.sqlite import SqliteStore
@@ -75,6 +76,7 @@ class Engine(Control):
         create: bool = True,
         questions_expire: timedelta | None = EXPIRY,
         drives: Drives = "all",
+        on_step: OnStep | None = None,
     ) -> None:
         if drives not in get_args(Drives):
             raise ValueError(f"drives is 'all', 'asked' or 'none', not {drives!r}.")
@@ -83,6 +85,7 @@ class Engine(Control):
         clock = clock or SystemClock()
         super().__init__(store_from(url, clock, create), workflows, clock, limits)
         self.drives = drives
+        self.on_step = on_step
         self.waker.asked = set() if drives == "asked" else None
         self.keep_for = keep_for
         self.questions_expire = questions_expire
@@ -164,7 +167,7 @@ class Engine(Control):
 def run(
     workflow: Workflow[S], state: S | None = None, /, *, store: str | Path | Store = DEFAULT_URL,
     session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
-    budget: float | Decimal | None = None, at: str | None = None,
+    budget: float | Decimal | None = None, at_step: str | None = None,
     paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
     folder: str | Path | None = None, **fields: Any,
 ) -> Outcome[S]:  # fmt: skip
@@ -186,7 +189,7 @@ def run(
     """
     with Engine(store, workflows=[workflow]) as engine:
         session = engine.start(
-            workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at=at,
+            workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at_step=at_step,
             paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, **fields,
         )  # fmt: skip
         return session.outcome()

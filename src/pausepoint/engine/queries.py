@@ -23,13 +23,14 @@ from pausepoint.errors import (
     did_you_mean,
 )
 from pausepoint.log import events as history
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.timeline import Timeline
-from pausepoint.log.versions import DoesNotFit, adoption, bring_up, fits
+from pausepoint.log.versions import DoesNotFit, bring_up, fits, upgrade
 from pausepoint.model.ids import SessionId, is_session_id
 from pausepoint.model.questions import Inquiry, Question, question_of
+from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
 from pausepoint.model.views import Checkpoint, Diff, Health, Listing, Misfit, Outcome, SessionInfo, StoredState
 from pausepoint.runtime.driver import Run, waited_for
@@ -58,8 +59,8 @@ class Reading(Service):
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Status | str | Iterable[Status | str] | None = None, prefix: str | None = None,
-        parent: str | None = None, tree: str | None = None, level: Level = "any", sort: Sort = "created", reverse: bool = False,
-        limit: int | None = None,
+        parent: str | None = None, tree: str | None = None, level: Level = "any", sort: Sort = "created",
+        reverse: bool = False, limit: int | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
         """Sessions that match, newest first. Those whose facts cannot be read are in ``damaged`` of the list.
 
@@ -127,21 +128,21 @@ class Reading(Service):
         found = await self.store.find(Filter(parent=(await self._row(session_id)).key))
         return Listing(map(self._info, found), found.damaged)
 
-    async def state(self, session_id: str, at: int | str | None = None) -> BaseModel:
+    async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
         """The state as of the last checkpoint, validated field by field.
 
-        ``at``: as of the end of an earlier visit (``"write#2"``; ``"write"`` is the last one), or of any record of the
-        log, by its number.
+        ``at_checkpoint``: as of the end of an earlier visit (``"write#2"``; ``"write"`` is the last one), or of any
+        record of the log, by its number.
         """
         self._check_open()
         row = await self._row(session_id)
-        return await self._state(self._workflow_of(row), row, at)
+        return await self._state(self._workflow_of(row), row, at_checkpoint)
 
-    async def stored(self, session_id: str, at: int | str | None = None) -> StoredState:
-        """The state as it is stored, as plain JSON, whatever code is at hand. ``at`` is as for `state`."""
+    async def stored(self, session_id: str, at_checkpoint: int | str | None = None) -> StoredState:
+        """The state as it is stored, as plain JSON, whatever code is at hand. ``at_checkpoint`` is as for `state`."""
         self._check_open()
         row = await self._row(session_id)
-        seq, state = await self._state_at(row, at)
+        seq, state = await self._state_at(row, at_checkpoint)
         if needed := state.needs(state.slots):
             state.provide(await self.store.blobs(needed))
         values = {name: as_plain(decode(state.read(name) or b"null")) for name in state.slots}
@@ -158,9 +159,11 @@ class Reading(Service):
         line = await self._timeline(await self._row(session_id)).line()
         return tuple(line.outline)
 
-    async def _state(self, workflow: Workflow[Any], row: SessionRow, at: int | str | None = None) -> BaseModel:
+    async def _state(
+        self, workflow: Workflow[Any], row: SessionRow, at_checkpoint: int | str | None = None
+    ) -> BaseModel:
         timeline = self._timeline(row)
-        line = await timeline.line(None if at is None else await timeline.find(at))
+        line = await timeline.line(None if at_checkpoint is None else await timeline.find(at_checkpoint))
         await bring_up(workflow, line, self.store, self.limits)
         return await self._built(workflow, line.state)
 
@@ -169,7 +172,7 @@ class Reading(Service):
         return Timeline(self.store, row, {} if workflow is None else workflow.renamed)
 
     async def _built(self, workflow: Workflow[Any], state: State) -> BaseModel:
-        lending = Lending(workflow, state, self.store, self.limits)
+        lending = StateAccess(workflow, state, self.store, self.limits)
         lending.fill_new_fields()
         await lending.prefetch()
         return cast("BaseModel", lending.build())
@@ -277,7 +280,7 @@ class Reading(Service):
 
         misfit = await self._misfit_of(workflow, line)
         if misfit is None and not fits(workflow, line):
-            line.adopt((await adoption(workflow, line, self.store, self.limits))[0])
+            line.upgrade((await upgrade(workflow, line, self.store, self.limits))[0])
         return make_plan(workflow, row, line, pauses, misfit[0] if misfit else ())
 
     async def misfits(self) -> Listing[Misfit]:
@@ -307,9 +310,9 @@ class Reading(Service):
     ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:  # fmt: skip
         try:
             if fits(workflow, line):
-                Lending(workflow, line.state, self.store, self.limits).fill_new_fields()
+                StateAccess(workflow, line.state, self.store, self.limits).fill_new_fields()
             else:
-                await adoption(workflow, line, self.store, self.limits)
+                await upgrade(workflow, line, self.store, self.limits)
         except DoesNotFit as wrong:
             return wrong.reasons, wrong.ways
         except (DefinitionError, StateRefused, DamagedRecord) as error:
@@ -362,9 +365,9 @@ class Reading(Service):
         other_id = None if other is None else SessionId(second.session_id)
         return Diff(SessionId(row.session_id), seq_a, seq_b, tuple(found.changes()), other_id)
 
-    async def _state_at(self, row: SessionRow, at: int | str | None) -> tuple[int, State]:
+    async def _state_at(self, row: SessionRow, at_checkpoint: int | str | None) -> tuple[int, State]:
         timeline = self._timeline(row)
-        seq = row.seq if at is None else await timeline.find(at)
+        seq = row.seq if at_checkpoint is None else await timeline.find(at_checkpoint)
         return seq, (await timeline.line(seq)).state
 
     async def origin(self, session_id: str) -> Origin | None:
@@ -426,13 +429,21 @@ class Reading(Service):
         while until > 0:
             since = max(1, until - WINDOW + 1)
             for record in reversed(await self.store.records(row.key, since, until)):
-                cursor = history.Cursor(record.seq - 1)
-                found = [] if record.redacted else list(history.events(row.session_id, cursor, [record], []))
-                for event in reversed(found):
+                for event in reversed(self._events_of(row, record)):
                     if event.event_type == event_type:
-                        return event
+                        return await self._with_cursor(row, record, event)
             until = since - 1
         return None
+
+    def _events_of(self, row: SessionRow, record: Record, signal: int = 0) -> list[Event]:
+        cursor = history.Cursor(record.seq - 1, signal)
+        return [] if record.redacted else list(history.events(row.session_id, cursor, [record], []))
+
+    async def _with_cursor(self, row: SessionRow, record: Record, event: Event) -> Event:
+        """Give an event the cursor that a reader of the whole history sees: it also counts signals."""
+        before = [signal.n for signal in await self.store.signals(row.key, 0) if signal.after < record.seq]
+        found = self._events_of(row, record, max(before, default=0))
+        return next(each for each in reversed(found) if each.event_type == event.event_type)
 
     async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
         # Signals first: those that came after record row.seq belong to the next reading.

@@ -253,7 +253,7 @@ def _refusal(given: Answer, answered: Answered) -> QuestionError:
         return AnswerConflict(
             f"{given.key!r} of session {first.session_id!r} was answered before, by {_whose(first)}, and otherwise;"
             " that answer waits for the question",
-            session_id=first.session_id, question_id="", by=first.by, channel=first.channel, at=_when(first),
+            session_id=first.session_id, question_id="", by=first.by, channel=first.channel, answered_at=_when(first),
         )  # fmt: skip
     if answered.several:
         return _several(given, answered.several)
@@ -278,7 +278,7 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
             assert first is not None
             return AnswerConflict(
                 f"{what} was answered before, by {_whose(first)}, and otherwise; that answer stands",
-                **named, by=first.by, channel=first.channel, at=_when(first),
+                **named, by=first.by, channel=first.channel, answered_at=_when(first),
             )  # fmt: skip
         case "changed":
             return QuestionChanged(
@@ -308,7 +308,7 @@ def _whose(first: Receipt) -> str:
 
 
 def _when(first: Receipt) -> str:
-    return first.at.isoformat(timespec="seconds")
+    return first.answered_at.isoformat(timespec="seconds")
 
 
 def _next(asked: Asked | None) -> str:

@@ -38,7 +38,7 @@ class Redoing(Travel):
         begins = [redo.since for redo in found.redo.values()] + [work.seq for work in works if work.step in behind]
         since = min(begins, default=row.seq)
         line, base, visit = await self._back(row, since if begins else f"{now.step}#{now.visit}", False)
-        blobs = await self._adopted(workflow, line, row) if line.version != now.version else []
+        blobs = await self._upgraded(workflow, line, row) if line.version != now.version else []
         trail = line.trail
         assert trail is not None
         later = [work for work in works if work.seq >= since and work.step not in found.redo]
@@ -57,9 +57,9 @@ class Redoing(Travel):
         )  # fmt: skip
         await self._cancel_children(row, by)
 
-    async def _back(self, row: SessionRow, to: int | str, keep: bool) -> Before:
+    async def _back(self, row: SessionRow, to: int | str, reuse: bool) -> Before:
         """Artifacts of earlier steps that were edited stay so: what is redone is redone with the edits."""
-        found = await super()._back(row, to, keep)
+        found = await super()._back(row, to, reuse)
         trail = found.line.trail
         if trail is None:
             return found

@@ -29,7 +29,7 @@ from pausepoint.errors import (
     did_you_mean,
 )
 from pausepoint.log import events as history
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import EventBody, Journal, KeyBody, Line, body_of, fold, to_payload
 from pausepoint.log.state import Blobs, Change, Inline, State, stored
 from pausepoint.model.files import FileFacts, file_facts
@@ -366,7 +366,7 @@ class Retention(Reading):
                 field=name,
             )
         if name in workflow.shape.fields:
-            lending = Lending(workflow, state.copy(), self.store, self.limits)
+            lending = StateAccess(workflow, state.copy(), self.store, self.limits)
             with suppress(StateRefused):
                 harmless.append(_encoded(lending, name, _default(lending, name)))
             work.changes = await self._replacement(lending, name, value, work)
@@ -391,7 +391,7 @@ class Retention(Reading):
             state.provide(await self.store.blobs(needed))
         return Change(name, "set", Inline(msgspec.Raw(_EMPTY.get((state.read(name) or b"null")[:1], b"null"))))
 
-    async def _replacement(self, lending: Lending, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
+    async def _replacement(self, lending: StateAccess, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
         """What takes the field's place, validated; with what an older version has stored, only the field itself."""
         place, blobs = lending.shape.fields[name], work.blobs
         value = _default(lending, name) if value is DEFAULT else place.check(value)
@@ -499,7 +499,7 @@ class _Work:
         return seal(previous, seq, seq - 1, kind, self.line.step or "", self.line.visit, now, to_payload(body))
 
 
-def _default(lending: Lending, name: str) -> Any:
+def _default(lending: StateAccess, name: str) -> Any:
     try:
         others = {each: None for each in lending.shape.fields if each != name}
         return getattr(lending.shape.build(others), name)
@@ -507,7 +507,7 @@ def _default(lending: Lending, name: str) -> Any:
         raise StateRefused(f"{name!r} has no default; give the value that is to take its place", field=name) from error
 
 
-def _encoded(lending: Lending, name: str, value: Any) -> bytes:
+def _encoded(lending: StateAccess, name: str, value: Any) -> bytes:
     return lending.shape.fields[name].typed.encode(value, name, lending.limits)
 
 

@@ -56,13 +56,13 @@ class Session(Generic[S]):
         """What the session is doing."""
         return (await self._control.info(self.id)).status
 
-    async def state(self, at: int | str | None = None) -> S:
-        """The state as of the last checkpoint; ``at`` an earlier one, by number or by visit (``"write#2"``)."""
-        return cast(S, await self._control.state(self.id, at))
+    async def state(self, at_checkpoint: int | str | None = None) -> S:
+        """The state as of the last checkpoint, or of an earlier one: its number, or a visit such as ``"write#2"``."""
+        return cast(S, await self._control.state(self.id, at_checkpoint))
 
-    async def stored(self, at: int | str | None = None) -> StoredState:
+    async def stored(self, at_checkpoint: int | str | None = None) -> StoredState:
         """The state as it is stored, as plain JSON, whatever code is at hand."""
-        return await self._control.stored(self.id, at)
+        return await self._control.stored(self.id, at_checkpoint)
 
     async def outline(self) -> tuple[str, ...]:
         """The steps of its workflow, in their order, as it was last driven; whatever code is at hand."""
@@ -169,7 +169,7 @@ class Session(Generic[S]):
         return await self._control.origin(self.id)
 
     async def edit(
-        self, fields: Mapping[str, Any] | None = None, /, *,
+        self, changes: Mapping[str, Any] | None = None, /, *,
         by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
         """Change the state of a parked session: fields by name, or a mapping (also of parts, such as ``"plan.title"``).
@@ -177,44 +177,44 @@ class Session(Generic[S]):
         All of it is validated and takes effect as a whole, or not at all. ``based_on``: the ``seq`` of its `info` when
         the state was read; refused if it has moved since.
         """
-        return await self._control.edit(self.id, fields, by=by, reason=reason, based_on=based_on, **named)
+        return await self._control.edit(self.id, changes, by=by, reason=reason, based_on=based_on, **named)
 
     async def rewind(
-        self, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
-        keep: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+        self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
         """Redo a visit and what follows: ``"write"`` (the last one), ``"write#2"``, or a checkpoint's number.
 
-        Nothing is deleted. ``keep`` inherits what the visit has finished, so that only the rest is done again. With
-        edits, given as for `edit`, the state that the visit begins with is changed in the same transaction.
+        Nothing is deleted. ``reuse`` inherits what the visit has finished, so that only the rest is done again. With
+        changes, given as for `edit`, the state that the visit begins with is changed in the same transaction.
         """
         return await self._control.rewind(
-            self.id, to, edits, keep=keep, by=by, reason=reason, based_on=based_on, **named
+            self.id, to, changes, reuse=reuse, by=by, reason=reason, based_on=based_on, **named
         )  # fmt: skip
 
     async def plan_rewind(
-        self, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
-        keep: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+        self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
-        """What a resume, with this ``rerun``, would do after such a rewind; the edits are validated."""
-        return await self._control.plan_rewind(self.id, to, edits, keep=keep, rerun=rerun, **named)
+        """What a resume, with this ``rerun``, would do after such a rewind; the changes are validated."""
+        return await self._control.plan_rewind(self.id, to, changes, reuse=reuse, rerun=rerun, **named)
 
     async def plan_fork(
-        self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
-        keep: bool = False, **named: Any,
+        self, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, **named: Any,
     ) -> Plan:  # fmt: skip
-        """What such a fork would do; the edits are validated. Nothing is stored."""
-        return await self._control.plan_fork(self.id, at, edits, keep=keep, **named)
+        """What such a fork would do; the changes are validated. Nothing is stored."""
+        return await self._control.plan_fork(self.id, at_step, changes, reuse=reuse, **named)
 
     async def fork(
-        self, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
-        session_id: str | None = None, keep: bool = False, owner: str | None = None,
+        self, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        session_id: str | None = None, reuse: bool = False, owner: str | None = None,
         tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[S]:  # fmt: skip
-        """A new session that begins as this one stands, or stood before visit ``at``; with edits, if any are given."""
+        """A new session that begins as this one stands, or stood before visit ``at_step``; with ``changes``."""
         forked = await self._control.fork(
-            self.id, at, edits, session_id=session_id, keep=keep, owner=owner, tags=tags, budget=budget,
+            self.id, at_step, changes, session_id=session_id, reuse=reuse, owner=owner, tags=tags, budget=budget,
             paused=paused, reason=reason, by=by, folder=folder, **named,
         )  # fmt: skip
         return cast("Session[S]", forked)

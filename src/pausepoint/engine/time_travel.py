@@ -23,13 +23,13 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import texts
 from pausepoint.engine.queries import Reading
 from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, StateRefused, VerbRefused
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
 from pausepoint.log.state import Blob, Blobs, Change, State
 from pausepoint.log.telemetry import Watch
 from pausepoint.log.timeline import Before
 from pausepoint.log.trail import Trail
-from pausepoint.log.versions import DoesNotFit, adoption, fits
+from pausepoint.log.versions import DoesNotFit, fits, upgrade
 from pausepoint.model.files import file_facts
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
@@ -50,7 +50,7 @@ class Travel(Reading):
     """The verbs that move a session along its own history."""
 
     async def edit(
-        self, session_id: str, fields: Mapping[str, Any] | None = None, /, *,
+        self, session_id: str, changes: Mapping[str, Any] | None = None, /, *,
         by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
         """Change the state of a parked session, as a whole or not at all.
@@ -61,7 +61,7 @@ class Travel(Reading):
         """
         self._check_open()
         texts(by=by, reason=reason)
-        given = together(fields, named)
+        given = together(changes, named)
         if not given:
             raise TypeError("name what to change: edit(topic='squid'), or edit({'plan.title': 'Squid'})")
         while True:
@@ -89,7 +89,7 @@ class Travel(Reading):
             row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row), **facts
         )
 
-    def _editing(self, row: SessionRow, version: int, state: State, instead: str) -> Lending:
+    def _editing(self, row: SessionRow, version: int, state: State, instead: str) -> StateAccess:
         """What validates edits of a state; ``instead`` says what to do if that is of another version than the code."""
         workflow = self._workflow_of(row)
         if version != workflow.version:
@@ -98,7 +98,7 @@ class Travel(Reading):
                 f" {workflow.version}: {instead}",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
-        return Lending(workflow, state, self.store, self.limits)
+        return StateAccess(workflow, state, self.store, self.limits)
 
     async def _asked_anew(self, row: SessionRow) -> tuple[QuestionChange, ...]:
         """What waits was asked before the edit: it is cancelled, and asked anew if the step still wants to know."""
@@ -107,7 +107,7 @@ class Travel(Reading):
             raise damage
         return tuple(QuestionChange(each.facts.id, QuestionStatus.CANCELLED) for each in waiting)
 
-    async def _ask_guards_again(self, row: SessionRow, lending: Lending, line: Line) -> dict[str, Any]:
+    async def _ask_guards_again(self, row: SessionRow, lending: StateAccess, line: Line) -> dict[str, Any]:
         """Which pauses end because a guard that held the session back no longer does, or has another reason to."""
         pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind == "guard"]
         if not pauses or line.step is None:
@@ -128,36 +128,36 @@ class Travel(Reading):
         return {"close_pauses": tuple(pause.id for pause in pauses), "open_pauses": opened}
 
     async def rewind(
-        self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
-        keep: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+        self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
         """Redo a visit of a parked session and what follows: ``"write"`` (the last one), ``"write#2"``, or a number.
 
-        The old line stays in the log and readable. The visit begins with an empty journal; ``keep`` inherits the
+        The old line stays in the log and readable. The visit begins with an empty journal; ``reuse`` inherits the
         operations that it has finished. Spending is not taken back; children that have not ended are cancelled.
-        With edits, given as for `edit`, the state that the visit begins with is changed in the same transaction.
+        With changes, given as for `edit`, the state that the visit begins with is changed in the same transaction.
         """
         self._check_open()
         texts(by=by, reason=reason)
-        given = together(edits, named)
+        given = together(changes, named)
         while True:
             row = await self._parked(session_id, "rewound", based_on)
             try:
-                await self._rewind(row, to, keep, given, by, reason)
+                await self._rewind(row, to, reuse, given, by, reason)
             except (HoldLost, AlreadyRunning):
                 continue  # it moved since it was looked at
             await self._cancel_children(row, by)
             return (await self._row(session_id)).status
 
     async def _rewind(
-        self, row: SessionRow, to: int | str, keep: bool, given: dict[str, Any], by: str | None, reason: str
+        self, row: SessionRow, to: int | str, reuse: bool, given: dict[str, Any], by: str | None, reason: str
     ) -> None:
-        line, base, visit = await self._back(row, to, keep)
+        line, base, visit = await self._back(row, to, reuse)
         await self._check_past(row, line)
         blobs = line.state.seal()
         edit = EditBody(await self._edits_there(row, line, given, blobs), by, reason) if given else None
         pauses = [pause.id for pause in await self.store.pauses(row.key) if pause.kind not in STAYS]
-        body = RewindBody(visit, keep, by, reason, row.ended or "")
+        body = RewindBody(visit, reuse, by, reason, row.ended or "")
         summary = f"rewound{f' by {by}' if by else ''} to before {visit}"
         await self._revise(
             row, line, "rewind", body, f"{summary}, edited: {', '.join(given)}" if given else summary,
@@ -169,11 +169,11 @@ class Travel(Reading):
         self, row: SessionRow, line: Line, given: dict[str, Any], blobs: Blobs
     ) -> tuple[Change, ...]:  # fmt: skip
         """What is edited of the state that a rewind leads to. The line itself stays as it was: it is the key frame."""
-        instead = "fork it at that place with the edits, which migrates the fork; or rewind it without them"
+        instead = "fork it at that place with the changes, which migrates the fork; or rewind it without them"
         return await changed(self._editing(row, line.version, line.state.copy(), instead), given, blobs)
 
-    async def _back(self, row: SessionRow, to: int | str, keep: bool) -> Before:
-        found = await self._timeline(row).before(to, keep)
+    async def _back(self, row: SessionRow, to: int | str, reuse: bool) -> Before:
+        found = await self._timeline(row).before(to, reuse)
         line = found.line
         if row.seq > found.base:
             line.left = (*line.left, (found.base + 1, row.seq))
@@ -187,17 +187,17 @@ class Travel(Reading):
         """Refuse to go back to where something is missing by now. Of a session alone, without files, nothing can be."""
 
     async def plan_rewind(
-        self, session_id: str, /, to: int | str, edits: Mapping[str, Any] | None = None, *,
-        keep: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+        self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
-        """What a resume would do after such a rewind; the edits are validated. A session that is driven has one too.
+        """What a resume would do after such a rewind; the changes are validated. A session that is driven has one too.
 
         ``rerun`` is as for `resume`.
         """
         self._check_open()
         row = await self._row(session_id)
-        workflow, given = self._workflow_of(row), together(edits, named)
-        line = (await self._back(row, to, keep)).line
+        workflow, given = self._workflow_of(row), together(changes, named)
+        line = (await self._back(row, to, reuse)).line
         await self._check_past(row, line)
         if given:
             blobs: Blobs = []
@@ -208,14 +208,16 @@ class Travel(Reading):
         return await self._planned(workflow, _standing(row, line, len(pauses)), line, pauses, as_names(rerun))
 
     async def plan_fork(
-        self, source: str, /, at: int | str | None = None, edits: Mapping[str, Any] | None = None, *,
-        keep: bool = False, **named: Any,
+        self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        reuse: bool = False, **named: Any,
     ) -> Plan:  # fmt: skip
-        """What such a fork would do; the edits are validated. Nothing is stored: its ``session_id`` is the source's."""
+        """What such a fork would do; the changes are validated. Nothing is stored; ``session_id`` is the source's."""
         self._check_open()
         row = await self._row(source)
         workflow = self._workflow_of(row)
-        new = await self._forked(workflow, row, SessionId(row.session_id), at, together(edits, named), keep, None, ".")
+        new = await self._forked(
+            workflow, row, SessionId(row.session_id), at_step, together(changes, named), reuse, None, "."
+        )
         line = fold(new.records)
         row = msgspec.structs.replace(row, seq=1, live=False, pause_requested=False)
         return await self._planned(workflow, _standing(row, line), line, [])
@@ -272,28 +274,28 @@ class Travel(Reading):
     # forking
 
     async def _forked(
-        self, workflow: Workflow[Any], row: SessionRow, session_id: SessionId, at: int | str | None,
-        edits: dict[str, Any], keep: bool, by: str | None, folder: str | Path | None = None,
+        self, workflow: Workflow[Any], row: SessionRow, session_id: SessionId, at_step: int | str | None,
+        given: dict[str, Any], reuse: bool, by: str | None, folder: str | Path | None = None,
     ) -> NewSession:  # fmt: skip
         """A session that begins as another one stands, or stood before a visit. Large values are shared."""
         timeline = self._timeline(row)
-        line, base, visit = await (timeline.now(keep) if at is None else timeline.before(at, keep))
-        blobs = await self._adopted(workflow, line, row)
+        line, base, visit = await (timeline.now(reuse) if at_step is None else timeline.before(at_step, reuse))
+        blobs = await self._upgraded(workflow, line, row)
         changes: tuple[Change, ...] = ()
-        if edits:
-            lending = Lending(workflow, line.state, self.store, self.limits)
-            changes = await changed(lending, edits, blobs, frozen=False)
+        if given:
+            lending = StateAccess(workflow, line.state, self.store, self.limits)
+            changes = await changed(lending, given, blobs, frozen=False)
             line.edit(EditBody(changes))
         line.opened, line.left = 1, ()
         line.trail = self._new_trail(workflow, session_id, folder) if line.trail is not None else None
         blobs += line.state.seal()
-        origin = Origin(row.session_id, base, visit, tuple(edits))
+        origin = Origin(row.session_id, base, visit, tuple(given))
         body = msgspec.structs.replace(line.key_body(), created=True, by=by, origin=origin)
         now = self.clock.now()
         first = seal(first_digest(session_id), 1, 0, "key", line.step or "", line.visit, now, to_payload(body))
         named = line.state.named() | {each.value.hash for each in line.operations.values() if type(each.value) is Blob}
         names = {bytes.fromhex(name) for name in named} - {name for name, _ in blobs}
-        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{keep}|".encode())
+        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{reuse}|".encode())
         digest.update(msgspec.json.encode(changes))
         return NewSession(
             session_id, workflow.name, workflow.version, row.owner, row.tags, digest.digest(), now, line.step,
@@ -318,17 +320,17 @@ class Travel(Reading):
             for lock in locks:
                 os.close(lock)
 
-    async def _adopted(self, workflow: Workflow[Any], line: Line, row: SessionRow) -> Blobs:
+    async def _upgraded(self, workflow: Workflow[Any], line: Line, row: SessionRow) -> Blobs:
         """Carry a line over to the definition at hand; the large values that came with that."""
         if fits(workflow, line):
             return []
         try:
-            body, blobs = await adoption(workflow, line, self.store, self.limits)
+            body, blobs = await upgrade(workflow, line, self.store, self.limits)
         except DoesNotFit as wrong:
             raise DefinitionError(
                 f"session {row.session_id!r} cannot be forked onto this definition: {wrong}"
             ) from None
-        line.adopt(body)
+        line.upgrade(body)
         line.state.provide(dict(blobs))
         return blobs
 
@@ -352,7 +354,7 @@ def together(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[st
 
 
 async def changed(
-    lending: Lending, given: dict[str, Any], blobs: Blobs, *, frozen: bool = True
+    lending: StateAccess, given: dict[str, Any], blobs: Blobs, *, frozen: bool = True
 ) -> tuple[Change, ...]:  # fmt: skip
     """What an edit writes, validated field by field and, where the model asks for it, as a whole."""
     lending.fill_new_fields()
@@ -365,7 +367,7 @@ async def changed(
     return await lending.accept_whole(changes, blobs) if lending.shape.needs_whole else changes
 
 
-def _place(lending: Lending, path: str, frozen: bool) -> Place:
+def _place(lending: StateAccess, path: str, frozen: bool) -> Place:
     try:
         place = lending.shape.place(path)
     except DefinitionError as error:

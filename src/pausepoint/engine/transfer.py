@@ -183,14 +183,14 @@ def _bundle(whole: Whole) -> Bundle:
     return Bundle(facts, whole.records, whole.signals, whole.pauses, blobs, whole.mail, questions=whole.questions)
 
 
-async def restore(store: Store, bundle: Bundle) -> SessionRow:
+async def import_(store: Store, bundle: Bundle) -> SessionRow:
     """Put a session, and those that it called, into a store that does not have them; nobody holds them then.
 
     Everything is as it was, except that one which was called comes without the one that called it, unless that one
     is in the file.
     """
     async with _placed(store, bundle):
-        if not await store.restore([each.whole(bundle.blobs) for each in bundle.sessions]):
+        if not await store.import_([each.whole(bundle.blobs) for each in bundle.sessions]):
             raise _conflict(bundle)
     row = await store.get(bundle.session_id)
     assert row is not None, bundle.session_id
@@ -498,6 +498,6 @@ class Transfer(Reading):
         found = await asyncio.to_thread(read, path)
         if session_id is not None and session_id != found.session_id:
             found = renamed(found, check_session_id(session_id))
-        row = await restore(self.store, found)
+        row = await import_(self.store, found)
         self.driver.on_change()  # it may be due
         return self._info(row)

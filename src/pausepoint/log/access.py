@@ -34,7 +34,7 @@ class Lent:
         self.whole: object = None
 
 
-class Lending:
+class StateAccess:
     """Reads a session's state for its steps and checks, and turns what they return into changes."""
 
     __slots__ = (

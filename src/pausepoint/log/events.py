@@ -189,8 +189,8 @@ def _of_record(record: Record) -> Iterator[Parts]:
 
 
 def _of_origin(record: Record, body: KeyBody, origin: Origin) -> Parts:
-    data = {"from": origin.session_id, "seq": origin.seq, "at": origin.at, "fields": list(origin.edited)}
-    summary = f"forked from {origin.session_id} at {origin.at}"
+    data = {"from": origin.session_id, "seq": origin.seq, "at_step": origin.at_step, "fields": list(origin.edited)}
+    summary = f"forked from {origin.session_id} at {origin.at_step}"
     return record.at, body.by or "", "session.forked", summary, data
 
 
@@ -209,7 +209,7 @@ def _of_adoption(record: Record, body: EditBody) -> Parts:
 def _of_rewind(record: Record, body: RewindBody) -> Parts:
     why = f" ({body.reason})" if body.reason else ""
     summary = f"rewound by {body.by or 'somebody'} to before {body.to}{why}"
-    data = {"to": body.to, "seq": record.parent, "keep": body.keep, "by": body.by, "reason": body.reason}
+    data = {"to": body.to, "seq": record.parent, "reuse": body.reuse, "by": body.by, "reason": body.reason}
     return record.at, body.by or "", "session.rewound", summary, data
 
 

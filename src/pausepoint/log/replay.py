@@ -131,11 +131,11 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a fork comes from: the state of that session as of its record ``seq``; it stands before visit ``at``."""
+    """Where a fork comes from: the state of that session as of record ``seq``; it stands before visit ``at_step``."""
 
     session_id: str
     seq: int
-    at: str = ""
+    at_step: str = ""
     edited: tuple[str, ...] = ()
 
 
@@ -185,7 +185,7 @@ class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     to: str
-    keep: bool = False
+    reuse: bool = False
     by: str | None = None
     reason: str = ""
     reopened: str = ""
@@ -300,7 +300,7 @@ class Line:
         elif isinstance(body, KeyBody):
             self._fold_key(record, body)
         elif isinstance(body, DefinitionBody):
-            self.adopt(body)
+            self.upgrade(body)
             self.base, self.touched = record.seq, True
         elif isinstance(body, WaitBody):
             self.waits[body.id] = body
@@ -392,7 +392,7 @@ class Line:
         if body.journal is not None:
             self._fold_journal(body.journal)
 
-    def adopt(self, body: DefinitionBody) -> None:
+    def upgrade(self, body: DefinitionBody) -> None:
         """The open visit goes on: what it remembers does not depend on the name of its step."""
         self.version, self.outline = body.version, body.outline
         self.state.carry(body.fields, body.moved, body.dropped)

@@ -97,20 +97,20 @@ class Timeline:
         step, number = _named(at)
         return await self._finished(at, step, number)
 
-    async def before(self, to: int | str, keep: bool) -> Before:
-        """How everything stood before the visit that is to be redone; with ``keep``, what it remembers is in it."""
+    async def before(self, to: int | str, reuse: bool) -> Before:
+        """How everything stood before the visit that is to be redone; with ``reuse``, what it remembers is in it."""
         if isinstance(to, int) and not isinstance(to, bool):
-            return await self._before_finished(await self._checkpoint(to), keep)
+            return await self._before_finished(await self._checkpoint(to), reuse)
         step, number = _named(to)
         line = await self.line()
         stands_there = line.step in self._names(step) and not line.leaving and number in (None, line.visit)
         # A visit that has left no trace never happened: then the last one is the one before it.
         trace = line.operations or line.waits or line.effects or self.row.failure or line.touched
         if stands_there and (number is not None or line.visit == 1 or trace):
-            return _before(await self._stretch(self.row.seq), keep)
-        return await self._before_finished(await self._finished(to, step, number), keep)
+            return _before(await self._stretch(self.row.seq), reuse)
+        return await self._before_finished(await self._finished(to, step, number), reuse)
 
-    async def now(self, keep: bool) -> Before:
+    async def now(self, reuse: bool) -> Before:
         """As it stands. One that has completed stands at its last step, whose way out is decided anew."""
         records = await self._stretch(self.row.seq)
         line = fold(records)
@@ -118,11 +118,11 @@ class Timeline:
             line.step, line.leaving = await self.last_step(), True
         if line.leaving:
             return Before(line, self.row.seq, f"{line.step}#{line.visit}")
-        return _before(records, keep)
+        return _before(records, reuse)
 
-    async def _before_finished(self, seq: int, keep: bool) -> Before:
-        found = _before(await self._stretch(seq - 1), keep)
-        if keep:  # what the visit emitted and spent at its end
+    async def _before_finished(self, seq: int, reuse: bool) -> Before:
+        found = _before(await self._stretch(seq - 1), reuse)
+        if reuse:  # what the visit emitted and spent at its end
             (record,) = await self.store.records(self.row.key, seq, seq)
             body: CheckpointBody = body_of(record)
             found.line.effects.update(effect.id for effect in body.effects)
@@ -213,7 +213,9 @@ class Timeline:
         return self._refusal(at, why + (f"; checkpoints near it: {names}" if names else "; it has no checkpoint yet"))
 
     def _refusal(self, at: int | str, why: str) -> UnknownCheckpoint:
-        return UnknownCheckpoint(f"session {self.row.session_id!r}: {why}", session_id=self.row.session_id, at=at)
+        return UnknownCheckpoint(
+            f"session {self.row.session_id!r}: {why}", session_id=self.row.session_id, at_checkpoint=at
+        )
 
 
 def _named(at: object) -> tuple[str, int | None]:
@@ -228,13 +230,13 @@ def _named(at: object) -> tuple[str, int | None]:
     return (step, int(number)) if mark and number.isdecimal() else (at, None)
 
 
-def _before(records: list[Record], keep: bool) -> Before:
+def _before(records: list[Record], reuse: bool) -> Before:
     """The beginning of the visit that is open at the end of these records."""
     line = fold(records)
     if line.step is None:
         raise DamagedRecord(f"no visit is open at record {records[-1].seq}; restore the database from a backup")
     base, visit = line.base, f"{line.step}#{line.visit}"
-    if not keep:
+    if not reuse:
         line = fold(record for record in records if record.seq <= base)
         for operation in line.operations.values():  # of a key frame in the middle of the visit
             if operation.part is not None:

@@ -39,7 +39,7 @@ def fits(workflow: Workflow[Any], line: Line) -> bool:
     return line.outline == workflow.outline and line.version == workflow.version
 
 
-async def adoption(
+async def upgrade(
     workflow: Workflow[Any],
     line: Line,
     store: Store,
@@ -162,8 +162,8 @@ class Differences(msgspec.Struct, frozen=True):
         """A sentence for each. An accepted difference is none, but a position that is lost cannot be accepted."""
         found = []
         if self.lost is not None:
-            near = did_you_mean(self.lost, self.known).removeprefix("; ")
-            found.append(f"the session stands at step {self.lost!r}, which {self.workflow!r} no longer has ({near})")
+            near = did_you_mean(self.lost, self.known)
+            found.append(f"the session is at step {self.lost!r}, which {self.workflow!r} no longer has{near}")
         if accepted:
             return found
         found += [f"step {step!r} was passed, and {self.workflow!r} no longer has it" for step in self.missing]
@@ -184,7 +184,7 @@ class Differences(msgspec.Struct, frozen=True):
             found.append('go on with the steps as they are: session.resume(code="accept")')
         if self.before is not None:
             found.append(f"redo what follows: session.rewind({self.before!r})")
-            found.append(f"or do so beside it: session.fork(at={self.before!r})")
+            found.append(f"or do so beside it: session.fork(at_step={self.before!r})")
         return [*found, "or run the code that fits, and resume"]
 
 

@@ -363,7 +363,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
     session_id: str
     n: int
-    at: datetime
+    answered_at: datetime
     question_id: str | None = None
     key: str | None = None
     version: int = 0

@@ -55,7 +55,7 @@ class Pause(msgspec.Struct, frozen=True):
     kind: PauseKind
     reason: str
     by: str | None
-    at: int
+    created_at: int
     step: str = ""
     mode: PauseMode = "finish"
     freeze: bool = False
@@ -447,7 +447,7 @@ class Event(msgspec.Struct, frozen=True):
 
     cursor: str
     session_id: str
-    at: int
+    created_at: int
     agent_name: str
     event_type: str
     summary: str

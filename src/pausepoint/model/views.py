@@ -108,7 +108,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     step: str
     visit: int
     seq: int
-    at: datetime
+    ended_at: datetime
     took: timedelta = timedelta()
     skipped: str = ""
     attempts: int = 1

@@ -171,7 +171,7 @@ class Orchestrator:
                 session_id=self.session_id,
             )
         if status in (Status.PAUSED, Status.PAUSING):
-            await self._adopt()
+            await self._join_pause()
             return
         await self._count_anew()
         await self.engine.resume(self.session_id, by=by, owner=owner, budget=budget)
@@ -185,7 +185,7 @@ class Orchestrator:
             await self._see_who()
         if status in (Status.PAUSED, Status.PAUSING):
             if self.phase is Phase.RUNNING:
-                await self._adopt()
+                await self._join_pause()
         elif status not in (None, Status.COMPLETED, Status.CANCELLED):
             await self._went_on()
 
@@ -200,11 +200,11 @@ class Orchestrator:
         except UnknownSession:
             return None
 
-    async def _adopt(self) -> None:
+    async def _join_pause(self) -> None:
         """The run was paused before this process came. If its snapshot is of that pause, it is all that is needed."""
         snapshot = await self.controller.snapshot_store.load_snapshot()
         pauses = await self.engine.pauses(self.session_id)
-        if snapshot is not None and all(pause.at // 1000 <= snapshot.paused_at for pause in pauses):
+        if snapshot is not None and all(pause.created_at // 1000 <= snapshot.paused_at for pause in pauses):
             self.controller.found_paused()
         else:
             await self._follow()
@@ -228,7 +228,10 @@ class Orchestrator:
         """
         if not self._elsewhere:
             return None
-        since, cursor = max((pause.at // 1000 for pause in await self.engine.pauses(self.session_id)), default=0), ""
+        since, cursor = (
+            max((pause.created_at // 1000 for pause in await self.engine.pauses(self.session_id)), default=0),
+            "",
+        )
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE), aclosing(self.engine.watch(self.session_id)) as news:
                 async for info in news:
@@ -244,7 +247,7 @@ class Orchestrator:
         """How many seconds ago somebody asked for a pause; if it has taken effect since, how many that took."""
         info = await self.engine.info(self.session_id)
         updated_at = to_micros(info.updated_at)
-        asked = max(min((pause.at for pause in pauses), default=updated_at), to_micros(info.created_at))
+        asked = max(min((pause.created_at for pause in pauses), default=updated_at), to_micros(info.created_at))
         return max(0, (updated_at if info.holder is None else self.engine.clock.now()) - asked) / 1e6
 
     async def _went_on(self) -> None:
@@ -344,7 +347,7 @@ class Orchestrator:
         for task in tasks:
             if task not in report.failed:
                 raise VerbRefused(
-                    f"task {task!r} has not failed{did_you_mean(task, report.failed)}; redo() is for one that is done",
+                    f"task {task!r} has not failed{did_you_mean(task, report.failed)} redo() is for one that is done",
                     session_id=self.session_id, status=report.status.value,
                 )  # fmt: skip
         chosen = list(tasks or report.failed)
@@ -371,7 +374,7 @@ class Orchestrator:
     async def _edit(self, what: str, reason: str, by: str | None, **fields: Any) -> None:
         reason = f"{what}: {reason}" if reason else what
         if await self._found() is Status.COMPLETED:
-            await self.engine.rewind(self.session_id, "work", keep=True, by=by, reason=reason)
+            await self.engine.rewind(self.session_id, "work", reuse=True, by=by, reason=reason)
         await self.engine.edit(self.session_id, fields, by=by, reason=reason)
 
     # from the step that works on the tasks

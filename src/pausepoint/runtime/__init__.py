@@ -1,4 +1,4 @@
-"""One session while it runs."""
+"""Runs one session: its steps, their operations, waits, files and artifacts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``ctx.artifact(path)``: an artifact as a step sees it while it runs.
 
-A step writes its artifacts by returning values. What it may want to know is where a file lies, what is in one that was
-left before, and, if it runs again because some of its files are gone, which entries it need not make again.
+A step publishes artifacts by returning values. Through its context it can find the path of a file, read a file that
+was published earlier and, when it runs again because some of its files are missing, reuse the entries that remain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pausepoint.artifacts.folder import digest_of
-from pausepoint.artifacts.publisher import Desk, artifact_of
+from pausepoint.artifacts.publisher import Publisher, artifact_of
 from pausepoint.definition.artifacts import check_inside
 from pausepoint.definition.functions import callee
 from pausepoint.errors import FolderRefused, StepError
@@ -21,7 +21,7 @@ from pausepoint.threads import in_thread
 
 
 class StepArtifact:
-    """One artifact of the session, by the path of a file, or the one that the step declares: ``"sections/*.md"``."""
+    """One artifact of the session, named by a file's path or by the pattern a step declares: ``"sections/*.md"``."""
 
     __slots__ = ("_ctx", "_desk", "_path")
 
@@ -29,22 +29,29 @@ class StepArtifact:
         ctx._visit.check_open()
         desk = ctx._visit.host.desk
         if desk is None:
-            raise StepError(f"{ctx._visit.step.name}: the session has no folder; none of its steps leaves artifacts")
+            raise StepError(
+                f"Step {ctx._visit.step.name!r} used ctx.artifact, but no step of this workflow publishes artifacts."
+                " Declare one with @step(publishes=Artifact(...))."
+            )
         self._ctx, self._desk, self._path = ctx, desk, path
 
     @property
     def path(self) -> Path:
-        """Where the file lies, or will."""
+        """The file's path in the session's folder, whether or not the file exists yet."""
         return self._desk.shelf.path / check_inside(self._path)
 
     async def read(self) -> bytes:
-        """What is recorded of a file that a step has left. `FolderRefused` if the file is not there as it was left."""
+        """Return the bytes of a published file.
+
+        Raises `FolderRefused` if no step has published the file, or if it was changed or deleted since.
+        """
         return await self._ctx._visit.busily(in_thread(_recorded, self._desk, check_inside(self._path)))
 
     async def spared(self) -> dict[str, Any]:
-        """If this step runs again because files of it are missing: the entries that are still there and good.
+        """Return the entries that are still intact when this step runs again because some of its files are missing.
 
-        Otherwise empty. Remembered, as an operation is: make the other entries and return both.
+        Create the missing entries and return them together with these. In any other run the result is empty. The
+        result is remembered like that of an operation.
         """
         step = self._ctx._visit.step
         artifact = artifact_of(step, self._path)
@@ -55,27 +62,29 @@ class StepArtifact:
         return {key: artifact.decoded(text.encode()) for key, text in found.items()}
 
 
-def _spared(desk: Desk, step: str, path: str) -> dict[str, str]:
+def _spared(desk: Publisher, step: str, path: str) -> dict[str, str]:
     return desk.spared(step, path)
 
 
-def _recorded(desk: Desk, path: str) -> bytes:
+def _recorded(desk: Publisher, path: str) -> bytes:
     found = desk.trail.files().get(path)
     if found is None:
         raise FolderRefused(
-            f"no step of this session has left {path!r} yet", session_id=desk.held.session_id, path=path
-        )
+            f"No step of session {desk.held.session_id!r} has published {path!r} yet. Read it in a later step.",
+            session_id=desk.held.session_id, path=path,
+        )  # fmt: skip
     data = desk.shelf.read(path)
     if data is None or digest_of(data) != found[0].sha256:
         raise FolderRefused(
-            f"{path} is not as {found[1].step} left it; pause the session, then resume it, which looks into that",
+            f"File {path!r} was changed or deleted since step {found[1].step!r} published it. Pause the session and"
+            " resume it: the resume checks all its files.",
             session_id=desk.held.session_id, path=path,
         )  # fmt: skip
     return data
 
 
 class BlockingStepArtifact:
-    """The same for a ``def`` step."""
+    """The blocking `StepArtifact` of a ``def`` step."""
 
     __slots__ = ("_artifact", "_wait")
 

@@ -1,7 +1,8 @@
-"""The files of a session, as its steps see them: adding one is an operation, and so is the work on each of its chunks.
+"""``ctx.files``: the session's files as its steps see them.
 
-A chunk that fails is recorded at once, tried again after a while, and given up in the end: the others go on. While all
-that is left waits, for a rate limit say, the session sleeps and costs nothing.
+Adding a file is an operation, and so is the work on each of its chunks. A failed chunk is recorded immediately, retried
+after a delay, and given up after the last attempt; the other chunks continue. When all remaining chunks wait, for
+example for a rate limit, the session sleeps and uses no resources.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class StepFiles:
     async def add(
         self, source: Source, /, filename: str | None = None, content_type: str | None = None, **metadata: Any
     ) -> File:
-        """Take in a file, once: see `Files.add`. After a crash the same call returns what it returned."""
+        """Add a file to the session once; see `Files.add`. After a crash the same call returns the same file."""
         from pausepoint.model.schemas import File
 
         visit = self._ctx._visit
@@ -58,24 +59,24 @@ class StepFiles:
         return file
 
     async def get(self, file_id: str) -> File:
-        """One file, by its id."""
+        """Return one file. Raises `UnknownFile` if the session has no file with this id."""
         return await self._ctx._visit.busily(self._files.get(file_id))
 
     async def list(self) -> list[File]:
-        """All files, in the order in which they came; also those that somebody has added meanwhile."""
+        """Return all files in the order they were added, including those added while the step runs."""
         return await self._ctx._visit.busily(self._files.list())
 
     async def open(self, file_id: str, mode: str = "rb") -> BinaryIO:
-        """A file's bytes, to be read: see `Files.open`."""
+        """Open a file for reading; see `Files.open`."""
         return await self._ctx._visit.busily(self._files.open(file_id, mode))
 
     async def progress(self, file_id: str) -> ChunkState:
-        """How far the work on a file's chunks has come."""
+        """Return how many of a file's chunks are done and which of them failed."""
         return await self._ctx._visit.busily(self._files.progress(file_id))
 
     @property
     def outputs(self) -> Path:
-        """A folder for what the session leaves: see `Files.outputs`."""
+        """The session's folder for output files; see `Files.outputs`."""
         self._ctx._visit.check_open()
         return self._files.outputs
 
@@ -94,15 +95,17 @@ class StepFiles:
         self, file: File | str, work: Callable[..., Any], total: int, *, concurrency: int = DEFAULT_CONCURRENCY,
         retry: Retry | int = PATIENTLY, on_error: OnError = "collect", **params: Any,
     ) -> Chunked[Any]:  # fmt: skip
-        """Work on a file chunk by chunk: ``work(chunk)`` for each of ``total``, ``concurrency`` at a time.
+        """Process a file in chunks: call ``work(chunk)`` for each of ``total`` chunks, ``concurrency`` at a time.
 
-        A chunk is known by its file, its number and ``params`` (such as ``pages=20``), which it is handed. What is done
-        is kept as it is done. What fails is tried again as ``retry`` says, and waits as long as the error asks
-        (``retry_after``); so do the others then. ``on_error="collect"``: what was given up is in ``failed``, and the
-        status is ``partial``. ``"raise"``: `MapFailed`, and a resume tries it again.
+        A chunk is identified by its file, its number and ``params`` (such as ``pages=20``), and carries all three.
+        Each result is stored as soon as its chunk is done. A failed chunk is retried according to ``retry``; if the
+        error has a ``retry_after``, all chunks wait that long.
+
+        ``on_error="collect"`` returns the chunks that were given up in ``failed``, with the status ``partial``.
+        ``"raise"`` raises `MapFailed`; a resume retries the failed chunks.
         """
         if on_error not in ("raise", "collect"):
-            raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}")
+            raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}.")
         known = await self._uploaded(file)
         fan = ChunkWork(self._ctx, known, work, total, params, Retry(retry) if isinstance(retry, int) else retry)
         await fan.run(concurrency)
@@ -113,14 +116,14 @@ class StepFiles:
     async def _uploaded(self, file: File | str) -> str:
         if not isinstance(file, str) and file.upload_status != "uploaded":
             raise FileRefused(
-                f"{file.filename!r} is not uploaded yet; work on what add() returned",
+                f"File {file.filename!r} is not uploaded yet. Pass the file that ctx.files.add() returned.",
                 session_id=self._ctx._visit.host.session_id,
             )
         return (await self.get(file if isinstance(file, str) else file.file_id)).file_id
 
 
 async def _added(visit: Visit, files: Files, given: Given, id: str) -> File:
-    """The operation itself. What shows how far it is gives way to what was shown before."""
+    """Store the file. The upload's progress is shown meanwhile; the step's own progress is restored afterwards."""
     host, before = visit.host, visit.host.ledger.progress
 
     def show(file: File) -> None:
@@ -136,13 +139,13 @@ async def _added(visit: Visit, files: Files, given: Given, id: str) -> File:
 
 
 class ChunkWork(FanOut):
-    """One `StepFiles.chunks`."""
+    """One call of `StepFiles.chunks`."""
 
     def __init__(
         self, ctx: Runner, file_id: str, work: Callable[..., Any], total: int, params: dict[str, Any], retry: Retry
     ) -> None:
         if not is_count(total):
-            raise ValueError(f"total must be a number of chunks, not {total!r}")
+            raise ValueError(f"total must be a number of chunks, not {total!r}.")
         self.file_id = file_id
         self.params = msgspec.Raw(encode(params, "the parameters of the chunks"))
         self.retry = retry
@@ -154,7 +157,7 @@ class ChunkWork(FanOut):
 
     @property
     def work(self) -> str:
-        """What tells this work from others on the same file."""
+        """The name that distinguishes this work from other work on the same file."""
         return f"{self.what.name}:{self.print}"
 
     def _identify(self, item: Any, key: Callable[[Any], str | int] | None) -> Operation:
@@ -174,13 +177,13 @@ class ChunkWork(FanOut):
         return Tally(self.work, len(self.items), self.params, len(self.done), failed)
 
     def state(self) -> ChunkState:
-        """How far it came."""
+        """Return how many chunks are done and which of them failed."""
         return state_of(self._tally())
 
     async def _one(self, index: int) -> Any:
         while self.operations[index].id not in self.visit.host.line.operations:
             last = self._tally().failed.get(index, Failed(""))
-            if last.attempt == GIVEN_UP:  # before the session parked, for others of its chunks
+            if last.attempt == GIVEN_UP:  # by an earlier run of this visit
                 raise StepError(f"{self.items[index]}: {last.error}")
             await self._rest(max(last.until, self.quiet_until))
             try:
@@ -200,19 +203,19 @@ class ChunkWork(FanOut):
             await visit.stand_still(frame)
 
     async def _again(self, index: int, attempt: int, error: Exception) -> bool:
-        """Record that a chunk failed; whether it is worth another attempt."""
+        """Record that a chunk failed. Return whether it will be retried."""
         now = self.clock.now()
         delay = self.retry.delay(attempt, error, random.random, to_datetime(now))
         until = 0 if delay is None else now + int(delay * 1e6)
         limit = delay is not None and bool(retry_after(error, to_datetime(now)))
         if limit:
-            self.quiet_until = max(self.quiet_until, until)  # it is not this chunk's alone
+            self.quiet_until = max(self.quiet_until, until)  # a rate limit applies to all chunks
         part = Part(
             self.file_id, self.work, index, error=_error(error), attempt=GIVEN_UP if delay is None else attempt,
             until=until, limit=limit,
         )  # fmt: skip
-        goes_on = "" if delay is None else f"; again in {delay:.1f} s"
-        summary = f"{self.items[index]}, attempt {attempt}: {type(error).__name__}: {part.error}{goes_on}"
+        retry = "" if delay is None else f"; retry in {delay:.1f} s"
+        summary = f"{self.items[index]}, attempt {attempt}: {type(error).__name__}: {part.error}{retry}"
         data = {"file_id": self.file_id, "chunk": index, "attempt": attempt, "error": part.error, "again_in": delay}
         self.visit.check_open()
         noted = self.visit.host.note("chunk.failed", summary, data, agent=self.visit.step.agent, part=part)
@@ -220,7 +223,7 @@ class ChunkWork(FanOut):
         return delay is not None
 
     def _note_failure(self, index: int, error: Exception) -> None:
-        """It is recorded already."""
+        """Do nothing: `_again` has recorded the failure already."""
 
 
 def _error(error: Exception) -> str:
@@ -228,7 +231,7 @@ def _error(error: Exception) -> str:
 
 
 class BlockingStepFiles:
-    """``ctx.files`` of a ``def`` step."""
+    """``ctx.files`` of a ``def`` step: the blocking `StepFiles`."""
 
     __slots__ = ("_files", "_wait")
 
@@ -272,7 +275,7 @@ class BlockingStepFiles:
         self, file: File | str, work: Callable[..., R], total: int, *, concurrency: int = DEFAULT_CONCURRENCY,
         retry: Retry | int = PATIENTLY, on_error: OnError = "collect", **params: Any,
     ) -> Chunked[R]:  # fmt: skip
-        """See `StepFiles.chunks`. Every chunk runs in a thread of its own."""
+        """See `StepFiles.chunks`. Each chunk runs in its own thread."""
         options: dict[str, Any] = {"concurrency": concurrency, "retry": retry, "on_error": on_error}
         found: Chunked[R] = self._wait(self._files.chunks(file, work, total, **options, **params))
         return found

@@ -3,9 +3,9 @@
     refund = Tool("refund", Refund, pay_back)
     done = await collect(ctx, refund, {"order": "A-17"})
 
-What is there is kept, what is missing or wrong is asked for, with the reason. The tool is an operation of the step.
-With ``round=`` one question is put, and what is missing after it is left to the step: so a chat can keep each exchange
-in its state.
+Valid parameters are kept. Missing and invalid ones are asked for, with the reason. The tool runs as an operation of the
+step. With ``round=`` only one question is asked, and the step decides what to do about parameters that are still
+missing. This way a chat can keep each exchange in its state.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ R = TypeVar("R")
 
 AtLast = Literal["hand_over", "skip"]
 Understand = Callable[[str, list[str]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
-"""Makes parameters of a person's own words; the names are those that are asked for.
+"""Turns a person's own words into parameters. Gets the text and the names of the parameters asked for.
 
-It may be async, and do operations of the step. Raises `Declined` if the person wants none of it any more.
+It may be async and run operations of the step. Raise `Declined` if the person no longer wants the tool to run.
 """
 
 Phrase = Callable[[list[str], str], str]
-"""Puts a question: for these parameters, and why it is asked (again), if there is a reason."""
+"""Words a question. Gets the names of the parameters asked for and the reason for asking again, if there is one."""
 
 _ANSWERED = typed(dict[str, Any])
 
 
 @dataclass(frozen=True)
 class Tool(Generic[P, R]):
-    """Something that can be done once its parameters are known. ``run`` gets them as a ``parameters`` model.
+    """A function that runs once all its parameters are known. ``run`` gets them as a ``parameters`` model.
 
-    If it has a parameter annotated `Context` (`BlockingContext` in a ``def``), that is given, too, for the
-    ``idempotency_key`` say.
+    If ``run`` has a parameter annotated `Context` (`BlockingContext` in a ``def``), it also gets a context, for example
+    to use its ``idempotency_key``.
     """
 
     name: str
@@ -56,10 +56,10 @@ class Tool(Generic[P, R]):
 
 @dataclass(frozen=True)
 class Collected(Generic[R]):
-    """What came of it: the tool's ``result`` if it is ``done``; otherwise ``said`` tells why it was not run.
+    """The outcome of `collect`: the tool's ``result`` if it ran; otherwise ``said`` gives the reason why it did not.
 
-    ``partial`` is only what comes of one ``round``: something is still missing. ``question`` and ``answer`` are what
-    was exchanged last; empty and None if nobody was asked.
+    The outcome is ``partial`` only with ``round=``, if a parameter is still missing. ``question`` and ``answer`` are
+    the last exchange with the person. They are empty and None if nothing had to be asked.
     """
 
     outcome: Literal["done", "partial", "declined", "handed_over", "skipped"]
@@ -91,13 +91,18 @@ def collect(
     understand: Understand | None = None, phrase: Phrase | None = None, at_last: AtLast = "hand_over",
     round: int | None = None, **options: Unpack[Options],
 ) -> Any:  # fmt: skip
-    """Ask for what a tool lacks, then run it once with everything that was collected.
+    """Ask a person for a tool's missing parameters, then run the tool once with all of them.
 
-    Empty, None and the text "null" count as missing. An answer is a mapping, a text in JSON, what ``understand`` makes
-    of a text, or, where one parameter is asked for, that one. After the last of ``rounds`` the tool is not run: it is
-    handed over to a person, or skipped, and the outcome says so. If the person wants none of it any more, which
-    ``understand`` tells by a `Declined`, it is ``declined``. With ``round``, the how-manyth question this is, nobody is
-    asked twice: after the answer it is ``done`` or ``partial``. The other options are those of `Context.ask`.
+    ``given`` are the parameters known so far. An empty string, None and the string "null" count as missing.
+
+    An answer is a mapping, a string of JSON, or free text that ``understand`` turns into parameters. If only one
+    parameter is asked for, the answer may be its value. ``phrase`` words the question.
+
+    If parameters are still missing after the last of ``rounds``, the tool does not run. The outcome is ``handed_over``
+    or ``skipped``, as ``at_last`` says. If ``understand`` raises `Declined`, the outcome is ``declined``.
+
+    Pass ``round=``, the number of this question, to ask only once. The outcome is then ``done`` or ``partial``. The
+    other options are those of `Context.ask`.
     """
     collection = _Collection(tool, dict(given or {}), understand, phrase, at_last, round, options)
     if isinstance(ctx, BlockingContext):
@@ -122,7 +127,7 @@ class _Collection:
         self.given, self.lacking = self._checked(given)
 
     async def run(self, ctx: Context) -> Collected[Any]:
-        """Ask, if that is needed; then act."""
+        """Ask for missing parameters, then run the tool."""
         said: dict[str, Any] = {"parameters": self.given}
         if self.lacking:
             try:
@@ -143,12 +148,12 @@ class _Collection:
         answer = msgspec.json.decode(error.answer) if error.answer else None
         outcome: Literal["declined", "handed_over", "skipped"]
         if isinstance(error, Declined):
-            outcome, then = "declined", "nobody wants it any more"
+            outcome, then = "declined", "the person declined"
         elif self.at_last == "hand_over":
             outcome, then = "handed_over", "a person has to take over"
         else:
-            outcome, then = "skipped", "it was left out"
-        said = ": ".join(filter(None, (f"{self.tool.name} was not run, {then}", error.reason)))
+            outcome, then = "skipped", "it was skipped"
+        said = ": ".join(filter(None, (f"{self.tool.name} did not run, {then}", error.reason)))
         return Collected(outcome, collected, None, said, error.question, answer)
 
     def _wish(self) -> Wish:
@@ -161,7 +166,7 @@ class _Collection:
         )  # fmt: skip
 
     def _schema(self) -> dict[str, Any]:
-        """Of a partial answer: whatever is given is welcome, and nothing has to be."""
+        """Return the JSON schema of a partial answer: the parameters' schema with nothing required."""
         found: dict[str, Any] = as_plain(self.tool.parameters.model_json_schema())
         return {name: value for name, value in found.items() if name != "required"}
 
@@ -177,14 +182,14 @@ class _Collection:
             return declined
         merged, missing = self._checked(understood)
         if missing and (self.round is None or asked.round >= asked.rounds):
-            reason = _reasons(missing) or "something is still missing"
+            reason = _reasons(missing) or "some parameters are still missing"
             raise Again(reason, self.phrase(list(missing), _reasons(missing)), as_plain(merged))
-        # In one round what is wrong is kept as well: it is said with the reason, and asked for by the next one.
+        # With round= invalid values are kept too: they are reported with the reason, and the next round asks for them.
         parameters = as_plain(understood if missing else merged)
         return {"parameters": parameters, "question": asked.text, "answer": as_plain(answer)}
 
     async def _understood(self, said: Any, names: list[str]) -> dict[str, Any]:
-        """An answer as parameters. What is empty was not said."""
+        """Turn an answer into parameters. Empty values are dropped."""
         if isinstance(said, str):
             said = self._from_text(said, names)
             said = await said if isawaitable(said) else said
@@ -197,14 +202,15 @@ class _Collection:
             try:
                 return msgspec.json.decode(text)
             except msgspec.MsgspecError:
-                pass  # no JSON after all: words that begin with a brace
+                pass  # not JSON, but text that begins with a brace
         if self.understand is not None:
             return self.understand(text, names)
         return text.strip() if len(names) == 1 else {}
 
     def _checked(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        """What can be used of it, and what is missing or wrong, with the reason (empty for what is only missing)."""
-        wrong = {name: f"there is no {name!r}{did_you_mean(name, self.fields)}" for name in given.keys() - self.fields}
+        """Return the usable parameters, and the missing or invalid ones with a reason (empty if only missing)."""
+        unknown = given.keys() - self.fields
+        wrong = {name: f"unknown parameter {name!r}{did_you_mean(name, self.fields)}" for name in unknown}
         usable = {name: value for name, value in given.items() if name in self.fields and not _is_missing(value)}
         lacking: dict[str, str] = {}
         try:
@@ -221,7 +227,7 @@ class _Collection:
 
     def _phrase(self, names: list[str], why: str) -> str:
         wanted = ", ".join(self._described(name) for name in names)
-        return f"{self.tool.name} needs: {wanted}." + (f" {why}." if why else "")
+        return f"{self.tool.name} needs: {wanted}." + (f" {why}" if why.endswith((".", "?")) else why and f" {why}.")
 
     def _described(self, name: str) -> str:
         field = self.fields.get(name, {})
@@ -235,7 +241,8 @@ def _reasons(lacking: Mapping[str, str]) -> str:
 
 
 def _is_missing(value: object) -> bool:
-    """
+    """Return whether a value counts as missing.
+
     >>> [_is_missing(value) for value in (None, "", "  ", "null", "NULL", "0", 0, False)]
     [True, True, True, True, True, False, False, False]
     """

@@ -1,4 +1,4 @@
-"""What a step sees: durable operations, remembered as they end."""
+"""The context of a step: durable operations whose results are remembered as soon as they end."""
 
 from __future__ import annotations
 
@@ -47,13 +47,18 @@ class _Run(NamedTuple):
 
 
 class _Remembered(NamedTuple):
-    """An operation that an earlier run of the visit has finished."""
+    """The result of an operation that an earlier run of the visit finished."""
 
     value: Any
 
 
 class Context:
-    """The handle of an ``async def`` step."""
+    """The durable operations of an ``async def`` step.
+
+    A step gets its context by annotating a parameter: ``async def research(topic: str, ctx: Context)``. Each operation
+    is remembered when it ends. When the step runs again, after a crash, a pause or a retry, the operation returns the
+    remembered result. Using a context after its step has ended raises `ContextClosed`.
+    """
 
     __pausepoint_context__ = "async"
     __slots__ = ("_frame", "_visit")
@@ -64,12 +69,12 @@ class Context:
 
     @property
     def session_id(self) -> SessionId:
-        """The session that this step belongs to."""
+        """The id of the session that this step belongs to."""
         return SessionId(self._visit.host.session_id)
 
     @property
     def started_at(self) -> datetime:
-        """When the session was created, in UTC: the same in every step, and in every resume."""
+        """The time the session was created, in UTC. It is the same in every step and after every resume."""
         return to_datetime(self._visit.host.row.created_at)
 
     @property
@@ -79,26 +84,29 @@ class Context:
 
     @property
     def visit(self) -> int:
-        """The how-manyth visit of the step this is, from 1."""
+        """The visit number of this step, starting at 1."""
         return self._visit.number
 
     @property
     def attempt(self) -> int:
-        """The how-manyth attempt at this visit, from 1."""
+        """The attempt number within this visit, starting at 1."""
         return self._visit.attempt
 
     @property
     def idempotency_key(self) -> str:
-        """A stable key to hand to outside services: the same after a crash, another for every visit and map item."""
+        """A stable key to pass to external services: the same after a crash, different for each visit and map item."""
         return self._visit.idempotency_key(self._frame.scope)
 
     @property
     def files(self) -> StepFiles:
-        """The files of the session."""
+        """The session's files: add, read and process them."""
         return StepFiles(self)
 
     def artifact(self, path: str) -> StepArtifact:
-        """An artifact of the session: where it lies, what is in it, and what of it need not be made again."""
+        """Return one artifact of the session: its path, its content, and the entries that can be reused.
+
+        ``path`` is a file's path in the session's folder, or the pattern that the step declares.
+        """
         return StepArtifact(self, path)
 
     @overload
@@ -108,11 +116,12 @@ class Context:
     @overload
     async def do(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R: ...
     async def do(self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> Any:
-        """Run ``fn`` once and remember what it returns.
+        """Run ``fn(*args, **kwargs)`` once and remember its result.
 
-        After a crash, a pause or a retry the same call returns the remembered result. It is
-        recognised by name and arguments, or by ``key``. A blocking function runs in a thread.
-        A parameter of ``fn`` annotated `Context` gets a context of its own.
+        After a crash, a pause or a retry the same call returns the remembered result without running ``fn``. The call
+        is recognised by the function's name and arguments. Pass ``key=`` to recognise it by a key instead.
+
+        A blocking function runs in a thread. If ``fn`` has a parameter annotated `Context`, it gets its own context.
         """
         what = callee(fn)
         operation = self._visit.identify(self._frame.scope, what, args, kwargs, key)
@@ -134,7 +143,7 @@ class Context:
     async def _start(self, operation: Operation, what: Callee) -> _Run | _Remembered:
         visit = self._visit
         while (twin := visit.running.get(operation.id)) is not None:
-            await twin.wait()  # the same operation runs in another branch: it runs once
+            await twin.wait()  # another branch runs the same operation, which must run only once
         found = visit.remembered(operation)
         await visit.admit(operation, self._frame, found)
         if found is not None:
@@ -145,7 +154,7 @@ class Context:
 
     async def _keep(self, run: _Run, value: Any) -> Any:
         data = await self._visit.keep(run.operation, run.what.result, value, run.started, run.frame)
-        # Not the value itself: the first run must see what a replay will see.
+        # Decoded again, so that the first run sees exactly what a replay will see.
         return run.what.result.decode(data, run.operation.name)
 
     def _with_context(self, what: Callee, frame: Frame, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -186,11 +195,13 @@ class Context:
         self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
     ) -> Any:  # fmt: skip
-        """Run ``fn`` for every item, ``concurrency`` at a time; every finished item is kept as it is done.
+        """Run ``fn`` for every item, ``concurrency`` at a time, and return the results in the order of the items.
 
-        Items are recognised by value, or by ``key(item)``. A pause takes effect before the
-        next item. Failed items are tried again by the next attempt or resume.
-        ``on_error="raise"``: `MapFailed` after the rest has finished; ``"collect"``: a `Batch`.
+        Each finished item is remembered immediately. Items are recognised by value, or by ``key(item)``. A pause takes
+        effect before the next item. The next attempt or resume retries failed items.
+
+        ``on_error="raise"`` raises `MapFailed` once all other items have finished. ``"collect"`` returns a `Batch` of
+        results and errors instead.
         """
         return await self._map(fn, items, key, concurrency, on_error)
 
@@ -199,7 +210,7 @@ class Context:
         concurrency: int, on_error: str,
     ) -> Any:  # fmt: skip
         if on_error not in ("raise", "collect"):
-            raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}")
+            raise ValueError(f"on_error must be 'raise' or 'collect', not {on_error!r}.")
         fan = FanOut(self, fn, list(items), key)
         await fan.run(concurrency)
         if on_error == "collect":
@@ -209,11 +220,14 @@ class Context:
         return [fan.done[index] for index in range(len(fan.items))]
 
     async def sleep(self, duration: Duration) -> None:
-        """Wait for a time span (seconds, or a timedelta), also over restarts. The session costs nothing meanwhile."""
+        """Wait for a duration: seconds or a ``timedelta``.
+
+        The timer survives restarts, and a waiting session uses no resources.
+        """
         await waits.sleep(self._visit, self._frame, duration)
 
     async def until(self, moment: datetime) -> None:
-        """Wait for a moment (a datetime with a time zone), also over restarts."""
+        """Wait until a point in time: a ``datetime`` with a time zone. The timer survives restarts."""
         await waits.until(self._visit, self._frame, moment)
 
     @overload
@@ -221,10 +235,10 @@ class Context:
     @overload
     async def receive(self, kind: type[T]) -> T: ...
     async def receive(self, kind: Any = str) -> Any:
-        """Wait for the next message of this session, as a value of the given type.
+        """Wait for the session's next message and return it as a value of type ``kind``.
 
-        Messages come with ``session.send``; those that came before are kept and received in order. One that does not
-        fit the type is an event (``message.refused``), and the wait goes on.
+        Messages are sent with ``session.send``. They are kept until received, in the order they were sent. A message
+        that does not fit the type is recorded as an event (``message.refused``), and the wait continues.
         """
         return await waits.receive(self._visit, self._frame, kind)
 
@@ -244,14 +258,18 @@ class Context:
         self, question: str, kind: Any = str, *, choices: Sequence[Any] | None = None, default: Any = ...,
         **options: Unpack[Options],
     ) -> Any:  # fmt: skip
-        """Ask somebody, and wait for an answer: a text, a value of a type or model, or one of some choices.
+        """Ask a person and wait for the answer: a string, a value of type ``kind``, or one of ``choices``.
 
-        It is asked again, with the reason, while an answer does not fit: ``rounds`` times, then `RoundsExhausted`.
-        ``expires`` is how long it waits (None: for ever; by default as the workflow or the engine says, else 30
-        minutes). Then ``on_expiry`` raises `QuestionExpired` (``"pause"``: if the step does not catch it, the session
-        pauses), takes the ``default``, or asks once more (``"escalate"``). ``remind`` is how long before that an event
-        reminds of it. ``key`` names the question for answers that come early. ``history`` is the field of the state
-        that a conversation is in.
+        If an answer does not fit, the question is asked again with the reason, up to ``rounds`` times. Then
+        `RoundsExhausted` is raised.
+
+        ``expires`` is how long the question waits; None waits forever. The default is that of the workflow or the
+        engine, or else 30 minutes. When the question expires, ``on_expiry`` decides: ``"pause"`` raises
+        `QuestionExpired`, which pauses the session unless the step catches it; ``"default"`` returns ``default``;
+        ``"escalate"`` asks once more. ``remind`` is how long before the expiry a reminder event is recorded.
+
+        ``key`` names the question, so that an answer can arrive before it is asked. ``history`` is the state field
+        that contains the conversation.
         """
         wish = asking.question(question, kind, choices, default=default, **options)
         return await asking.ask(self._visit, self._frame, wish)
@@ -260,11 +278,11 @@ class Context:
         self, what: str, *, act: Callable[..., Any] | str = "", understand: Judge | None = None,
         **options: Unpack[Options],
     ) -> Literal[True]:  # fmt: skip
-        """Ask for a yes before an act with effects. A no raises `Declined`, now and whenever the step comes here again.
+        """Ask a person for a yes before an action with side effects. A no raises `Declined`.
 
-        ``act`` is what would be done, or its name: declined, its operation cannot run any more in this visit, whoever
-        catches the error. ``understand`` makes a yes or a no of a person's own words, or None if they are neither. The
-        other options are those of `ask`.
+        The answer is remembered: if the step runs again, the same answer applies. ``act`` is the function to be run,
+        or its name. After a no, its operation cannot run again in this visit, even if the step catches the error.
+        ``understand`` turns free text into True, False, or None if it is neither. The other options are those of `ask`.
         """
         name = act if isinstance(act, str) else callee(act).name
         wish = asking.confirmation(what, name, understand, **options)
@@ -279,37 +297,44 @@ class Context:
     async def call(
         self, workflow: Workflow[S], state: S | None = None, /, *, key: str | int | None = None, **fields: Any
     ) -> S:
-        """Run a workflow as a child session and wait for its end; its final state comes back.
+        """Run a workflow as a child session, wait until it ends, and return its final state.
 
-        It takes what ``engine.start`` takes: fields, or a state. Pause, cancel and cost follow the tree. A child that
-        fails raises `ChildFailed` here; when the step runs again, the child goes on where it failed.
+        Pass the input as for ``engine.start``: as fields or as a state. Pausing or cancelling this session does the
+        same to its children, and what children spend counts for this session too. A failed child raises `ChildFailed`;
+        when the step runs again, the child resumes where it failed.
         """
         if state is not None and fields:
-            raise TypeError("give the state as a model or as fields, not both")
+            raise TypeError("Pass the child's input either as a state or as keyword fields, not both.")
         return await waits.call(self._visit, self._frame, workflow, fields if state is None else state, key)
 
     async def safe_point(self) -> None:
-        """Inside a long step: a pause may take effect here."""
+        """Let a pause take effect here, inside a long step."""
         self._visit.check_open()
         await asyncio.sleep(0)
         if self._visit.host.wanted:
             await self._visit.stand_still(self._frame)
 
     def progress(self, done: int, total: int) -> None:
-        """Show how far the step has come."""
+        """Report the step's progress: ``done`` of ``total``."""
         self._visit.check_open()
         if not (is_count(done) and is_count(total)):
             raise ValueError(
-                f"progress takes two whole numbers, how many are done and of how many: {done!r}, {total!r}"
+                f"ctx.progress takes two whole numbers, the items done and the total, not {done!r} and {total!r}."
             )
         self._visit.host.show_progress(done, total)
 
     def emit(self, event_type: str, summary: str = "", **data: Any) -> None:
-        """Add an event of the workflow's own to the history; committed with the next record, once."""
+        """Add one of the workflow's own events to the session's history.
+
+        The event is committed once, with the next operation or the step's checkpoint.
+        """
         self._visit.emit(self._frame.scope, event_type, summary, data)
 
     def spend(self, *, usd: float | Decimal = 0, tokens: int = 0) -> None:
-        """Say what something cost; committed with the next record, once. Spending can meet the session's budget."""
+        """Record a cost in dollars, tokens or both. It counts against the session's budget.
+
+        The cost is committed once, with the next operation or the step's checkpoint.
+        """
         self._visit.spend(self._frame.scope, usd, tokens)
 
     async def _gather(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
@@ -329,10 +354,10 @@ async def _call(what: Callee, fn: Callable[..., Any], args: tuple[Any, ...], kwa
 
 
 class BlockingContext:
-    """The handle of a ``def`` step: the same operations, blocking.
+    """The durable operations of a ``def`` step: those of `Context`, blocking.
 
-    The step runs in a thread. When it is being left (abort, time-out, shutdown), its next
-    call of the context does not return: a signal ends the step.
+    The step runs in a thread. When the engine stops the step (abort, time-out, shutdown), the step's next call of the
+    context raises a signal that ends it.
     """
 
     __pausepoint_context__ = "blocking"
@@ -343,7 +368,7 @@ class BlockingContext:
 
     @property
     def session_id(self) -> SessionId:
-        """The session that this step belongs to."""
+        """See `Context.session_id`."""
         return self._context.session_id
 
     @property
@@ -358,12 +383,12 @@ class BlockingContext:
 
     @property
     def visit(self) -> int:
-        """The how-manyth visit of the step this is, from 1."""
+        """See `Context.visit`."""
         return self._context.visit
 
     @property
     def attempt(self) -> int:
-        """The how-manyth attempt at this visit, from 1."""
+        """See `Context.attempt`."""
         return self._context.attempt
 
     @property
@@ -386,7 +411,8 @@ class BlockingContext:
         what = callee(fn)
         if what.is_async:
             raise StepError(
-                f"{visit.step.name}: {what.name!r} is async; a def step takes plain functions, make the step async def"
+                f"Step {visit.step.name!r} is a def step and cannot run the async function {what.name!r}."
+                " Make the step async def."
             )
         operation = self._wait(_later(visit.identify, context._frame.scope, what, args, kwargs, key))
         run = self._wait(context._start(operation, what))
@@ -397,7 +423,7 @@ class BlockingContext:
                 value = fn(*args, **context._with_context(what, run.frame, kwargs))
                 return cast(R, self._wait(context._keep(run, value)))
         finally:
-            with suppress(RuntimeError):  # the loop is gone: so is whoever counted
+            with suppress(RuntimeError):  # the loop is closed, and the visit with it
                 visit.loop.call_soon_threadsafe(visit.exit, run.frame)
 
     @overload
@@ -414,7 +440,7 @@ class BlockingContext:
         self, fn: Callable[..., Any], items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None,
         concurrency: int = DEFAULT_CONCURRENCY, on_error: Literal["raise", "collect"] = "raise",
     ) -> Any:  # fmt: skip
-        """See `Context.map`. Every item runs in a thread of its own."""
+        """See `Context.map`. Each item runs in its own thread."""
         return self._wait(self._context._map(fn, items, key, concurrency, on_error))
 
     def sleep(self, duration: Duration) -> None:
@@ -486,7 +512,10 @@ class BlockingContext:
         visit = self._context._visit
         if threading.get_ident() == visit.thread:
             work.close()
-            raise StepError(f"{visit.step.name}: a BlockingContext cannot be used on the event loop's own thread")
+            raise StepError(
+                f"Step {visit.step.name!r} used its BlockingContext on the event loop's thread, which would block"
+                " the loop. Make the step async def, or use the context in a thread."
+            )
         if visit.left:
             work.close()
             raise StepLeft(f"{visit.step.name} was left; its result would be discarded")
@@ -501,7 +530,7 @@ async def _later(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
 
 async def _tracked(visit: Visit, work: Coroutine[Any, Any, T]) -> T:
-    """Do a blocking step's work in a task that ends with the visit."""
+    """Run a blocking step's call in a task that is cancelled with the visit."""
     task = asyncio.current_task()
     assert task is not None
     visit.tasks.add(task)

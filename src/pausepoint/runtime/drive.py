@@ -1,19 +1,20 @@
-"""Drives one held session: runs its steps, commits what they leave, parks it when it has to stop.
+"""Drives one held session: runs its steps, commits their results, and parks the session when it has to stop.
 
-What comes next is decided in `pausepoint.log.replay`, what is durable goes through
-`pausepoint.log.ledger`. The step's code runs inside the driver's own task; leaving a step means
-cancelling that task once, at an await of the step, and taking the cancellation back.
+`pausepoint.log.replay` decides which step comes next, and `pausepoint.log.ledger` writes all durable records. The
+step's code runs inside the drive's own task. To make a step exit, the drive cancels that task once, at an await of the
+step, and then takes the cancellation back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pausepoint.artifacts.publisher import Desk
+from pausepoint.artifacts.publisher import Publisher
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.retry import inside_of
@@ -32,13 +33,14 @@ from pausepoint.errors import (
 )
 from pausepoint.log.replay import CheckpointBody, EventBody, OperationBody, Settled, WaitBody, settle
 from pausepoint.log.state import Blob, Blobs, Change, Inline
+from pausepoint.log.telemetry import tell
 from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import RecordKind, SignalRecord
 from pausepoint.model.sessions import Ended, Failure, Flags, PauseKind, SessionRow
 from pausepoint.runtime.context import BlockingContext, Context
-from pausepoint.runtime.hold import Holding, end_parked
+from pausepoint.runtime.hold import Holding, OnStep, end_parked
 from pausepoint.runtime.visit import Family, Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
@@ -47,18 +49,18 @@ Interrupt = Literal["leave", "abort", "timeout"]
 
 
 class Left(Exception):
-    """The step was left before it ended."""
+    """Raised when a step exits before it ends, because of a pause, a shutdown or an abort."""
 
 
 class Drive(Holding):
-    """One session while this engine holds it. Also the `Host` of its visits."""
+    """One session while this engine holds it. It is also the `Host` of its visits."""
 
     __slots__ = (
         "cancels", "changed", "demand", "desk", "events", "family", "in_code", "in_step", "interrupt", "nudge", "task",
         "visit",
     )  # fmt: skip
 
-    visits = Visit  # the testing package runs others
+    visits = Visit  # the testing package replaces this class
 
     def __init__(
         self,
@@ -75,12 +77,12 @@ class Drive(Holding):
         self.changed = changed
         self.events = workflow.events
         self.demand: Paused | None = None
-        self.desk: Desk | None = None  # of a session that leaves artifacts
+        self.desk: Publisher | None = None  # only if the workflow publishes artifacts
         self.visit: Visit | None = None
         self.interrupt: Interrupt | None = None
         self.cancels = 0
         self.in_step = False
-        self.in_code = False  # what is raised comes from the step's own code
+        self.in_code = False  # whether an exception raised now comes from the step's own code
         self.task: asyncio.Task[None] | None = None
         self.nudge = asyncio.Event()
 
@@ -88,18 +90,18 @@ class Drive(Holding):
 
     @property
     def wanted(self) -> bool:
-        """Somebody wants the session to stop at its next safe point."""
+        """Whether the session must stop at its next safe point: for a pause, a cancel or a shutdown."""
         return bool(self.flags.pause_requested or self.flags.cancel_requested or self.stop_reason)
 
     @property
     def stopping(self) -> bool:
-        """The program ends: no new operation may start."""
+        """Whether the engine is shutting down, so that no new operation may start."""
         return bool(self.stop_reason)
 
     def notice(self, fence: int, flags: Flags) -> None:
-        """Take note of what the watcher saw."""
+        """React to the fence and the flags that the store has for this session now."""
         if self.ledger.parking:
-            return  # it gives the hold back, and the session may be held by another drive already
+            return  # this drive is releasing the hold, and another drive may hold the session already
         if fence != self.row.fence:
             self.ledger.breaks(_overtaken(self.session_id))
             self._interrupt("abort")
@@ -115,7 +117,7 @@ class Drive(Holding):
         if flags.mail and self.visit is not None:
             self.visit.look_again()
         if flags == self.flags:
-            self.flags = flags  # the store hands out the same ones again: from now on a glance is enough
+            self.flags = flags  # the store returns the same object again, so later comparisons are by identity
             return
         if self.flags.pause_requested and not flags.pause_requested:
             self._goes_on_after_all()
@@ -127,7 +129,7 @@ class Drive(Holding):
             self.visit.reconsider()
 
     def stop(self, reason: str, now: bool = False) -> None:
-        """End after the current operation (or at once) and leave the session ready."""
+        """Stop driving after the current operation, or immediately if ``now``. The session's status becomes ready."""
         self.stop_reason = self.stop_reason or reason
         self.nudge.set()
         if now:
@@ -138,7 +140,7 @@ class Drive(Holding):
             self._interrupt("leave")
 
     def leave(self, waits: bool = False) -> None:
-        """Nothing is in flight. ``waits``: all that there is waits, so it is known what makes the session go on."""
+        """Make the step exit; no operation is in flight. ``waits``: all branches wait, so record what wakes them."""
         visit = self.visit
         self.parks = visit.waits_for() if visit is not None and waits else None
         self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
@@ -146,11 +148,11 @@ class Drive(Holding):
         self._interrupt("leave")
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
-        """Once the step is left, pause the session with this reason."""
+        """Pause the session with this reason once the step has exited."""
         self.demand = self.demand or Paused(kind, reason)
 
     def _interrupt(self, why: Interrupt) -> None:
-        # A step may swallow a cancellation; only "abort" insists.
+        # A step may swallow a cancellation. Only "abort" cancels it again.
         if self.in_step and self.task is not None and (self.interrupt is None or why == "abort"):
             self.interrupt = self.interrupt or why
             self.cancels += 1
@@ -161,7 +163,7 @@ class Drive(Holding):
     # the run
 
     async def run(self) -> None:
-        """Drive the session until it parks. What went wrong with the driving itself is in ``broken``."""
+        """Drive the session until it parks. ``broken`` is set if the drive itself fails."""
         self.task = asyncio.current_task()
         with self.ledger.watch.session(self.workflow.version, self.resumed):
             await self._drive()
@@ -170,7 +172,7 @@ class Drive(Holding):
         try:
             await self._run()
             if self.flags.cancel_requested:
-                await end_parked(self.store, self.clock, self.session_id)  # it may have failed, or met a budget
+                await end_parked(self.store, self.clock, self.session_id)  # it may have failed or reached its budget
         except (StoreError, HoldLost) as error:
             self.ledger.breaks(error)
         except asyncio.CancelledError:
@@ -190,7 +192,7 @@ class Drive(Holding):
         else:
             await self._look()
         if self.line.trail is not None:
-            self.desk = Desk(self, self.line.trail, self.ledger)
+            self.desk = Publisher(self, self.line.trail, self.ledger)
             await self.desk.take_up()
         while self._goes_on() or not await self._parked():
             if self.line.leaving:
@@ -201,6 +203,12 @@ class Drive(Holding):
 
     # one visit
 
+    async def _announce(self, on_step: OnStep, step: BoundStep) -> None:
+        try:
+            await on_step(SessionId(self.session_id), step.name, self.line.visit)
+        except Exception as error:  # whoever follows the session must not fail it
+            tell(logging.ERROR, f"on_step failed: {said(error)}", self.session_id)
+
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = self.line.attempts + 1
         self.parks = None
@@ -210,12 +218,15 @@ class Drive(Holding):
                 if self.desk is not None and await self._is_kept(step, self.desk):
                     return
                 if step.when is not None and not await self._holds(step.when):
-                    await self._skip(step, f"{step.when.name} said no")
+                    await self._skip(step, f"{step.when.name} is false")
                     return
                 started = self.clock.monotonic()
                 blobs: Blobs = []
-                watch, running = self.ledger.watch, self._attempt(step, attempt, blobs)
+                watch = self.ledger.watch
                 watch.enters(step.name, self.line.visit, attempt)
+                if self.on_step is not None:
+                    await self._announce(self.on_step, step)
+                running = self._attempt(step, attempt, blobs)
                 known = len(self.line.operations)
                 changes = await (running if watch.tracer is None else watch.visit(running, known, (Left, Paused)))
                 if self.desk is not None:
@@ -227,7 +238,7 @@ class Drive(Holding):
                 return
             except Exception as error:
                 if isinstance(error, StoreError | HoldLost) and (self.broken is not None or not self.in_code):
-                    raise  # of our own store; one that the step's code raised is of another engine that it uses
+                    raise  # an error of our own store; the step's code may raise one of another engine it uses
                 if self.broken is not None or await self._unanswered(error):
                     return
                 if not await self._retry(step, attempt, error):
@@ -243,13 +254,13 @@ class Drive(Holding):
             self.desk.skips(step)
         await self._checkpoint(step, (), [], skipped=why)
 
-    async def _is_kept(self, step: BoundStep, desk: Desk) -> bool:
-        """Whether the step ran before and what it read has not changed: then its checkpoint is written once more."""
+    async def _is_kept(self, step: BoundStep, desk: Publisher) -> bool:
+        """Write the step's checkpoint again if it ran before and its inputs are unchanged. Return whether it did."""
         kept = desk.kept(step.name)
         if kept is None:
             return False
         desk.keeps(step, kept)
-        await self._checkpoint(step, kept.changes, [], skipped="kept: what it read is as it was", took=kept.left.took)
+        await self._checkpoint(step, kept.changes, [], skipped="reused: its inputs are unchanged", took=kept.left.took)
         visits, took, usd = self.kept
         self.kept = visits + 1, took + kept.left.took, usd + kept.left.usd
         return True
@@ -262,7 +273,7 @@ class Drive(Holding):
         try:
             lent = self.lending.lend(step)
         except StateRefused as error:
-            raise Paused("definition", f"{step.name} cannot read the stored state: {error}") from error
+            raise Paused("definition", f"step {step.name!r} cannot read the stored state: {error}") from error
         values = lent.values
         if step.session_id is not None:
             values[step.session_id] = SessionId(self.session_id)
@@ -300,7 +311,7 @@ class Drive(Holding):
             self.visit = None
 
     async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
-        """Run the step's code. Raises what `_left` says if it was interrupted before it had ended."""
+        """Run the step's code. Raises the exception from `_left` if the step was interrupted before it ended."""
         timer = None
         if step.timeout is not None:
             timer = asyncio.get_running_loop().call_later(step.timeout, self._interrupt, "timeout")
@@ -313,7 +324,9 @@ class Drive(Holding):
             if why is not None:
                 raise self._left(step, why) from None
             if isinstance(error, asyncio.CancelledError) and not _being_cancelled(self.task):
-                raise StepError(f"{step.name} cancelled itself") from error
+                raise StepError(
+                    f"Step {step.name!r} cancelled its own task. To make the step fail, raise an exception instead."
+                ) from error
             raise
         finally:
             self.in_step = False
@@ -327,7 +340,7 @@ class Drive(Holding):
         return value
 
     async def _take_back_interrupt(self) -> tuple[Interrupt | None, bool]:
-        """Why the step was interrupted, if it was, and whether it had ended before it could notice."""
+        """Return why the step was interrupted, if it was, and whether it ended before it saw the cancellation."""
         why, self.interrupt = self.interrupt, None
         if why is None:
             return None, False
@@ -339,17 +352,20 @@ class Drive(Holding):
         cancels, self.cancels = self.cancels, 0
         left = [self.task.uncancel() for _ in range(cancels)] if self.task is not None else []
         if left and left[-1]:
-            raise asyncio.CancelledError  # somebody else wants this task to end as well
+            raise asyncio.CancelledError  # the task was cancelled from outside too
         return why, unseen
 
     def _left(self, step: BoundStep, why: Interrupt) -> Exception:
         if why == "timeout":
-            return StepTimeout(f"{step.name} took longer than its time-out of {step.timeout:g} s")
+            return StepTimeout(
+                f"Step {step.name!r} exceeded its timeout of {step.timeout:g} s. Raise @step(timeout=...), or split"
+                " the step."
+            )
         demand, self.demand = self.demand, None
         return Left() if demand is None or why == "abort" else demand
 
     async def _unanswered(self, error: Exception) -> bool:
-        """Pause if all that went wrong is that nobody answered; a resume asks anew."""
+        """Pause the session if the only errors are unanswered questions; a resume asks them again."""
         found = list(inside_of(error)) or [error]
         if not all(isinstance(each, Unanswered) for each in found):
             return False
@@ -358,21 +374,21 @@ class Drive(Holding):
         return True
 
     async def _retry(self, step: BoundStep, attempt: int, error: Exception) -> bool:
-        """Wait before the next attempt, or fail the session. False if there is no next attempt in this run."""
+        """Wait before the next attempt, or fail the session. Return whether there is another attempt in this run."""
         now = to_datetime(self.clock.now())
         delay = step.retry.delay(attempt, error, random.random, now)
         if delay is None or isinstance(error, WriteRefused | LentValueChanged):
             await self.ledger.fail(_failure(step.name, error, attempt))
             return False
         text = said(error)
-        summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {text}; again in {delay:.1f} s"
+        summary = f"{step.name}: attempt {attempt} failed, {type(error).__name__}: {text}; retry in {delay:.1f} s"
         data = {"attempt": attempt, "delay": delay, "error": text}
         await self.ledger.note("step.retried", summary, data, agent=step.agent, attempts=attempt)
         await self._rest(delay)
         return not self.wanted
 
     async def _rest(self, seconds: float) -> None:
-        """Wait, unless somebody wants the session to stop."""
+        """Wait, but return early if the session must stop."""
         sleep = asyncio.ensure_future(self.clock.sleep(seconds))
         try:
             while not self.wanted and not sleep.done():
@@ -383,13 +399,13 @@ class Drive(Holding):
         finally:
             sleep.cancel()
 
-    # leaving a step
+    # the end of a step
 
     async def _checkpoint(
         self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs,
         *, skipped: str = "", took: int = 0, attempts: int = 1,
     ) -> None:  # fmt: skip
-        """One visit is over: commit what it changed together with where the session goes next."""
+        """Commit a visit's changes together with the next step."""
         number = self.line.visit
         if blobs:
             self.line.state.provide(dict(blobs))
@@ -414,14 +430,14 @@ class Drive(Holding):
             await self._stand_after(step.name)
 
     def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
-        """The session does not go on: it is done, failed, or held back by a guard."""
+        """Return the facts to commit when no step follows: the session completed, failed, or is held by a guard."""
         if settled.refused:
             return {"open_pauses": (self.ledger.new_pause("guard", settled.refused),), "release": True}
         ended: Ended = "completed" if failure is None else "failed"
         return {"ended": ended, "failure": failure, "release": True}
 
     def _straight(self, step: str) -> tuple[Settled, None] | None:
-        """Most steps have neither guard nor route behind them."""
+        """Return the next step directly if no guard or route follows this one, as after most steps."""
         if step in self.workflow.routes or step in self.workflow.guards:
             return None
         return Settled(self.workflow.following(step)), None
@@ -440,7 +456,7 @@ class Drive(Holding):
             return Settled(None), _failure(step, error, attempts)
 
     async def _leave_again(self) -> None:
-        """A guard held the session back, or its route failed: ask again."""
+        """Evaluate the guards and the route of the finished step again, after a guard held it or the route failed."""
         step = self.line.step
         assert step is not None
         settled, failure = await self._settle(step)
@@ -452,7 +468,7 @@ class Drive(Holding):
         else:
             end = settled.next is None
             agent = self.workflow.step(step).agent
-            body = EventBody("guard.passed", f"{step} may be left", agent, moved=True, next=settled.next)
+            body = EventBody("guard.passed", f"{step} passed its guards", agent, moved=True, next=settled.next)
             await self.ledger.commit(
                 "event", step, self.line.visit, body, ended="completed" if end else None, release=end,
                 close_pauses=tuple(pause.id for pause in guards),
@@ -461,7 +477,7 @@ class Drive(Holding):
     # for the visits
 
     async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, **facts: Any) -> None:
-        """Commit an operation or a wait. A store that refuses ends the step, whatever its code does with the error."""
+        """Commit an operation or a wait. If the store fails, the step is aborted even if its code catches the error."""
         assert self.line.step is not None
         kind: RecordKind = "wait" if isinstance(body, WaitBody) else "operation"
         try:
@@ -473,7 +489,7 @@ class Drive(Holding):
     async def mail(
         self, limit: int | None = None, kind: str | None = None, about: str | None = None
     ) -> list[SignalRecord]:
-        """The signals that nobody has taken in yet."""
+        """Return the signals that are not consumed yet."""
         return await self.store.mail(self.row.key, limit, kind, about)
 
     async def note(self, type: str, summary: str, data: Mapping[str, Any], **facts: Any) -> bool:
@@ -481,23 +497,23 @@ class Drive(Holding):
         return await self.ledger.note(type, summary, data, **facts)
 
     async def question(self, id: str) -> QuestionRow | None:
-        """How a question of this session stands; None if it is not there."""
+        """Return a question of this session, or None if there is none with this id."""
         found = await self.store.questions(Inquiry(ids=(id,)))
         return found[0] if found and found[0].session_id == self.session_id else None
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str) -> None:
-        """Take a signal in without an operation; an event says why. ``noticed``: the child whose failure it tells."""
+        """Consume a signal without an operation and record an event. ``noticed`` is the child that it reports on."""
         await self.ledger.note(type, summary, {"n": signal.n}, consume=(signal.n,), noticed=noticed)
 
     async def fetch(self, value: Inline | Blob) -> bytes:
-        """The bytes of a remembered value."""
+        """Return the bytes of a remembered value."""
         if isinstance(value, Inline):
             return bytes(value.data)
         key = bytes.fromhex(value.hash)
         return (await self.store.blobs([key]))[key]
 
     def show_progress(self, done: int, total: int) -> None:
-        """Seen live; stored with the next record."""
+        """Show progress to followers now; it is stored with the next record."""
         self.ledger.progress = (done, total)
         self.changed(self.session_id)
 
@@ -508,7 +524,8 @@ def _being_cancelled(task: asyncio.Task[None] | None) -> bool:
 
 def _overtaken(session_id: str) -> HoldLost:
     return HoldLost(
-        f"another engine took over session {session_id!r}; nothing of this one's was written since",
+        f"Another engine took over session {session_id!r}. This engine has written nothing since. The other engine"
+        " drives the session now; to drive it here again, pass steal=True to resume.",
         session_id=session_id,
     )
 
@@ -516,6 +533,6 @@ def _overtaken(session_id: str) -> HoldLost:
 def _failure(step: str, error: Exception, attempts: int) -> Failure:
     try:
         trace = "".join(traceback.format_exception(error))[-8_000:].encode("utf-8", "backslashreplace").decode()
-    except Exception:  # an error whose own text cannot be read
+    except Exception:  # the error's own __str__ may raise
         trace = ""
     return Failure(step, type(error).__name__, said(error) or type(error).__name__, attempts, trace)

@@ -1,4 +1,4 @@
-"""The sessions that this process drives, and who wants to hear of them."""
+"""Keeps track of the sessions that this process drives, and notifies their listeners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pausepoint.stores.base import Store
 
 
 class Run:
-    """One drive of a session in this process: what remains to be known of it once it has ended."""
+    """One drive of a session in this process, and the facts that are needed once it has ended."""
 
     __slots__ = ("broken", "drive", "ended", "final", "kept", "task", "waiting")
 
@@ -27,16 +27,16 @@ class Run:
         self.ended = asyncio.Event()
         self.broken: BaseException | None = None
         self.waiting = 0
-        self.final: tuple[int, State] | None = None  # for who waits: seq and state at the end, not to be read again
+        self.final: tuple[int, State] | None = None  # seq and state at the end, for callers that wait
 
     async def finished(self) -> None:
-        """Wait for the end of the drive."""
+        """Wait until the drive has ended."""
         await self.ended.wait()
 
 
 @contextmanager
 def waited_for(run: Run | None) -> Iterator[None]:
-    """Somebody wants to know the end of a run: until then its last state is kept, so that it need not be read again."""
+    """Keep a run's final state in memory inside this block, so that the waiting caller need not read it again."""
     if run is None:
         yield
         return
@@ -46,28 +46,28 @@ def waited_for(run: Run | None) -> Iterator[None]:
     finally:
         run.waiting -= 1
         if not run.waiting:
-            run.final = None  # a parked session costs a row, not its state in memory
+            run.final = None  # a parked session must not keep its state in memory
 
 
 class LocalDriver:
-    """Runs a `Drive` per session as a task of this event loop. A parked session leaves nothing behind here."""
+    """Runs one `Drive` per session as a task of this event loop. Parked sessions take no memory here."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.runs: dict[str, Run] = {}
-        self.beginning: dict[str, asyncio.Event] = {}  # held, or about to be, but not yet driven
-        self.untils: dict[str, str] = {}  # sessions that are to stand still after a step, even if they park before
-        self.troubles: dict[str, BaseException] = {}  # why drives ended here without giving the hold back
+        self.beginning: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
+        self.untils: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
+        self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
         self.listeners: dict[str, set[asyncio.Event]] = {}
         self.refreshing: asyncio.Task[None] | None = None
         self.errands: set[asyncio.Task[None]] = set()
         self.ending = ""
-        self.on_news: Callable[[], None] = lambda: None  # somebody wrote, or a drive ended
+        self.on_news: Callable[[], None] = lambda: None  # called when the store changed or a drive ended
 
     def begin(self, drive: Drive) -> Run:
         """Drive a session in the background."""
         if (former := self.drive(drive.session_id)) is not None:
-            # Overtaken by its own engine: the watcher only sees the drives that count.
+            # This engine took the session over from itself. The watcher sees only the new drive: notify the old one.
             former.notice(drive.row.fence, former.flags)
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"{NAME} {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
@@ -86,25 +86,25 @@ class LocalDriver:
         if run.waiting:
             run.final = drive.ledger.seq, drive.line.state
         if not run.task.cancelled():
-            run.task.exception()  # kept as ``broken``; looked at here so that asyncio does not complain
+            run.task.exception()  # stored as ``broken``; retrieved here so that asyncio does not warn about it
         run.ended.set()
         if drive.row.parent_id is None:
             self.changed(drive.session_id)
         else:
-            self._tell_all()  # whoever waits for one above it waits for this as well
+            self._tell_all()  # callers that wait for a parent also wait for this session
         above = self.drive(drive.row.parent_id) if drive.row.parent_id is not None else None
         if above is not None and above.visit is not None:
-            above.visit.look_again(drive.session_id)  # it may be busy with something else, and hear of nothing
+            above.visit.look_again(drive.session_id)  # the parent may be busy and miss the listeners' event
         self.on_news()
 
     def strands(self, row: SessionRow) -> bool:
-        """This engine holds the session and nobody drives it: the store refused when it should have been given back."""
+        """Return whether this engine holds the session without driving it, because the store failed to release it."""
         ours = row.holder is not None and row.holder == self.store.number
         return ours and row.session_id not in self.runs and row.session_id not in self.beginning
 
     @contextmanager
     def begins(self, session_id: str) -> Iterator[None]:
-        """From before the hold is taken until the drive has begun; a second attempt meanwhile finds it taken."""
+        """Mark a session as being claimed inside this block, so that no second claim starts meanwhile."""
         if session_id in self.beginning:
             yield
             return
@@ -116,20 +116,20 @@ class LocalDriver:
             begun.set()
 
     async def begun(self, session_id: str) -> None:
-        """Wait until a session that is being taken up is driven, or is not after all."""
+        """Wait until a session that is being claimed is driven, or the claim has failed."""
         if (begun := self.beginning.get(session_id)) is not None:
             await begun.wait()
 
     def drive(self, session_id: str) -> Drive | None:
-        """The drive of a session that runs here."""
+        """Return the drive of a session that runs here, or None."""
         run = self.runs.get(session_id)
         return None if run is None else run.drive
 
     async def idle(self, session_ids: Collection[str] = ()) -> None:
-        """Wait until none of these sessions is driven here; without any, until nothing is."""
+        """Wait until none of these sessions is driven here. Without ids, wait until no session is."""
         while tasks := [run.task for id, run in self.runs.items() if not session_ids or id in session_ids]:
             await asyncio.wait(tasks)
-            await asyncio.sleep(0)  # what a drive does at its end comes first
+            await asyncio.sleep(0)  # let the tasks' done callbacks run first
         for session_id in tuple(self.beginning):
             if not session_ids or session_id in session_ids:
                 await self.begun(session_id)
@@ -137,7 +137,7 @@ class LocalDriver:
                 return
 
     async def stop(self, reason: str) -> None:
-        """End every drive after its current operation."""
+        """Stop every drive after its current operation."""
         self.ending = reason
         self._tell_all()
         if self.errands:
@@ -150,28 +150,28 @@ class LocalDriver:
             await asyncio.sleep(0)
 
     def abort(self, reason: str) -> None:
-        """End every drive at once."""
+        """Stop every drive immediately."""
         for run in list(self.runs.values()):
             if run.drive is not None:
                 run.drive.stop(reason, now=True)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something in the background that has to be done before the end."""
+        """Run a coroutine in the background; `stop` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         self.errands.add(task)
         task.add_done_callback(self.errands.discard)
 
-    # news
+    # notifications
 
     def changed(self, session_id: str) -> None:
-        """A session of ours moved."""
+        """Notify the listeners of a session that this process drives."""
         for listener in self.listeners.get(session_id, ()):
             listener.set()
 
     def on_change(self, budgets: bool = False) -> None:
-        """Somebody wrote to the store: tell the listeners, and look for requests to the sessions that we drive.
+        """React to a change in the store: notify all listeners and check for requests to the sessions driven here.
 
-        ``budgets``: one of them, or one above it, may have a budget now.
+        ``budgets``: a driven session or one of its parents may have a new budget.
         """
         for run in self.runs.values() if budgets else ():
             if run.drive is not None:
@@ -187,27 +187,27 @@ class LocalDriver:
                 listener.set()
 
     async def refresh(self) -> None:
-        """Look for requests to the sessions that this engine drives. Afterwards they know of them."""
+        """Read the pending requests to the sessions that this engine drives and pass them to their drives."""
         driven = {run.drive.row.key: run.drive for run in self.runs.values() if run.drive is not None}
         try:
             found = await self._flags(list(driven))
         except StoreError:
-            return  # the next commit meets the same trouble, and is heard
+            return  # the next commit raises the same error
         for key, (fence, flags) in found.items():
             driven[key].notice(fence, flags)
 
     async def _flags(self, keys: list[int]) -> dict[int, tuple[int, Flags]]:
-        """What is asked of these sessions. One that is damaged must not keep the others from hearing it."""
+        """Return the fences and flags of these sessions. A damaged session must not affect the others."""
         try:
             return await self.store.flags(keys)
         except DamagedRecord:
             if len(keys) == 1:
-                return {}  # its next commit meets that
+                return {}  # the session's next commit raises the error
             return {key: found for each in keys for key, found in (await self._flags([each])).items()}
 
     @contextmanager
     def listening(self, session_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever the session may have moved."""
+        """Yield an event that is set whenever the session may have changed."""
         listener = asyncio.Event()
         self.listeners.setdefault(session_id, set()).add(listener)
         try:

@@ -1,4 +1,4 @@
-"""One function over many items at a time: the expected set is recorded first, then every item as it is done."""
+"""Runs one function over many items concurrently: records the set of items first, then each item as it finishes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DEFAULT_CONCURRENCY = 8
 
 @dataclass(frozen=True)
 class Batch(Generic[R]):
-    """What ``ctx.map(…, on_error="collect")`` returns: results and errors, by position of the item."""
+    """The results and errors of ``ctx.map(…, on_error="collect")``, by position of the item."""
 
     done: dict[int, R] = field(default_factory=dict)
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
 class Runner(Protocol):
-    """A context, as far as it runs operations for others."""
+    """The part of a context that other modules need to run operations."""
 
     _visit: Visit
     _frame: Frame
@@ -41,7 +41,7 @@ class Runner(Protocol):
 
 
 class FanOut:
-    """One `Context.map`."""
+    """One call of `Context.map`."""
 
     def __init__(
         self, ctx: Runner, fn: Callable[..., Any], items: list[Any], key: Callable[[Any], str | int] | None
@@ -53,7 +53,7 @@ class FanOut:
         self.what = callee(fn)
         self.done: dict[int, Any] = {}
         self.failed: dict[int, Exception] = {}
-        # Items are known by what they are, not by which map of the visit came first: branches may race.
+        # Items are identified by content, not by the order of the visit's maps, because branches may race.
         self.scope = f"{ctx._frame.scope}/map:{self._name(key)}"
         self.operations = [self._identify(item, key) for item in items]
         self._refuse_doubles(key)
@@ -62,7 +62,8 @@ class FanOut:
     def _name(self, key: object) -> str:
         if self.what.name == "<lambda>" and key is None:
             raise StepError(
-                f"{self.visit.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
+                f"Step {self.visit.step.name!r} passed a lambda to map, which has no name to be remembered by."
+                " Pass key=, or a named function."
             )
         return self.what.name
 
@@ -74,14 +75,15 @@ class FanOut:
         for operation in self.operations if key is not None else ():
             if operation.id in seen:
                 raise StepError(
-                    f"{self.visit.step.name}: two items of the map {self.what.name!r} have the same key: {operation.id}"
+                    f"Step {self.visit.step.name!r}: two items of the map {self.what.name!r} have the same key,"
+                    f" {operation.id!r}. Make key= return a different key for each item."
                 )
             seen.add(operation.id)
 
     async def run(self, concurrency: int) -> None:
-        """Until every item is done or has failed."""
+        """Run until every item is done or has failed."""
         if concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}.")
         await self._expect()
         while self.queue:
             await self.ctx._gather([self._work() for _ in range(min(concurrency, len(self.queue)))])
@@ -89,7 +91,7 @@ class FanOut:
                 await self.visit.stand_still(self.ctx._frame)
 
     async def _expect(self) -> None:
-        """Record the set once, before the first item."""
+        """Record the set of items once, before the first item starts."""
         ids = [operation.id for operation in self.operations]
         if not ids:
             return
@@ -126,7 +128,7 @@ class FanOut:
             try:
                 self.done[index] = await self._one(index)
             except ContextClosed:
-                raise  # the step is being left: this is no failure of the item's
+                raise  # the step is exiting; the item itself has not failed
             except Exception as error:
                 self.failed[index] = error
                 self._note_failure(index, error)
@@ -142,13 +144,13 @@ class FanOut:
         visit.host.ledger.effect(f"failed:{operation.id}:{run}", "item.failed", summary, data, visit.step.agent)
 
     def error(self) -> MapFailed:
-        """All failures as one error."""
+        """Return all failures as one error."""
         errors = {self.operations[index].id: self.failed[index] for index in sorted(self.failed)}
         first = next(iter(errors.values()))
         failed = {name: f"{type(error).__name__}: {said(error)}" for name, error in errors.items()}
         error = MapFailed(
-            f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed,"
-            f" first {type(first).__name__}: {said(first)}; the others are kept, resume tries the failed ones again",
+            f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed. The other results are kept;"
+            f" resume the session to retry the failed items. First error: {type(first).__name__}: {said(first)}",
             failed=failed,
         )
         error.errors = tuple(errors.values())

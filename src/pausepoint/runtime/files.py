@@ -1,7 +1,8 @@
-"""The files of a session: uploaded once, stored whole or not at all, and never changed.
+"""The files of a session: uploaded once, stored completely or not at all, and never changed.
 
-The store is the truth: a file is what a signal of the session says, and its bytes lie in the session's folder under its
-id. Bytes without a record are no file, and are cleared; a record without its bytes is damage, and is reported.
+The store is the source of truth: a signal of the session describes each file, and its bytes are stored in the session's
+folder under the file's id. Bytes without a record are not a file and are deleted. A record without its bytes is damage
+and is reported.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
     from pausepoint.model.schemas import ChunkState, File
 
 TELL_EVERY = 8 * 2**20
-"""How many bytes come in between two words of progress."""
+"""The number of bytes between two reports of progress."""
 
 REMEMBERED = 10_000
-"""How much a process remembers of what it has looked at."""
+"""The number of checked files, and of cleaned folders, that a process remembers."""
 
 _proved: dict[tuple[object, ...], None] = {}
-_cleared: dict[Path, None] = {}  # folders in which this process has looked for what was cut off before
+_cleared: dict[Path, None] = {}  # folders in which this process has deleted the remains of interrupted uploads
 
 
 class Readable(Protocol):
@@ -61,7 +62,7 @@ class Readable(Protocol):
 
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | AsyncIterable[bytes]
-"""Where the bytes of a file come from; a text is a path."""
+"""The source of a file's bytes. A string is a path."""
 
 
 OnProgress = Callable[["File"], None]
@@ -70,7 +71,7 @@ Known = list[tuple[SignalRecord, FileFacts]]
 
 @dataclass(frozen=True)
 class Given:
-    """What is to be taken in, looked at before anything is read. ``mark`` tells it from others, as far as is known."""
+    """A file to be added, checked before it is read. ``mark`` distinguishes it from others as far as possible."""
 
     source: Any
     filename: str
@@ -83,26 +84,30 @@ class Given:
     def of(
         cls, session_id: str, source: Source, filename: str | None, content_type: str | None, metadata: dict[str, Any]
     ) -> Given:
-        """Check what was given; `FileRefused` says what is wrong with it."""
+        """Check the arguments of `Files.add`. Raises `FileRefused` if one is wrong."""
         mark, size, name = _looked_at(session_id, source)
         if filename is None and not name:
-            raise FileRefused("a stream has no name: give one, add(stream, 'notes.pdf')", session_id=session_id)
+            raise FileRefused("The stream has no name. Pass one: add(stream, 'notes.pdf').", session_id=session_id)
         label = cleaned(_text(session_id, "filename", name if filename is None else filename))
         kind = mimetypes.guess_type(label)[0] or "application/octet-stream" if content_type is None else content_type
         if not is_content_type(_text(session_id, "content_type", kind)):
             raise FileRefused(
-                f"{kind!r:.80} is no content type; give one such as 'application/pdf', or none", session_id=session_id
+                f"{kind!r:.80} is not a content type. Pass one such as 'application/pdf', or leave it out.",
+                session_id=session_id,
             )
         from pausepoint.model.schemas import File
 
         own = sorted(metadata.keys() & File.model_fields.keys())
         if own:
-            raise FileRefused(f"{own[0]!r} is a field of every file; name it otherwise", session_id=session_id)
+            raise FileRefused(
+                f"{own[0]!r} is a field of every file and cannot be metadata. Choose another name.",
+                session_id=session_id,
+            )
         return cls(source, label, kind, encode(metadata, f"metadata of {label}"), mark, size)
 
 
 class Files:
-    """The files of one session, for everybody: `ctx.files` is for its steps."""
+    """The files of one session, for code outside its steps. Inside a step, use ``ctx.files``."""
 
     def __init__(self, store: Store, clock: Clock, session_id: str, check: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -114,43 +119,52 @@ class Files:
         self, source: Source, /, filename: str | None = None, content_type: str | None = None, *,
         by: str | None = None, on_progress: OnProgress | None = None, **metadata: Any,
     ) -> File:  # fmt: skip
-        """Take in a file: from a path, bytes, a binary stream, or an async iterator of bytes.
+        """Add a file to the session from a path, bytes, a binary stream, or an async iterator of bytes.
 
-        It is streamed, whatever its size, and is there for good when this returns. The same content again is the file
-        that is there already, and says ``reused``. The name is a label. ``on_progress`` hears how far it is.
+        The content is streamed, whatever its size. When this returns, the file is stored durably. Adding the same
+        content again returns the existing file with ``reused`` set.
+
+        ``filename`` is a label; it need not be unique. ``content_type`` is guessed from it by default. ``by`` is the
+        person who adds the file. ``on_progress`` is called with the file as it grows. Other keywords are stored as
+        metadata. Raises `FileRefused` if an argument is wrong or the source cannot be read.
         """
         self._check()
         if by is not None and said(ValueError(_text(self._session_id, "by", by))) != by:
-            raise FileRefused(f"by is a text that cannot be stored: {by!r:.60}", session_id=self._session_id)
+            raise FileRefused(
+                f"by={by!r:.60} cannot be stored. Pass a string that can be encoded as UTF-8.",
+                session_id=self._session_id,
+            )
         given = Given.of(self._session_id, source, filename, content_type, metadata)
         return await self._take(given, by=by, on_progress=on_progress)
 
     async def get(self, file_id: str) -> File:
-        """One file, by its id."""
+        """Return one file. Raises `UnknownFile` if the session has no file with this id."""
         signal = await self._signal(file_id)
         return self._file(signal, file_facts(signal.payload))
 
     async def list(self) -> list[File]:
-        """All files, in the order in which they came."""
+        """Return all files in the order they were added."""
         row = await self._row()
         return [self._file(signal, facts) for signal, facts in await self._recorded(row.key)]
 
     async def open(self, file_id: str, mode: str = "rb") -> BinaryIO:
-        """A file's bytes, to be read. They are proved when a process first opens them, and when they were touched.
+        """Open a file for reading. Its ``name`` is the path.
 
-        Its ``name`` is the path. What was uploaded cannot be changed: every mode but ``"rb"`` is refused.
+        The content is checked against the recorded hash when a process first opens the file, and again if the file was
+        touched since. Raises `DamagedFile` if it does not match. Files cannot be changed: every mode except ``"rb"``
+        raises `FileRefused`.
         """
         facts = file_facts((await self._signal(file_id)).payload)
         if mode != "rb":
             raise FileRefused(
-                f"file {file_id!r} of session {self._session_id!r} cannot be opened with mode {mode!r}: what was"
-                " uploaded stays as it is; add other content as a file of its own",
+                f"File {file_id!r} of session {self._session_id!r} cannot be opened with mode {mode!r}, because files"
+                " are never changed. Open it with mode 'rb', or add the new content as another file.",
                 session_id=self._session_id,
             )
         return await in_thread(self._opened, facts)
 
     async def progress(self, file_id: str) -> ChunkState:
-        """How far the work on a file's chunks has come, as of this moment, whoever does it."""
+        """Return how many of a file's chunks are done and which of them failed, as of now."""
         await self._signal(file_id)
         row = await self._row()
         line = fold(await self._store.records(row.key, row.key_frame))
@@ -158,18 +172,18 @@ class Files:
 
     @property
     def outputs(self) -> Path:
-        """A folder for what a program leaves: the session's own, and gone with it. It is made when it is asked for."""
+        """The session's folder for output files. It is created on first use and deleted with the session."""
         folder = Folder(self._folder().path.with_name("outputs"))
         with self._on_disk("outputs", "try again"), folder.opened(create=True):
             return folder.path
 
-    # taking in
+    # adding
 
     async def _take(
         self, given: Given, *, by: str | None = None, origin: str = "", fence: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> File:  # fmt: skip
-        """Take in what was looked at. ``origin`` is the operation that does it, ``fence`` the hold it has."""
+        """Add a checked file. ``origin`` is the operation that adds it, ``fence`` the fence of its hold."""
         row, folder = await self._row(), self._folder()
         upload = Upload(folder)
         try:
@@ -184,13 +198,13 @@ class Files:
             signal, new = await self._noted(folder, by, facts, fence)
             return self._file(signal, file_facts(signal.payload), reused=not new)
         except BaseException:
-            _cleared.pop(folder.path, None)  # what this one may have left is for the next one to clear
+            _cleared.pop(folder.path, None)  # the next upload deletes whatever this one left in the folder
             raise
         finally:
             upload.abandon()
 
     async def _clear_at_first(self, key: int, folder: Folder) -> None:
-        """Once in a process: to look through the folder for every file would cost more, the more files there are."""
+        """Clear the folder once per process. Listing it for every upload would cost more with every file in it."""
         if folder.path not in _cleared:
             await self._clear(key)
             _remember(_cleared, folder.path)
@@ -216,7 +230,7 @@ class Files:
     def _write(self, upload: Upload, piece: Any) -> None:
         if not isinstance(piece, bytes | bytearray | memoryview):
             raise FileRefused(
-                f"the stream gives {type(piece).__name__}, not bytes; open it in binary mode",
+                f"The stream yields {type(piece).__name__}, not bytes. Open it in binary mode.",
                 session_id=self._session_id,
             )
         with self._on_disk():
@@ -229,7 +243,7 @@ class Files:
     async def _same(
         self, key: int, folder: Folder, upload: Upload
     ) -> tuple[SignalRecord, FileFacts] | None:  # fmt: skip
-        """The file that has this content already; if its bytes are damaged, these take their place."""
+        """Return the file that already has this content. If its bytes are damaged, replace them with the new ones."""
         for signal, facts in await self._recorded(key, sha256=upload.sha256):
             if facts.size == upload.size:
                 if await in_thread(folder.damage, facts.stored_name, facts.sha256, facts.size):
@@ -239,7 +253,7 @@ class Files:
         return None
 
     async def _published(self, key: int, folder: Folder, upload: Upload, ending: str) -> str:
-        """Give the bytes the name that their hash gives them: a short one, unless another content has that."""
+        """Name the bytes after their hash: the short form, unless other content has that name already."""
         short, long = file_id(upload.sha256), file_id(upload.sha256, len(upload.sha256))
         name = f"{long}.{ending}" if await self._store.files(key, id=short) else f"{short}.{ending}"
         with self._on_disk():
@@ -252,24 +266,24 @@ class Files:
     async def _noted(
         self, folder: Folder, by: str | None, facts: FileFacts, fence: int | None
     ) -> tuple[SignalRecord, bool]:  # fmt: skip
-        """Record a file whose bytes are there. If it is not this one that counts, nobody else would clear it away."""
+        """Record a file whose bytes are stored. If another record of the same content exists, delete these bytes."""
         try:
             found = await self._store.add_file(self._session_id, by, self._clock.now(), facts, fence)
-        except UnknownSession:  # removed meanwhile
+        except UnknownSession:  # the session was removed meanwhile
             await in_thread(folder.remove, facts.stored_name)
             raise
-        if file_facts(found[0].payload).stored_name != facts.stored_name:  # somebody was quicker, with another ending
+        if file_facts(found[0].payload).stored_name != facts.stored_name:  # added first by someone else
             await in_thread(folder.remove, facts.stored_name)
         return found
 
     async def _forget(self, files: Iterable[FileFacts]) -> None:
-        """Delete the bytes of files that are recorded no more."""
+        """Delete the bytes of files whose records were deleted."""
         with self._on_disk():
             for file in files:
                 await in_thread(self._folder().remove, file.stored_name)
 
     async def _clear(self, key: int, apply: bool = True) -> tuple[int, int]:
-        """Delete what uploads that were cut off have left in the folder: how many files, and how many bytes."""
+        """Delete the remains of interrupted uploads. Return the number of files and of bytes."""
         folder, count, size = self._folder(), 0, 0
         with self._on_disk():
             strays = await in_thread(folder.strays, _names(await self._recorded(key)))
@@ -285,14 +299,15 @@ class Files:
                 stray.close()
         return count, size
 
-    # what is known
+    # looking up
 
     def _folder(self) -> Folder:
-        """Where the bytes are. Refused by a store that has no place for any."""
+        """Return the folder of the files' bytes. Raises `FileRefused` if the store has none."""
         found = self._store.folder(self._session_id)
         if found is None:
             raise FileRefused(
-                "this store has no place for files; use one on disk: Engine('sqlite:///.pausepoint/pausepoint.db')",
+                "This store has no folder for files. Use a store on disk:"
+                " Engine('sqlite:///.pausepoint/pausepoint.db').",
                 session_id=self._session_id,
             )
         return Folder(found / "files")
@@ -302,7 +317,7 @@ class Files:
         row = await self._store.get(self._session_id)
         if row is None:
             raise UnknownSession(
-                f"no session {self._session_id!r} in this store; engine.sessions() lists those that are",
+                f"This store has no session {self._session_id!r}. List its sessions with engine.sessions().",
                 session_id=self._session_id,
             )
         return row
@@ -311,19 +326,19 @@ class Files:
         return [(signal, file_facts(signal.payload)) for signal in await self._store.files(key, sha256=sha256)]
 
     async def _signal(self, file_id: str) -> SignalRecord:
-        """What brought a file."""
+        """Return the signal that describes a file."""
         key = (await self._row()).key
         for signal in await self._store.files(key, id=str(file_id)):
             return signal
         known = [facts.id for _, facts in await self._recorded(key)]
         raise UnknownFile(
-            f"session {self._session_id!r} has no file {file_id!r}" + did_you_mean(str(file_id), known),
+            f"Session {self._session_id!r} has no file {file_id!r}" + did_you_mean(str(file_id), known),
             session_id=self._session_id,
             file_id=file_id,
         )
 
     def _file(self, signal: SignalRecord, facts: FileFacts, reused: bool = False) -> File:
-        from pausepoint.model.schemas import File  # who only looks at sessions does without Pydantic
+        from pausepoint.model.schemas import File  # imported here so that reading sessions does not load Pydantic
 
         return File(
             file_id=facts.id, filename=facts.filename, content_type=facts.content_type, size_bytes=facts.size,
@@ -365,16 +380,16 @@ class Files:
             yield
         except OSError as exc:
             raise StoreUnavailable(
-                f"the {name} of session {self._session_id!r} in {self._folder().path.with_name(name)} cannot be written"
-                f" ({exc.strerror or exc}); look at the space on the disk and the folder's permissions, then {then}"
+                f"The {name} of session {self._session_id!r} in {self._folder().path.with_name(name)} cannot be written"
+                f" ({exc.strerror or exc}). Check the disk space and the folder's permissions, then {then}."
             ) from exc
 
 
 def damaged(session_id: str, facts: FileFacts, what: str) -> DamagedFile:
-    """The error that says what is wrong with the bytes of a file."""
+    """Return the error for a file whose bytes are damaged; ``what`` describes the damage."""
     return DamagedFile(
-        f"file {facts.id!r} ({facts.filename}) of session {session_id!r} {what}; add the same content again, which puts"
-        " it back, or restore the folder from a backup",
+        f"File {facts.id!r} ({facts.filename}) of session {session_id!r} {what}. Add the same content again to repair"
+        " it, or restore the folder from a backup.",
         session_id=session_id,
         file_id=facts.id,
     )
@@ -398,7 +413,7 @@ def _facts_of(given: Given, upload: Upload, name: str, origin: str) -> FileFacts
 
 
 def _telling(hear: Callable[[int], None]) -> Callable[[int], None]:
-    """Pass on how many bytes there are, now and then, on the event loop, whichever thread it is said in."""
+    """Return a function, callable in any thread, that reports the size on the event loop every `TELL_EVERY` bytes."""
     loop, told = asyncio.get_running_loop(), 0
 
     def tell(size: int) -> None:
@@ -411,19 +426,22 @@ def _telling(hear: Callable[[int], None]) -> Callable[[int], None]:
 
 
 def _looked_at(session_id: str, source: Any) -> tuple[str, int | None, str]:
-    """What tells a source from others, its size and its name, as far as they are known before it is read."""
+    """Return a source's distinguishing mark, size and name, as far as they are known before it is read."""
     if isinstance(source, bytes | bytearray | memoryview):
         return f"bytes:{sha256(source).hexdigest()}", memoryview(source).nbytes, ""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         facts = _facts_at(session_id, path)
         if not stat.S_ISREG(facts.st_mode):
-            raise FileRefused(f"{path} is no file; give the path of one", session_id=session_id)
+            raise FileRefused(f"{path} is not a file. Pass the path of a file.", session_id=session_id)
         return f"path:{path}", facts.st_size, path.name
     if isinstance(source, AsyncIterable) or callable(getattr(source, "read", None)):
         name = getattr(source, "name", "")
         return "stream", None, name if isinstance(name, str) else ""
-    raise FileRefused(f"a path, bytes or a binary stream is needed, not {type(source).__name__}", session_id=session_id)
+    raise FileRefused(
+        f"A file cannot be added from {type(source).__name__}. Pass a path, bytes or a binary stream.",
+        session_id=session_id,
+    )
 
 
 def _facts_at(session_id: str, path: Path) -> os.stat_result:
@@ -431,12 +449,12 @@ def _facts_at(session_id: str, path: Path) -> os.stat_result:
         return path.stat()
     except (OSError, ValueError) as exc:
         why = exc.strerror if isinstance(exc, OSError) else exc
-        raise FileRefused(f"{str(path)!r} cannot be read ({why}); look at the path", session_id=session_id) from exc
+        raise FileRefused(f"{str(path)!r} cannot be read ({why}). Check the path.", session_id=session_id) from exc
 
 
 @contextmanager
 def _stream(session_id: str, source: Any) -> Iterator[Readable]:
-    """A stream of the source. One that was given stays open."""
+    """Yield the source as a stream. A stream passed by the caller stays open."""
     if isinstance(source, bytes | bytearray | memoryview):
         yield BytesIO(source)
     elif isinstance(source, str | os.PathLike):
@@ -451,11 +469,11 @@ def _file_at(session_id: str, path: str | os.PathLike[str]) -> BinaryIO:
         return open(path, "rb")
     except OSError as exc:
         raise FileRefused(
-            f"{os.fspath(path)!r} cannot be read ({exc.strerror}); look at its permissions", session_id=session_id
+            f"{os.fspath(path)!r} cannot be read ({exc.strerror}). Check its permissions.", session_id=session_id
         ) from exc
 
 
 def _text(session_id: str, what: str, value: object) -> str:
     if not isinstance(value, str):
-        raise FileRefused(f"{what} is a text, not {type(value).__name__}: {value!r:.60}", session_id=session_id)
+        raise FileRefused(f"{what} must be a string, not {type(value).__name__}: {value!r:.60}.", session_id=session_id)
     return value

@@ -1,11 +1,11 @@
-"""One held session: how it is taken up, what stands in its way, and how it is parked.
+"""One held session: picking it up, checking what prevents it from running, and parking it.
 
-What happens in between, the running of its steps, is `pausepoint.runtime.drive`.
+In between, `pausepoint.runtime.drive` runs its steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -15,11 +15,12 @@ from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import AlreadyRunning, HoldLost, StateRefused, StoreError
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.ledger import Ledger, report_of
 from pausepoint.log.replay import EventBody, Line, deferred, to_payload
 from pausepoint.log.telemetry import Watch
-from pausepoint.log.versions import DoesNotFit, adoption, fits
+from pausepoint.log.versions import DoesNotFit, fits, upgrade
+from pausepoint.model.ids import SessionId
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import EXPIRY, reply_of
 from pausepoint.model.records import Record, seal
@@ -40,13 +41,17 @@ CRASHES_ALLOWED = 3
 _WAITS = {"message": "a message", "child": "a child session", "answer": "an answer", "timer": "a timer"}
 
 
-class Holding:
-    """See the module's text. `pausepoint.runtime.drive.Drive` builds on it."""
+OnStep = Callable[[SessionId, str, int], Awaitable[None]]
+"""Called with session, step and visit before the step's code runs."""
 
-    # Past thirty attributes an instance has a dictionary of its own, and each access is a search in it.
+
+class Holding:
+    """A held session, as far as it does not run steps. `pausepoint.runtime.drive.Drive` adds that."""
+
+    # An instance with more than thirty attributes gets its own dictionary, and each access is a lookup in it.
     __slots__ = (
         "accept_code", "asked", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits",
-        "line", "parks", "questions_expire", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store",
+        "line", "on_step", "parks", "questions_expire", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store",
         "taken_up", "until", "wake", "workflow",
     )  # fmt: skip
 
@@ -61,28 +66,29 @@ class Holding:
         self.flags = Flags(row.pause_requested, row.pause_mode, row.cancel_requested, row.mail)
         self.ledger = Ledger(store, row, clock, self._committed)
         self.line: Line = self.ledger.line
-        self.lending = Lending(workflow, self.line.state, store, limits)
+        self.lending = StateAccess(workflow, self.line.state, store, limits)
         self.taken_up = False
         self.resumed = False
         self.resumed_by: str | None = None
-        self.accept_code = False  # what is different behind the session is taken as it is
-        self.wake = False  # open timers end now
-        self.until: str | None = None  # once this step has ended, the session is to stand still
-        # Whether it, or one above it, has a budget; None: that is to be looked up.
+        self.accept_code = False  # whether to resume even if step code has changed
+        self.wake = False  # whether open timers end now
+        self.until: str | None = None  # the step after which the session must pause
+        # Whether the session or one of its parents has a budget. None: not looked up yet.
         self.budgeted = False if row.parent is None and row.budget_usd is None else None
-        self.parks: tuple[str | None, int | None] | None = None  # all branches wait: for what, until when
-        self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step was left
+        self.parks: tuple[str | None, int | None] | None = None  # if all branches wait: for what, until when
+        self.awaited: frozenset[str] = frozenset()  # the children that branches waited for when the step exited
         self.asked: frozenset[str] = frozenset()  # the questions that branches waited for then
         self.questions_expire: timedelta | None = EXPIRY
+        self.on_step: OnStep | None = None
         self.kept: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
 
     def load(self, records: Sequence[Record]) -> None:
-        """Take in the log from its last key frame on."""
+        """Load the log from its last key frame on."""
         self.ledger.load(records)
         self.line = self.ledger.line
         self.kept = (sum(self.line.visits.values()), self.line.took, self.line.usd)
-        self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
+        self.lending = StateAccess(self.workflow, self.line.state, self.store, self.limits)
 
     @property
     def broken(self) -> BaseException | None:
@@ -92,7 +98,7 @@ class Holding:
     # requests from outside
 
     def notice(self, fence: int, flags: Flags) -> None:
-        """Take note of what the watcher saw."""
+        """React to the fence and the flags that the store has for this session now."""
         raise NotImplementedError
 
     def _committed(self, flags: Flags) -> None:
@@ -102,19 +108,19 @@ class Holding:
         raise NotImplementedError
 
     def _goes_on_after_all(self) -> None:
-        """A pause was taken back before it took effect. With that came a budget, perhaps; no timer was frozen."""
+        """React to a pause that was withdrawn before it took effect. A new budget may apply; timers were not frozen."""
         self.budgeted = None
         self.ledger.thaws = True
 
     async def _look(self) -> None:
-        """See what was asked between the start and now: a pause before the first step means that no step runs."""
+        """Read the requests that arrived since the session was claimed. A pause then takes effect before any step."""
         for fence, flags in (await self.store.flags([self.row.key])).values():
             self.notice(fence, flags)
 
     # parking
 
     def _goes_on(self) -> bool:
-        """Nothing stands in the way of the next step."""
+        """Return whether nothing prevents the next step from running."""
         flags = self.flags
         return not (
             self.ledger.parked
@@ -126,7 +132,7 @@ class Holding:
         )
 
     async def _parked(self) -> bool:
-        """End or park the session if that is what the facts ask for."""
+        """End or park the session if a request or a wait requires it. Return whether it was parked."""
         if self.broken is not None:
             raise self.broken
         if self.ledger.parked:
@@ -142,7 +148,7 @@ class Holding:
         return False
 
     def _wait_facts(self) -> dict[str, Any]:
-        """What would make a parked session go on, if all its branches wait."""
+        """Return the facts that tell when to wake a parked session, if all its branches wait."""
         if self.parks is None:
             return {}
         waiting, wakes_at = self.parks
@@ -161,12 +167,12 @@ class Holding:
         return await self.ledger.note("session.waiting", f"waits {summary}", data, release=True, **facts)
 
     async def _stale_mail(self) -> tuple[int, ...]:
-        """Ends of children and answers that nobody waits for (any more): they must not wake the session for ever."""
+        """Return the numbers of child reports and answers that no branch waits for. They must not wake the session."""
         if not self.flags.mail:
             return ()
         reports = await self.store.mail(self.row.key, kind="child")
         of = {signal.n: child_report(signal.payload).child for signal in reports}
-        # A child that has not ended now goes on since its report; when it ends again there will be another one.
+        # A child that has not ended was resumed since its report. When it ends again, it sends another report.
         ended = {child for child in set(of.values()) & self.awaited if await self._has_ended(child)}
         said = await self.store.mail(self.row.key, kind="answer")
         answers = {signal.n: reply_of(signal.payload).question for signal in said if not signal.redacted}
@@ -176,7 +182,7 @@ class Holding:
         )
 
     def _stale_questions(self) -> tuple[QuestionChange, ...]:
-        """The questions of this visit that the step did not come to again: it has asked others instead."""
+        """Return changes that cancel this visit's questions that the step did not ask again."""
         asked = [wait.ask.id for wait in self.line.waits.values() if wait.ask is not None]
         return tuple(QuestionChange(id, QuestionStatus.CANCELLED) for id in asked if id not in self.asked)
 
@@ -198,14 +204,14 @@ class Holding:
         return parked
 
     async def _stand_after(self, step: str) -> None:
-        """It was to run until here: pause it, as an operator would who knew the right moment."""
+        """Pause the session as an operator would, because it was asked to run until this step."""
         now, by = self.clock.now(), self.resumed_by
-        pause = Pause(str(uuid4()), "operator", f"it was to run until {step}", by, now, self.line.step or "")
+        pause = Pause(str(uuid4()), "operator", f"ran until {step} as requested", by, now, self.line.step or "")
         await self.store.pause(Filter(session_id=self.session_id), pause)
         await self._look()
 
     async def _let_go(self, reason: str) -> None:
-        """Give the hold back after something unforeseen, so that the session is not held by nobody."""
+        """Release the hold after an unexpected error, so that the session is not held without being driven."""
         if self.ledger.parked or self.broken is not None:
             return
         try:
@@ -213,16 +219,16 @@ class Holding:
         except (StoreError, HoldLost) as error:
             self.ledger.breaks(error)
 
-    # taking up a session that ran before
+    # picking up a session that ran before
 
     async def _take_up(self) -> None:
-        """The first record of a resumed session: what is skipped, which pauses close, or why it stays paused."""
+        """Write the first record of a resumed session: what it skips and which pauses close, or why it stays paused."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
         if obstacle := await self._obstacle(pauses):
             await self.ledger.park(obstacle, pauses)
             return
         if not (self.resumed or self.wake or self.row.frozen):
-            await self._look()  # it wakes by itself: nobody resumed it
+            await self._look()  # it wakes on its own; nobody resumed it
             return
         visits, took, usd = self.kept
         data = {
@@ -241,7 +247,7 @@ class Holding:
         )  # fmt: skip
 
     def _deferred_questions(self) -> tuple[QuestionChange, ...]:
-        """With the timers that were frozen, questions expire later."""
+        """Return changes that postpone the expiry of questions by the time that the timers were frozen."""
         now, frozen = self.clock.now(), self.row.frozen
         asking = [wait for wait in self.line.waits.values() if wait.ask is not None and frozen]
         due = {wait.ask.id: deferred(wait, now, frozen, wake=False) for wait in asking if wait.ask is not None}
@@ -251,7 +257,7 @@ class Holding:
         if self.row.crashes >= CRASHES_ALLOWED and not any(pause.kind == "crashes" for pause in pauses):
             return Paused("crashes", self._crash_report())
         try:
-            await self._adopt()
+            await self._upgrade()
         except DoesNotFit as wrong:
             return Paused("definition", str(wrong))
         if reason := await self.over_budget():
@@ -259,20 +265,20 @@ class Holding:
         try:
             self.lending.fill_new_fields()
         except StateRefused as error:
-            return Paused("definition", f"{error}; give the field a default, then resume")
+            return Paused("definition", f"{str(error).rstrip('.')}; give the field a default, then resume")
         return None
 
     def _crash_report(self) -> str:
         return (
-            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without getting any further;"
-            " look at what the step does there, then resume"
+            f"{self.row.crashes} processes died at {self.line.step}#{self.line.visit} without making progress;"
+            " check what the step does there, then resume"
         )
 
-    async def _adopt(self) -> None:
-        """Go on with the definition at hand, if it is another than the session was last driven with."""
+    async def _upgrade(self) -> None:
+        """Upgrade the session to the present definition if it differs from the one it was last driven with."""
         if fits(self.workflow, self.line):
             return
-        body, blobs = await adoption(
+        body, blobs = await upgrade(
             self.workflow, self.line, self.store, self.limits, accept_code=self.accept_code, by=self.resumed_by
         )
         step = body.renamed.get(self.line.step or "", self.line.step or "")
@@ -283,24 +289,24 @@ class Holding:
     # money
 
     async def over_budget(self) -> str:
-        """Why no more money may be spent; empty if it may. What children spend is spent by those above them."""
+        """Return why no more money may be spent; empty if it may. Children also spend their parents' budgets."""
         if self.budgeted is False:
             return ""
         purses = await self.store.purses(self.row.key)
-        self.budgeted = bool(purses)  # a budget is given at the start or with a resume, so once is enough
+        self.budgeted = bool(purses)  # budgets change only at a start or a resume, so one lookup is enough
         pending = sum(effect.usd for effect in self.ledger.pending.values())
         for session_id, spent, budget in purses:
             if spent + pending >= budget:
-                whose = "" if session_id == self.session_id else f" of session {session_id!r}, which it belongs to,"
+                whose = "" if session_id == self.session_id else f" of its parent session {session_id!r}"
                 return (
-                    f"${(spent + pending) / 1e6:.4f} of a budget of ${budget / 1e6:.4f}{whose} are spent;"
+                    f"${(spent + pending) / 1e6:.4f} of the ${budget / 1e6:.4f} budget{whose} is spent;"
                     " resume with a higher budget"
                 )
         return ""
 
 
 async def end_parked(store: Store, clock: Clock, session_id: str) -> None:
-    """End a session that was cancelled, unless somebody drives it, who will see the request, or it has ended."""
+    """End a session that was cancelled, unless it has ended or an engine drives it, which sees the request itself."""
     while True:
         row = await store.get(session_id)
         if row is None or row.live or not row.cancel_requested or row.ended in ("completed", "cancelled"):
@@ -313,6 +319,6 @@ async def end_parked(store: Store, clock: Clock, session_id: str) -> None:
             row.leaving, ended="cancelled", release=True, parent=row.parent,
             report=report_of(row.session_id, {"ended": "cancelled"}),
         )  # fmt: skip
-        with suppress(AlreadyRunning, HoldLost):  # it moved since it was looked at
+        with suppress(AlreadyRunning, HoldLost):  # it has changed since it was read
             await store.revise(commit)
             Watch(row.session_id, row.workflow).committed(commit, body)

@@ -1,8 +1,8 @@
-"""How a step waits for a person: asks, takes the answer in, asks again, gives up when the time is over.
+"""Asks a person on behalf of a step: opens the question, checks the answer, asks again, and expires.
 
-A question is a wait like the others: the step is left, and comes here again when an answer lies in the session's inbox,
-or when the question expires. What a person said is judged here, where the type is known: what does not fit is asked
-again with the reason, and the round is counted.
+A question is a wait like any other: the step exits, and runs to this point again when the session has an answer or the
+question expires. Answers are checked here because the type is known here. If an answer does not fit, the question is
+asked again with the reason, and the round is counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pausepoint.runtime.waits import conclude
 
 
 class Options(TypedDict, total=False):
-    """What can be said with every question; see `Context.ask`."""
+    """The options of every question; see `Context.ask`."""
 
     key: str | int | None
     expires: timedelta | EllipsisType | None
@@ -46,7 +46,7 @@ _ERRORS = {"expired": QuestionExpired, "rounds": RoundsExhausted, "declined": De
 
 
 class Again(Exception):
-    """An answer that cannot be taken, or not all of it. ``text``: what to ask next, if that is something else."""
+    """Raised if an answer, or part of it, does not fit. ``text`` is the next question, if it is worded differently."""
 
     def __init__(self, reason: str, text: str = "", collected: dict[str, Any] | None = None) -> None:
         super().__init__(reason)
@@ -56,11 +56,11 @@ class Again(Exception):
 
 @dataclass(frozen=True)
 class Wish:
-    """What a step wants to know, and how. ``read`` makes a value of an answer (as stored), or raises `Again`; what it
-    returns may have to be awaited. A `Declined` is no value: the person wants none of it.
+    """A question that a step wants to ask, with all its options.
 
-    ``expires`` and ``default`` are ``...`` where nothing was said. ``like`` is what makes it the same question when the
-    step comes here again.
+    ``read`` turns a stored answer into a value or raises `Again`. It may be async. If it returns a `Declined`, the
+    person has declined. ``expires`` and ``default`` are ``...`` if the step did not pass them. ``like`` and ``text``
+    identify the question when the step runs to this point again.
     """
 
     text: str
@@ -81,32 +81,34 @@ class Wish:
     round: int = 1
 
     def check(self, visit: Visit) -> None:
-        """Refuse what cannot be meant."""
-        step = visit.step.name
+        """Raise `ValueError` if an option is invalid."""
+        step = f"Step {visit.step.name!r}"
         given: dict[str, Any] = {"text": self.text, "rounds": self.rounds, "on_expiry": self.on_expiry}
         if type(given["text"]) is not str or not self.text.strip():
-            raise ValueError(f"{step}: a question is a text, not {self.text!r}")
+            raise ValueError(f"{step}: a question must be a non-empty string, not {self.text!r}.")
         if given["on_expiry"] not in ("pause", "default", "escalate"):
-            raise ValueError(f"{step}: on_expiry is 'pause', 'default' or 'escalate', not {self.on_expiry!r}")
+            raise ValueError(f"{step}: on_expiry must be 'pause', 'default' or 'escalate', not {self.on_expiry!r}.")
         if self.on_expiry == "default" and self.default is ...:
-            raise ValueError(f"{step}: on_expiry='default' needs a default=")
+            raise ValueError(f"{step}: on_expiry='default' needs a default. Pass default=.")
         if type(given["rounds"]) is not int or self.rounds < 1:
-            raise ValueError(f"{step}: rounds is how often to ask, at least 1, not {self.rounds!r}")
+            raise ValueError(f"{step}: rounds must be a whole number, at least 1, not {self.rounds!r}.")
         if not 1 <= self.round <= self.rounds:
-            raise ValueError(f"{step}: round is one of the {self.rounds} that there are, not {self.round!r}")
+            raise ValueError(f"{step}: round must be a number from 1 to {self.rounds}, not {self.round!r}.")
         for name, span in (("expires", self.expires), ("remind", self.remind)):
             if not is_time_to_answer(span):
-                raise ValueError(f"{step}: {name} is a timedelta above zero, or None, not {span!r}")
+                raise ValueError(f"{step}: {name} must be a timedelta above zero, or None, not {span!r}.")
         fields = visit.host.workflow.shape.fields
         if self.history and self.history not in fields:
-            raise ValueError(f"{step}: the state has no field {self.history!r}{did_you_mean(self.history, fields)}")
+            raise ValueError(
+                f"{step}: history={self.history!r} is not a field of the state{did_you_mean(self.history, fields)}"
+            )
 
 
 # the wait
 
 
 async def ask(visit: Visit, frame: Frame, wish: Wish) -> Any:
-    """Ask somebody and wait for the answer."""
+    """Ask a person and wait for the answer."""
     wish.check(visit)
     operation = _identify(visit, frame, wish)
     found = visit.remembered(operation)
@@ -142,7 +144,7 @@ def _error(outcome: str, words: dict[str, str]) -> Exception:
 
 
 class _Asking:
-    """One question of one visit, from the first look to the last."""
+    """One question of one visit, until it is answered or given up."""
 
     def __init__(self, visit: Visit, frame: Frame, operation: Operation, wish: Wish) -> None:
         self.visit = visit
@@ -152,14 +154,14 @@ class _Asking:
         self.wish = wish
 
     async def look(self) -> tuple[Any] | None:
-        """The answer, if that is how it stands now; otherwise wait, or do what is due."""
+        """Return the answer if there is one. Otherwise do what is due, or wait, and return None."""
         if (found := self.visit.remembered(self.operation)) is not None:
-            return (await _recall(self.visit, found, self.wish),)  # another branch asked the same, under the same key
+            return (await _recall(self.visit, found, self.wish),)  # another branch asked with the same key
         asked, expires_at = await self._current()
         row = await self.visit.busily(self.host.question(asked.id))
         now = self.host.clock.now()
         if row is None or row.facts.status in (QuestionStatus.CANCELLED, QuestionStatus.COMPLETED):
-            await self._open()  # an edit, or a move to another store, has taken it back
+            await self._open()  # an edit, or an import into another store, has cancelled it
             return None
         expired = expires_at is not None and expires_at <= now
         signal = (row.winner if expired else row.answer) or await self._early()
@@ -178,7 +180,7 @@ class _Asking:
         return None
 
     async def _let_twin_finish(self) -> None:
-        """Another branch is busy with the answer."""
+        """Wait for the branch that processes the same answer."""
         while (twin := self.visit.running.get(self.operation.id)) is not None:
             await twin.wait()
         await asyncio.sleep(0)
@@ -186,14 +188,14 @@ class _Asking:
     # asking
 
     async def _current(self) -> tuple[Asked, int | None]:
-        """What is asked at present, and until when. Whoever comes with another question takes the place of this one."""
+        """Return the open question and its expiry. Open it first if it is new, in place of an earlier one."""
         waits = self.host.line.waits
         wait = waits.get(self.operation.id)
         if wait is None or wait.ask is None:
             await self._open()
         elif wait.input != _print(self.wish):
             await self._open(questions=(QuestionChange(wait.ask.id, QuestionStatus.CANCELLED),))
-        # Nobody can have answered what was opened just now: it is there, also if others had a turn meanwhile.
+        # The wait is still there even if other tasks ran meanwhile: a question opened just now cannot be answered yet.
         wait = waits[self.operation.id]
         assert wait.ask is not None
         return wait.ask, wait.due
@@ -202,7 +204,7 @@ class _Asking:
         wish = self.wish
         lasts = self._lasts()
         if wish.default is not ...:
-            wish.result.encode(wish.default, "default", self.host.limits)  # rather now than when nobody has answered
+            wish.result.encode(wish.default, "default", self.host.limits)  # fail now rather than at the expiry
         asked = Asked(
             str(uuid4()), wish.text, wish.kind, wish.round, wish.rounds, wish.schema(),
             default=() if wish.default is ... else (as_plain(wish.default),), on_expiry=wish.on_expiry,
@@ -214,7 +216,7 @@ class _Asking:
         await self._ask(asked, **facts)
 
     def _lasts(self) -> timedelta | None:
-        """The call says it, or the workflow, or the engine."""
+        """Return how long the question waits: as the call says, or the workflow, or the engine."""
         said = (self.wish.expires, self.host.workflow.questions_expire, self.host.questions_expire)
         return next(each for each in said if not isinstance(each, EllipsisType))
 
@@ -231,7 +233,7 @@ class _Asking:
         await self.visit.open_wait(body, asks=(question,), **facts)
 
     def _remind(self, asked: Asked, expires_at: int | None, now: int) -> int | None:
-        """When to look again. A reminder that is due is an event, and goes with the next record."""
+        """Return when to check the question again. If a reminder is due, add its event to the next record."""
         if expires_at is None or asked.reminds is None:
             return expires_at
         id = f"remind:{asked.id}:{asked.round}"
@@ -242,20 +244,20 @@ class _Asking:
             return remind_at
         until = to_datetime(expires_at).isoformat(timespec="seconds")
         data = {"question_id": asked.id, "until": until}
-        summary = f"nobody has answered {asked.text!r}, which expires at {until}"
+        summary = f"question {asked.text!r} expires at {until}"
         self.host.ledger.effect(id, "question.reminded", summary, data, self.visit.step.agent)
         return expires_at
 
     # answers
 
     async def _early(self) -> SignalRecord | None:
-        """An answer that was given to this key before anybody asked."""
+        """Return an answer that was given to this key before the question was asked."""
         if self.wish.key is None:
             return None
         return next(iter(await self.visit.mail(1, "early", str(self.wish.key))), None)
 
     async def _take(self, asked: Asked, signal: SignalRecord) -> tuple[Any] | None:
-        self.visit.taken.add(signal.n)  # another branch may come here while this one commits
+        self.visit.taken.add(signal.n)  # another branch may get here while this one commits
         try:
             if signal.redacted:
                 raise Again("the answer was redacted before it was read")
@@ -271,15 +273,18 @@ class _Asking:
         if signal.kind == "early":
             facts["questions"] = (QuestionChange(asked.id, QuestionStatus.RESUMED, answer=signal.n),)
         if isinstance(value, Declined):
-            if asked.kind == "collect":  # no answer to what was asked: the person has taken the question back
+            if asked.kind == "collect":  # the person did not answer the question but declined the tool
                 facts["questions"] = (QuestionChange(asked.id, QuestionStatus.CANCELLED),)
             await self._give_up("declined", asked, str(value), value.reason, signal, **facts)
         return (await conclude(self.visit, self.operation, self.wish.result, value, self.frame, **facts),)
 
     async def _next_round(self, asked: Asked, again: Again, signal: SignalRecord) -> None:
-        """Ask once more, with the reason; the question expires as long after this as after the first time."""
+        """Ask again with the reason. The question waits as long as in the first round."""
         if asked.round >= asked.rounds:
-            text = f"no answer to {asked.text!r} could be taken in {asked.rounds} rounds; the last one: {again}"
+            text = (
+                f"no answer to {asked.text!r} was valid in {asked.rounds} rounds. Resume the session to ask again."
+                f" Last reason: {again}"
+            )
             change = QuestionChange(asked.id, QuestionStatus.CANCELLED)
             last = asked if again.collected is None else replace(asked, collected=again.collected)
             await self._give_up("rounds", last, text, str(again), signal, consume=(signal.n,), questions=(change,))
@@ -292,8 +297,8 @@ class _Asking:
     async def _give_up(
         self, outcome: str, asked: Asked, text: str, reason: str, answer: SignalRecord | None = None, **facts: Any
     ) -> NoReturn:
-        """Remember that the question came to nothing, and say so in the step: now, and whenever it comes here again."""
-        words = {"text": f"{self.visit.step.name}: {text}", "question_id": asked.id, "reason": reason}
+        """Remember that the question has no answer, and raise the error, now and when the step runs here again."""
+        words = {"text": f"Step {self.visit.step.name!r}: {text}", "question_id": asked.id, "reason": reason}
         words["question"] = asked.text
         if answer is not None and not answer.redacted:
             words["answer"] = as_json(as_plain(decode(bytes(reply_of(answer.payload).value)))).decode()
@@ -306,17 +311,17 @@ class _Asking:
 
     async def _expire(self, asked: Asked, row: QuestionRow) -> tuple[Any] | None:
         if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked, row.facts.answer):
-            return None  # somebody answered in the last moment
+            return None  # an answer arrived at the last moment
         if self.wish.on_expiry == "default":
             return (await conclude(self.visit, self.operation, self.wish.result, self.wish.default, self.frame),)
         if self.wish.on_expiry == "escalate" and not asked.instead_of:
             await self._open(instead_of=asked.id)
             return None
-        text = f"nobody answered {asked.text!r} in time; resume the session to ask anew"
+        text = f"nobody answered {asked.text!r} in time. Resume the session to ask again."
         return await self._give_up("expired", asked, text, "")
 
     async def _note_expiry(self, asked: Asked, wrong: int | None) -> bool:
-        """``wrong``: an answer that could not be right, and that nobody has to hear of any more."""
+        """Record that the question expired. ``wrong`` is an answer of the wrong form, which is consumed with it."""
         self.visit.check_open()
         data = {"question_id": asked.id, "then": self.wish.on_expiry}
         change = QuestionChange(asked.id, QuestionStatus.EXPIRED)
@@ -327,13 +332,13 @@ class _Asking:
         return await self.visit.busily(noting)
 
 
-# what can be asked
+# kinds of questions
 
 
 def question(
     text: str, kind: Any = str, choices: Sequence[Any] | None = None, default: Any = ..., **options: Unpack[Options]
 ) -> Wish:
-    """A question whose answer is a value of a type, or one of some choices."""
+    """Return a question whose answer is a value of a type, or one of some choices."""
     if choices is not None:
         return _chosen(text, list(choices), default, options)
     result = typed(kind)
@@ -346,7 +351,7 @@ def question(
 
 def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wish:
     if not choices or not all(isinstance(each, str | int | float) for each in choices):
-        raise ValueError(f"choices are texts, numbers or booleans, at least one of them: {choices!r:.200}")
+        raise ValueError(f"choices must be strings, numbers or booleans, at least one: {choices!r:.200}.")
     names = ", ".join(repr(each) for each in choices)
 
     def read(raw: bytes, asked: Asked) -> Any:
@@ -355,7 +360,7 @@ def _chosen(text: str, choices: list[Any], default: Any, options: Options) -> Wi
         said = str(value).strip().casefold()
         for each in exact or [each for each in choices if str(each).strip().casefold() == said]:
             return each
-        raise Again(f"{value!r:.100} is none of {names}")
+        raise Again(f"{value!r:.100} is not one of {names}")
 
     return Wish(text, "ask", typed(Any), read, lambda: {"enum": choices}, names, default=default, **options)
 
@@ -365,12 +370,12 @@ _YES = typed(bool)
 
 Verdict = bool | Mapping[str, Any] | None
 Judge = Callable[[str], Verdict | Awaitable[Verdict]]
-"""Makes a yes or a no of a person's own words, alone or as ``{"approved": …, "reason": …}``; None: it is neither."""
+"""Turns a person's own words into True or False, or ``{"approved": …, "reason": …}``, or None if they are neither."""
 
 
 def confirmation(what: str, act: str = "", understand: Judge | None = None, **options: Unpack[Options]) -> Wish:
-    """A question that is answered with yes or no; a no is a `Declined` instead of a value."""
-    from pausepoint.model.schemas import Decision  # who only looks at sessions does without Pydantic
+    """Return a question that is answered with yes or no. A no gives a `Declined` instead of a value."""
+    from pausepoint.model.schemas import Decision  # imported here so that reading sessions does not load Pydantic
 
     wanted = typed(Decision)
 
@@ -380,20 +385,21 @@ def confirmation(what: str, act: str = "", understand: Judge | None = None, **op
             found = understand(said)
             said = await found if isawaitable(found) else found
             if said is None:
-                raise Again("that is neither a yes nor a no")
+                raise Again("the answer is neither a yes nor a no")
             raw = as_json(said)
         decision: Decision = taken(wanted, raw)
         if decision.approved:
             return True
-        why = f": {decision.reason}" if decision.reason else ""
-        return Declined(f"{what!r} was declined{why}", question_id=asked.id, reason=decision.reason)
+        why = f": {decision.reason.rstrip('.')}" if decision.reason else ""
+        text = f"{what!r} was declined{why}. Rewind the step to ask again."
+        return Declined(text, question_id=asked.id, reason=decision.reason)
 
     tool = (act, act) if act else None
     return Wish(what, "confirm", _YES, read, lambda: schema_of(wanted), act, tool=tool, **options)
 
 
 def taken(result: Typed, raw: bytes) -> Any:
-    """An answer as a value of the type. A text may also be JSON: that is how people type what is no text."""
+    """Return an answer as a value of the type. A string may contain JSON, as people type other values."""
     try:
         return _read(result, raw)
     except StateRefused as error:
@@ -416,7 +422,7 @@ def _read(result: Typed, raw: bytes) -> Any:
 
 
 def _reason(error: StateRefused) -> str:
-    """What is wrong, in the words of who wrote the type."""
+    """Return the reason why an answer does not fit, in the words of the type's own validation errors."""
     from pydantic_core import ValidationError
 
     cause = error.__cause__
@@ -427,7 +433,7 @@ def _reason(error: StateRefused) -> str:
 
 
 def schema_of(result: Typed) -> dict[str, Any] | None:
-    """The JSON schema of an answer; None for any text."""
+    """Return the JSON schema of an answer; None if any string is valid."""
     if result.annotation is str:
         return None
     from pydantic.errors import PydanticInvalidForJsonSchema
@@ -436,4 +442,4 @@ def schema_of(result: Typed) -> dict[str, Any] | None:
         schema: dict[str, Any] = as_plain(result.adapter.json_schema())
         return schema
     except PydanticInvalidForJsonSchema:
-        return {}  # the step knows what fits, JSON schema cannot say it
+        return {}  # JSON schema cannot express the type; the step itself checks the answer

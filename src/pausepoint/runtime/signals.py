@@ -1,9 +1,8 @@
-"""SIGINT and SIGTERM: end the program after the current operation and leave its sessions ready.
+"""Handles SIGINT and SIGTERM: ends the program after the current operation, with its sessions ready to resume.
 
-The first signal lets every operation that is in flight finish, a second one aborts at
-once, a third one (or a second that finds the event loop blocked) ends the program where it
-stands. Otherwise it ends as it would have without us: with `KeyboardInterrupt`, or with
-exit code 143.
+The first signal lets all operations in flight finish. A second one aborts them immediately. A third one, or a second
+one while the event loop is blocked, ends the program without waiting for the loop. In every case the program ends as it
+would without an engine: with `KeyboardInterrupt`, or with exit code 143.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pausepoint.runtime.driver import LocalDriver
 
 
 class SignalWatch:
-    """The signal handlers of one engine, for as long as it is open. The former ones come back when it closes."""
+    """The signal handlers of one engine while it is open. The previous handlers are restored when it closes."""
 
     def __init__(self, driver: LocalDriver) -> None:
         self.driver = driver
@@ -36,14 +35,14 @@ class SignalWatch:
         self.gone = False  # uninstalled
 
     def install(self) -> None:
-        """Only the main thread can take signals; elsewhere the program's own handlers stay."""
+        """Install the handlers, in the main thread only: Python delivers signals nowhere else."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGINT, signal.SIGTERM):
             self.former[number] = signal.signal(number, self._on_signal)
 
     def uninstall(self) -> None:
-        """Put back what was there before, unless somebody else has taken the signal over since."""
+        """Restore the previous handlers, unless other code has replaced ours since."""
         self.gone = True
         for number in self.former:
             former = self._former(number)
@@ -51,16 +50,16 @@ class SignalWatch:
                 signal.signal(number, former)
 
     def _former(self, number: signal.Signals) -> Any:
-        """Who had the signal before. Engines may be closed in any order: one that is gone is passed over."""
+        """Return the previous handler. Engines may close in any order, so handlers of closed engines are skipped."""
         former = self.former[number]
         watch = getattr(former, "__self__", None)
         return watch._former(number) if isinstance(watch, SignalWatch) and watch.gone else former
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Runs between any two bytecodes of the main thread: it only counts, and tells the loop."""
+        """Count the signal and notify the loop. This runs between any two bytecodes of the main thread."""
         self.received = self.received or signal.Signals(number)
         self.count += 1
-        if self.count > self.seen + 1 or self.count > 2:  # the loop does not answer, or the step does not end
+        if self.count > self.seen + 1 or self.count > 2:  # the loop is blocked, or the step does not end
             self.uninstall()
             self.over = True
             raise self._end_of_program()
@@ -77,13 +76,13 @@ class SignalWatch:
 
     async def _end(self, number: signal.Signals) -> None:
         await self.driver.stop(f"{number.name} received")
-        # A program that is leaving the engine's block by itself must not be cut off while the store closes.
+        # A program that is exiting the engine's block on its own must not be cancelled while the store closes.
         if self.host is not None and not self.leaving:
             self.cancelled = True
             self.host.cancel()
 
     def verdict(self) -> BaseException | None:
-        """How the program has to end, once the engine's block is left."""
+        """Return the exception that must end the program after the engine's block has exited."""
         if self.received is None:
             return None
         if self.host is not None and self.cancelled:

@@ -1,9 +1,8 @@
-"""One visit of a step as it runs: what it remembers, what is in flight, when it may be left.
+"""One visit of a step as it runs: its remembered operations, the operations in flight, and when the step may exit.
 
-A visit is left only when nothing is in flight. An operation that may not start (a pause was
-asked for, the budget is used up) *stands still*: it waits for a future that only a
-withdrawn pause will resolve. Once everything that runs stands still, the driver cancels
-the step. So a pause works the same inside `asyncio.gather` and `TaskGroup`.
+A step exits only when nothing is in flight. An operation that must not start, because a pause was requested or the
+budget is used up, is *halted*: it waits for a future that only a withdrawn pause resolves. Once everything that runs is
+halted, the drive cancels the step. This way a pause works the same inside `asyncio.gather` and `TaskGroup`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from pausepoint.artifacts.publisher import Desk
+from pausepoint.artifacts.publisher import Publisher
 from pausepoint.clock import LONGEST_NAP, Clock
 from pausepoint.codec.values import Limits, Typed, fingerprint
 from pausepoint.definition.functions import Callee
@@ -45,16 +44,16 @@ from pausepoint.model.sessions import PauseKind, SessionRow
 T = TypeVar("T")
 
 LINGER = 5
-"""How many turns of the loop a visit that only waits stays: what runs beside a wait may be about to begin something."""
+"""The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
 
 MOST = 2**60
-"""The most tokens or micro-dollars that can be told at once."""
+"""The most tokens or micro-dollars that one call can record."""
 
 
 class Wait(NamedTuple):
-    """What a branch of a visit waits for. ``due`` is for timers, ``child`` for the end of one.
+    """What a branch of a visit waits for. ``due`` is the time of a timer, ``child`` the child session that must end.
 
-    An answer to ``question`` may be due as well: then it expires, or somebody is to be reminded.
+    A ``question`` may have a ``due`` time too, at which it expires or a reminder is recorded.
     """
 
     kind: Literal["timer", "message", "child", "answer"]
@@ -67,20 +66,20 @@ class Family(Protocol):
     """The children of one session."""
 
     async def child(self, child_id: str) -> SessionRow | None:
-        """How a child stands; None if it was never begun."""
+        """Return a child's row; None if the child was never started."""
 
     async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:
-        """The state of a child."""
+        """Return the state of a child."""
 
     async def begin_child(self, workflow: Workflow[Any], child_id: SessionId, given: Any) -> None:
-        """Start a child, here, under that very id."""
+        """Start a child with this id in this engine."""
 
     async def resume_child(self, workflow: Workflow[Any], row: SessionRow) -> None:
-        """Have a child that nobody drives go on, here."""
+        """Resume a child that no engine drives, in this engine."""
 
 
 class Host(Protocol):
-    """What a visit asks of the driver of its session."""
+    """The services that a visit needs from the drive of its session."""
 
     session_id: str
     row: SessionRow
@@ -90,7 +89,7 @@ class Host(Protocol):
     ledger: Ledger
     events: frozenset[str]
     fence: int
-    desk: Desk | None
+    desk: Publisher | None
     family: Family
     resumed: bool
     budgeted: bool | None
@@ -99,49 +98,49 @@ class Host(Protocol):
 
     @property
     def wanted(self) -> bool:
-        """Somebody wants the session to stop at its next safe point."""
+        """Whether the session must stop at its next safe point."""
 
     @property
     def stopping(self) -> bool:
-        """The program ends: no new operation may start."""
+        """Whether the engine is shutting down, so that no new operation may start."""
 
     async def over_budget(self) -> str:
-        """Why no more money may be spent; empty if it may."""
+        """Return why no more money may be spent; an empty string if it may."""
 
     def leave(self, waits: bool = False) -> None:
-        """Nothing is in flight: leave the step. ``waits``: every branch of it waits, so it is known what for."""
+        """Make the step exit; nothing is in flight. ``waits``: every branch waits, so it is known what wakes it."""
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
-        """Once the step is left, pause the session with this reason."""
+        """Pause the session with this reason once the step has exited."""
 
     async def remember(self, body: OperationBody | WaitBody, blobs: Blobs, **facts: Any) -> None:
-        """Commit an operation, or that a wait was opened; ``facts`` go with it, such as what it takes in."""
+        """Commit an operation or an opened wait, together with ``facts`` such as the signals it consumes."""
 
     async def note(self, type: str, summary: str, data: Mapping[str, Any], **facts: Any) -> bool:
-        """Commit an event. False, with nothing written, if a condition among the facts no longer holds."""
+        """Commit an event. Return False, with nothing written, if a condition in ``facts`` no longer holds."""
 
     async def question(self, id: str) -> QuestionRow | None:
-        """How a question stands; None if it is not there."""
+        """Return a question of the session, or None if there is none with this id."""
 
     async def mail(
         self, limit: int | None = None, kind: str | None = None, about: str | None = None
     ) -> list[SignalRecord]:
-        """The signals that nobody has taken in yet: see `Store.mail`."""
+        """Return the signals that are not consumed yet; see `Store.mail`."""
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str) -> None:
-        """Take a signal in without an operation; an event says why. ``noticed``: the child whose failure it tells."""
+        """Consume a signal without an operation and record an event. ``noticed`` is the child that it reports on."""
 
     async def fetch(self, value: Any) -> bytes:
-        """The bytes of a remembered value."""
+        """Return the bytes of a remembered value."""
 
     def show_progress(self, done: int, total: int) -> None:
-        """Seen live; stored with the next record."""
+        """Show progress to followers now; it is stored with the next record."""
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """The identity of an operation: (scope, name, key), or (scope, name, input, n-th among equals).
+    """The identity of an operation: (scope, name, key), or (scope, name, input, number among identical calls).
 
-    ``part`` is the chunk of a file that it works on.
+    ``part`` is the chunk of a file that it processes.
     """
 
     id: str
@@ -152,7 +151,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Frame:
-    """A piece of a visit that is in flight: an operation, or a map item with operations of its own."""
+    """A piece of a visit in flight: an operation, or a map item that contains operations."""
 
     __slots__ = ("parent", "scope", "still")
 
@@ -163,7 +162,7 @@ class Frame:
 
 
 class Visit:
-    """One attempt at a visit. See the module's text."""
+    """One attempt at a visit; see the module's docstring."""
 
     def __init__(self, host: Host, step: BoundStep, number: int, attempt: int) -> None:
         self.host = host
@@ -178,7 +177,7 @@ class Visit:
         self.standing: set[asyncio.Future[None]] = set()
         self.waits: dict[asyncio.Future[None], Wait] = {}
         self.taken: set[int] = set()
-        self.barred: dict[str, Declined] = {}  # operations that somebody has declined
+        self.barred: dict[str, Declined] = {}  # operations that a person has declined
         self.misses: list[Operation] = []
         self.nudged: set[str] = set()
         self.alarm: asyncio.Task[None] | None = None
@@ -194,7 +193,7 @@ class Visit:
         self.unclaimed = set(host.line.operations)
 
     def close(self) -> None:
-        """The step is over: late calls get an error, late work is cancelled."""
+        """End the visit: later calls of the context raise an error, and tasks still running are cancelled."""
         self.left = True
         if self.alarm is not None:
             self.alarm.cancel()
@@ -206,43 +205,44 @@ class Visit:
     def identify(
         self, scope: str, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any], key: object
     ) -> Operation:
-        """Name an operation so that a replay finds it again."""
+        """Return the identity of an operation, by which a replay finds it again."""
         if key is not None:
             return Operation(f"{scope}/{callee.name}[{key_text(key)}]", callee.name, _input(callee, args, kwargs), True)
         if callee.name == "<lambda>":
             raise StepError(
-                f"{self.step.name}: a lambda has no name to be remembered by; pass key=, or a named function"
+                f"Step {self.step.name!r} passed a lambda, which has no name to be remembered by. Pass key=, or a named"
+                " function."
             )
         try:
             print_ = fingerprint(*callee.given, args, kwargs).hex()[:24]
         except ValueRefused as error:
             raise StepError(
-                f"{self.step.name}: the arguments of {callee.name!r} cannot be encoded ({error});"
-                " pass key= to name the operation"
+                f"Step {self.step.name!r}: the arguments of {callee.name!r} cannot be encoded. Pass key= to name the"
+                f" operation. Reason: {error}"
             ) from error
         return Operation(self.nth(f"{scope}/{callee.name}~{print_}"), callee.name, print_, False)
 
     def nth(self, base: str) -> str:
-        """``base`` with the number of times it was met in this attempt."""
+        """Return ``base`` with the number of times it has occurred in this attempt."""
         count = self.seen[base] = self.seen.get(base, 0) + 1
         return f"{base}#{count}"
 
     def idempotency_key(self, scope: str) -> str:
-        """Stable over retries, resumes and crashes; different for every visit, operation and map item."""
+        """Return a key that is stable over retries, resumes and crashes, and unique per visit, operation and item."""
         text = f"{self.host.session_id}|{self.host.line.opened}|{scope}"
         return sha256(text.encode()).hexdigest()[:32]
 
     # operations
 
     def remembered(self, operation: Operation) -> OperationBody | None:
-        """What an earlier run of this visit left under that identity."""
+        """Return the operation with this identity that an earlier run of this visit finished, or None."""
         found = self.host.line.operations.get(operation.id)
         if found is not None:
             self.unclaimed.discard(operation.id)
         return found
 
     async def admit(self, operation: Operation, frame: Frame, found: OperationBody | None) -> None:
-        """Let an operation start or be reused, or stand still if that must not be."""
+        """Return if an operation may start or be reused; otherwise halt it or raise."""
         if found is not None:
             if operation.keyed and found.input and operation.input and found.input != operation.input:
                 await self.refuse(frame, "mismatch", mismatch(self.step.name, operation))
@@ -257,11 +257,11 @@ class Visit:
             self.misses.append(operation)
 
     def note_misses(self) -> None:
-        """At the end of the step: what ran although it was remembered, with other input, that nobody claimed now."""
+        """At the end of the step, record the operations that ran again because their input had changed."""
         for operation in self.misses:
             prefix = operation.id.rpartition("~")[0] + "~"
             if any(known.startswith(prefix) and "/" not in known[len(prefix) :] for known in self.unclaimed):
-                summary = f"{operation.name} was called with other input than before; it ran"
+                summary = f"{operation.name} ran again because its input changed"
                 data = {"id": operation.id}
                 self.host.ledger.effect(f"miss:{operation.id}", "operation.missed", summary, data, self.step.agent)
 
@@ -269,13 +269,13 @@ class Visit:
         self, operation: Operation, result: Typed, value: Any, started: float | None, frame: Frame,
         outcome: str = "", **facts: Any,
     ) -> bytes:  # fmt: skip
-        """Encode a result and commit it, with what goes with it; the encoded form comes back."""
+        """Encode a result, commit it together with ``facts``, and return the encoded form."""
         try:
             data = result.encode(value, operation.name, self.host.limits)
         except OversizedValue as error:
-            await self.refuse(frame, "oversized", f"{self.step.name}: {error}")
+            await self.refuse(frame, "oversized", f"step {self.step.name!r}: {error}")
             raise
-        self.check_open()  # before it takes along what a later step has emitted
+        self.check_open()  # first, because the pending effects may be those of a later step
         blobs: Blobs = []
         took = 0 if started is None else int((self.host.clock.monotonic() - started) * 1e6)
         body = OperationBody(
@@ -295,14 +295,14 @@ class Visit:
     # waits
 
     async def open_wait(self, body: WaitBody, **facts: Any) -> None:
-        """Commit that something is waited for, before anybody waits."""
+        """Commit the record of a wait before the wait begins."""
         self.check_open()
         effects = self.host.ledger.take_effects()
         body = msgspec.structs.replace(body, effects=effects) if effects else body
         await self.busily(self.host.remember(body, [], **facts))
 
     async def wait(self, frame: Frame, wait: Wait) -> None:
-        """Wait until something may have come. Whoever waits looks again then."""
+        """Wait until the awaited thing may have arrived. The caller then checks and may wait again."""
         self.check_open()
         news: asyncio.Future[None] = self.loop.create_future()
         self.waits[news] = wait
@@ -318,21 +318,22 @@ class Visit:
                 self._set_alarm()
 
     def look_again(self, child: str = "") -> None:
-        """Something came, or a time has passed: who waits (for that child, if one is given) looks whether it was that.
+        """Wake all waiting branches, or those that wait for ``child``, to check whether their wait is over.
 
-        Not while the session is to stop: that takes effect at a wait, and what came is kept.
+        Do nothing if the session must stop: a pause takes effect at the wait, and signals that arrived are kept.
         """
         if self.host.wanted:
             return
         for news in [news for news, wait in self.waits.items() if child in ("", wait.child)]:
-            del self.waits[news]  # what goes on is no reason to leave, though its task has yet to notice
+            del self.waits[news]  # it counts as running from now on, although its task has not woken up yet
             if not news.done():
                 news.set_result(None)
 
     def waits_for(self) -> tuple[str | None, int | None]:
-        """The kinds of things that are waited for, and the first time that is.
+        """Return the kinds of things that branches wait for, and the earliest due time.
 
-        Timers are named only beside an answer: that may have a time too, which is not to be mistaken for theirs.
+        The kind ``timer`` is included only together with ``answer``: a question may be due too, and the two must be
+        distinguishable.
         """
         kinds = {wait.kind for wait in self.waits.values()}
         if "answer" not in kinds:
@@ -343,7 +344,7 @@ class Visit:
         return min((wait.due for wait in self.waits.values() if wait.due is not None), default=None)
 
     def _set_alarm(self) -> None:
-        """While other branches work the visit stays, so a timer beside them has to ring here."""
+        """Watch the earliest timer while other branches work, because the visit does not exit meanwhile."""
         due = self._first_due() if self.active else None
         if due is None or (self.alarm is not None and self.rings_at <= due):
             return
@@ -365,62 +366,67 @@ class Visit:
     async def mail(
         self, limit: int | None = None, kind: str | None = None, about: str | None = None
     ) -> list[SignalRecord]:
-        """The signals that nobody has taken in yet: see `Store.mail`."""
+        """Return the signals that are not consumed yet; see `Store.mail`."""
         return await self.busily(self.host.mail(limit, kind, about))
 
     async def recall(self, found: OperationBody, result: Typed) -> Any:
-        """What a remembered operation returned."""
+        """Return the result of a remembered operation."""
         return result.decode(await self.busily(self.host.fetch(found.value)), found.name)
 
     async def take_mail(self, signal: SignalRecord, type: str, summary: str, noticed: str = "") -> None:
-        """Take a signal in without an operation; an event says why."""
+        """Consume a signal without an operation and record an event that says why."""
         self.check_open()
         await self.busily(self.host.take_mail(signal, type, summary, noticed))
 
     async def refuse_mail(self, signal: SignalRecord, reason: str) -> None:
-        """A message that cannot be read is no reason to stop: it is taken in, and the history says so."""
+        """Consume a message that cannot be read, and record that; the wait continues."""
         await self.take_mail(signal, "message.refused", reason)
 
     # effects
 
     def emit(self, scope: str, type: str, summary: str, data: dict[str, Any]) -> None:
-        """An event of the workflow's own."""
+        """Add one of the workflow's own events to the next record."""
         self.check_open()
         if type in ENGINE_EVENTS:
-            raise EventRefused(f"{self.step.name}: {type!r} is one of the engine's own events; give yours another name")
+            raise EventRefused(
+                f"Step {self.step.name!r} emitted {type!r}, which is one of the engine's own events. Choose another"
+                " name."
+            )
         if type not in self.host.events:
             raise EventRefused(
-                f"{self.step.name}: the workflow declares no event {type!r}; add it to Workflow(events=[…])"
-                + did_you_mean(str(type), self.host.events)
+                f"Step {self.step.name!r} emitted {type!r}, which the workflow does not declare. Add it to"
+                f" Workflow(events=[…]){did_you_mean(str(type), self.host.events)}"
             )
         if not isinstance(summary, str):
             raise EventRefused(
-                f"{self.step.name}: the summary of {type!r} must be a text, not {summary!r}; give data by name"
+                f"Step {self.step.name!r}: the summary of event {type!r} must be a string, not {summary!r}. Pass data"
+                " as keywords."
             )
-        # By content, not by order: branches may race, and each event must still be the one it was.
+        # Identified by content, not by order, because branches may race.
         print_ = fingerprint(summary, data).hex()[:24]
         self.host.ledger.effect(self.nth(f"{scope}/emit:{type}~{print_}"), type, summary, data, self.step.agent)
 
     def spend(self, scope: str, usd: float | Decimal, tokens: int) -> None:
-        """Money and tokens that the step has used."""
+        """Add money and tokens that the step has spent to the next record."""
         self.check_open()
         micros = to_micro_usd(usd)
         if not is_count(tokens):
-            raise ValueError(f"tokens must be a whole number, not negative: {tokens!r}")
+            raise ValueError(f"tokens must be a whole number, 0 or more, not {tokens!r}.")
         id = self.nth(f"{scope}/spend:{micros}:{tokens}")
         self.host.ledger.pend(Effect(id, self.host.clock.now(), "spent", self.step.agent, usd=micros, tokens=tokens))
 
-    # standing still
+    # halting
 
     def check_open(self) -> None:
-        """Refuse a call after the step has ended."""
+        """Raise `ContextClosed` if the step has ended."""
         if self.left:
             raise ContextClosed(
-                f"{self.step.name}: the step has ended; await every task that uses ctx before returning from it"
+                f"Step {self.step.name!r} has ended, but its context is still in use. Await every task that uses ctx"
+                " before returning from the step."
             )
 
     def enter(self, frame: Frame) -> None:
-        """Something is in flight."""
+        """Count a frame as in flight."""
         self.check_open()
         self.active += 1
         self.moves += 1
@@ -429,14 +435,14 @@ class Visit:
             self._set_alarm()
 
     def exit(self, frame: Frame) -> None:
-        """It no longer is."""
+        """Count a frame as no longer in flight."""
         self.active -= 1
         self.moves += 1
         self.running.pop(frame.scope).set()
         self.settle()
 
     async def busily(self, work: Awaitable[T]) -> T:
-        """Do something of our own: the visit is not left meanwhile, though no operation is in flight."""
+        """Await work of the engine's own. The step does not exit meanwhile, although no operation is in flight."""
         self.active += 1
         self.moves += 1
         try:
@@ -453,7 +459,7 @@ class Visit:
         await self.stand_still(frame)
 
     async def stand_still(self, frame: Frame) -> None:
-        """Wait here until the step is left, or until nobody wants it to stop any more."""
+        """Wait here until the step exits, or until the request to stop is withdrawn."""
         self.check_open()
         still: asyncio.Future[None] = self.loop.create_future()
         self.standing.add(still)
@@ -466,7 +472,7 @@ class Visit:
             self._stand(frame, -1)
 
     def _stand(self, frame: Frame, change: int) -> None:
-        """A frame counts as in flight unless something inside it stands still; the step's own body never counts."""
+        """Update which frames are in flight: those with nothing halted inside. The step's own body never counts."""
         inner: Frame | None = frame
         while inner is not None and inner.parent is not None:
             was = inner.still > 0
@@ -475,10 +481,10 @@ class Visit:
             inner = inner.parent
 
     def settle(self) -> None:
-        """Leave if all that is in flight stands still, or if the program ends and nothing is.
+        """Make the step exit if everything is halted, or if the engine shuts down and nothing is in flight.
 
-        A visit that only waits is left a little later: another branch may be about to begin something. A pause does
-        not wait for that; then it is not known whether all branches wait, and who resumes the session finds out.
+        A visit that only waits exits a few loop turns later, because another branch may be about to start something. A
+        pause does not wait for that. It is then unknown whether all branches wait, and the next resume finds out.
         """
         if self.left or self.active:
             return
@@ -501,24 +507,24 @@ class Visit:
             self.settle()
 
     def reconsider(self) -> None:
-        """The requests from outside changed."""
+        """React to changed requests: exit if the session must stop, otherwise continue halted operations."""
         if self.host.wanted or self.refused:
             self.settle()
             return
         for still in self.standing:
             if not still.done():
                 still.set_result(None)
-        self.standing.clear()  # what goes on is no reason to leave, though its task has yet to notice
-        self.look_again()  # children that stood still as well are to go on
+        self.standing.clear()  # they count as running from now on, although their tasks have not woken up yet
+        self.look_again()  # child sessions that were paused as well must be resumed
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is a whole number that can be stored."""
+    """Return whether a value is a whole number that can be stored."""
     return isinstance(value, int) and 0 <= value <= MOST
 
 
 def to_micro_usd(usd: float | Decimal) -> int:
-    """Money as an integer.
+    """Convert dollars to micro-dollars.
 
     >>> to_micro_usd(0.25), to_micro_usd(Decimal("0.000001"))
     (250000, 1)
@@ -528,14 +534,14 @@ def to_micro_usd(usd: float | Decimal) -> int:
     except InvalidOperation:
         amount = Decimal("NaN")
     if isinstance(usd, bool) or not 0 <= (amount if amount.is_finite() else -1) <= MOST // 1_000_000:
-        raise ValueError(f"money must be an amount of dollars, not negative: {usd!r}")
+        raise ValueError(f"Money must be an amount of dollars, 0 or more, not {usd!r}.")
     return int((amount * 1_000_000).to_integral_value())
 
 
 def key_text(key: object) -> str:
-    """A ``key=`` as part of an identity."""
+    """Return a ``key=`` as part of an operation's identity."""
     if not isinstance(key, str | int) or isinstance(key, bool):
-        raise StepError(f"key= must be a string or an integer, not {type(key).__name__}: {key!r}")
+        raise StepError(f"key= must be a string or an integer, not {type(key).__name__}: {key!r}.")
     return msgspec.json.encode(key).decode()
 
 
@@ -547,8 +553,8 @@ def _input(callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
 
 
 def mismatch(step: str, operation: Operation) -> str:
-    """What to say of a key that names something else than before."""
+    """Return the reason for a pause: a key was used again with different input."""
     return (
-        f"{step}: operation {operation.id} was remembered with other input than it is now called with;"
-        " use another key= for other input, rewind the step, or resume once the input is the same again"
+        f"step {step!r}: operation {operation.id} is remembered with different input; use another key= for different"
+        " input, rewind the step, or resume once the input is the same again"
     )

@@ -1,9 +1,8 @@
-"""What a step can wait for: a time, a message, a child session.
+"""Waits of a step: for a time, a message, or a child session.
 
-A wait does not raise, and it holds nothing: when all that is left of a visit waits, the step
-is left and the session parked. Later the step's body runs again from its top, comes to the
-same wait, and finds that what it waited for is there. A pause takes effect at a wait: what
-comes while the session is to stop is left where it is.
+A wait holds no thread and no memory. When every branch of a visit waits, the step exits and the session is parked.
+Later the step runs again from its top, reaches the same wait, and finds the wait over. A pause takes effect at a wait;
+signals that arrive meanwhile stay in the session's mail.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ S = TypeVar("S", bound="BaseModel")
 _NOTHING = typed(None)
 
 FEW = 8
-"""How many signals are looked at first when a message is to be received."""
+"""The number of signals that `receive` reads first."""
 
 Duration = timedelta | float
 
@@ -53,14 +52,14 @@ _message = msgspec.json.Decoder(Message)
 
 
 async def sleep(visit: Visit, frame: Frame, duration: Duration) -> None:
-    """Wait for a time span; it is counted from the first time that the step came here."""
+    """Wait for a duration, counted from the first time the step reaches this call."""
     micros = _micros(visit.step.name, duration)
     operation = Operation(visit.nth(f"{frame.scope}/sleep~{micros}"), "sleep", "", True)
     await _timer(visit, frame, operation, visit.host.clock.now() + micros)
 
 
 async def until(visit: Visit, frame: Frame, moment: datetime) -> None:
-    """Wait for a moment; one that has passed is no wait."""
+    """Wait until a point in time. Return immediately if it has passed."""
     due = to_micros(moment)
     operation = Operation(visit.nth(f"{frame.scope}/until~{due}"), "until", "", True)
     await _timer(visit, frame, operation, due)
@@ -74,7 +73,9 @@ async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> 
     waits, clock = visit.host.line.waits, visit.host.clock
     if operation.id not in waits and due > (now := clock.now()):
         if due > LATEST:
-            raise ValueError(f"{visit.step.name}: {operation.name} ends after the year 9999; there is no such moment")
+            raise ValueError(
+                f"Step {visit.step.name!r}: {operation.name} ends after the year 9999. Use an earlier time."
+            )
         await visit.open_wait(WaitBody(operation.id, operation.name, due=due, agent=visit.agent, at=now))
     while (wait := waits.get(operation.id)) is not None and wait.due and wait.due > clock.now():
         await visit.wait(frame, Wait("timer", wait.due))
@@ -86,16 +87,16 @@ async def _timer(visit: Visit, frame: Frame, operation: Operation, due: int) -> 
 def _micros(step: str, duration: Duration) -> int:
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if type(seconds) not in (int, float) or not isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{step}: sleep takes a time span in seconds or a timedelta, not negative: {duration!r}")
+        raise ValueError(f"Step {step!r}: sleep takes seconds or a timedelta, 0 or more, not {duration!r}.")
     return int(seconds * 1_000_000)
 
 
 async def conclude(
     visit: Visit, operation: Operation, result: Typed, value: Any, frame: Frame, **facts: Any
 ) -> Any:  # fmt: skip
-    """What was waited for is there: remember it, with what goes with it. A wait is no work, so it took no time."""
+    """Remember the result of a finished wait, together with ``facts``. A wait counts as taking no time."""
     while (twin := visit.running.get(operation.id)) is not None:
-        await twin.wait()  # another branch made the same call, under the same key
+        await twin.wait()  # another branch makes the same call with the same key
     if (found := visit.remembered(operation)) is not None:
         return await visit.recall(found, result)
     inside = Frame(operation.id, frame)
@@ -111,7 +112,7 @@ async def conclude(
 
 
 async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
-    """Wait for the next message of this session that nobody has received yet."""
+    """Wait for the session's next message that has not been received yet."""
     result = typed(kind)
     operation = Operation(visit.nth(f"{frame.scope}/receive"), "receive", "", True)
     found = visit.remembered(operation)
@@ -126,17 +127,17 @@ async def receive(visit: Visit, frame: Frame, kind: Any) -> Any:
         if visit.host.wanted:
             await visit.stand_still(frame)
             continue
-        visit.taken.add(message.n)  # another branch may come here while this one commits
+        visit.taken.add(message.n)  # another branch may get here while this one commits
         try:
             value = _read(message, result)
         except StateRefused as error:
-            await visit.refuse_mail(message, f"{visit.step.name}: {error}")
+            await visit.refuse_mail(message, f"step {visit.step.name!r}: {error}")
             continue
         return await conclude(visit, operation, result, value, frame, consume=(message.n,))
 
 
 async def _next_message(visit: Visit) -> SignalRecord | None:
-    """The oldest message that nobody has received. Thousands may wait behind it, so not all are looked at."""
+    """Return the oldest message not received yet. Reads only a few signals at a time, since thousands may wait."""
     limit = FEW
     while True:
         mail = await visit.mail(limit)
@@ -145,7 +146,7 @@ async def _next_message(visit: Visit) -> SignalRecord | None:
                 return signal
         if len(mail) < limit:
             return None
-        limit *= FEW  # other branches are busy with all of these, or they are reports of children
+        limit *= FEW  # all of these are reports of children or are being received by other branches
 
 
 def _read(message: SignalRecord, result: Typed) -> Any:
@@ -153,7 +154,7 @@ def _read(message: SignalRecord, result: Typed) -> Any:
         value = result.decode(bytes(_message.decode(message.payload).value), f"message {message.n}")
         result.encode(value, f"message {message.n}")
     except (ValueRefused, msgspec.MsgspecError) as error:
-        raise StateRefused(f"message {message.n} cannot be taken in: {error}", field="message") from error
+        raise StateRefused(f"Message {message.n} cannot be received: {error}", field="message") from error
     return value
 
 
@@ -163,7 +164,7 @@ def _read(message: SignalRecord, result: Typed) -> Any:
 async def call(
     visit: Visit, frame: Frame, workflow: Workflow[S], given: S | Mapping[str, Any], key: str | int | None
 ) -> S:
-    """Run a workflow as a child session and wait for its end; its final state comes back."""
+    """Run a workflow as a child session, wait until it ends, and return its final state."""
     operation = _identify(visit, frame, workflow, given, key)
     result = typed(workflow.model)
     found = visit.remembered(operation)
@@ -189,7 +190,7 @@ async def call(
 
 
 async def _child_of(visit: Visit, frame: Frame, operation: Operation) -> str:
-    """The id of the child that a call waits for; that it does is recorded before the child begins."""
+    """Return the id of the child that a call waits for. The wait is recorded before the child starts."""
     waits = visit.host.line.waits
     if (known := waits.get(operation.id)) is None:
         child = _child_id(visit, operation)
@@ -204,11 +205,11 @@ def _identify(
     visit: Visit, frame: Frame, workflow: Workflow[Any], given: BaseModel | Mapping[str, Any], key: str | int | None
 ) -> Operation:
     if not isinstance(workflow, Workflow):
-        raise StepError(f"{visit.step.name}: ctx.call takes a Workflow, not {type(workflow).__name__}")
+        raise StepError(f"Step {visit.step.name!r}: ctx.call takes a Workflow, not {type(workflow).__name__}.")
     if workflow.leaves:
         raise StepError(
-            f"{visit.step.name}: {workflow.name!r} leaves artifacts, and a child session has no folder for them; start"
-            " it as a session of its own: engine.start(..., folder=...)"
+            f"Step {visit.step.name!r}: workflow {workflow.name!r} publishes artifacts, and a child session has no"
+            " folder for them. Start it as a separate session: engine.start(..., folder=...)."
         )
     name = f"call:{workflow.name}"
     content = dict(given) if isinstance(given, Mapping) else given.model_dump()
@@ -217,7 +218,8 @@ def _identify(
     except ValueRefused as error:
         if key is None:
             raise StepError(
-                f"{visit.step.name}: the input of {name!r} cannot be encoded ({error}); pass key= to name the call"
+                f"Step {visit.step.name!r}: the input of {name!r} cannot be encoded. Pass key= to name the call."
+                f" Reason: {error}"
             ) from error
         print_ = ""
     if key is not None:
@@ -226,7 +228,7 @@ def _identify(
 
 
 def _child_id(visit: Visit, operation: Operation) -> SessionId:
-    """The same whenever the step comes here again, another one in every visit."""
+    """Return the child's id: the same whenever the step reaches this call again, different in every visit."""
     parent = visit.host.session_id
     text = f"{parent}|{visit.host.line.opened}|{operation.id}"
     print_ = sha256(text.encode()).hexdigest()[:16]
@@ -238,23 +240,22 @@ async def _reports(visit: Visit, child: str) -> list[SignalRecord]:
 
 
 async def _raise_failure(visit: Visit, row: SessionRow) -> None:
-    """Raise the failure of a child. The next attempt at the step, or somebody who resumes it, has the child try again.
+    """Raise the failure of a child. The next attempt at the step, or a resume, retries the child.
 
-    A step that only goes on after a wait is told the same as before: if the child were tried again whenever its parent
-    wakes, two children that fail would keep each other going for ever.
+    If the step only continues after a wait, it gets the same error again and the child is not retried. Otherwise two
+    failing children would restart each other forever, because the end of each one wakes the parent.
     """
     reports = await _reports(visit, row.session_id)
     told = row.session_id in visit.host.line.noticed and not _is_first_look(visit, row)
     if row.ended == "failed" and not (reports or told):
         return
-    why = f"{row.failure.type}: {row.failure.message}" if row.failure is not None else ""
-    text = f"{visit.step.name}: the child session {row.session_id!r} {row.ended}" + (f", {why}" if why else "")
+    why = f" Reason: {row.failure.type}: {row.failure.message}" if row.failure is not None else ""
+    failed = row.ended == "failed"
+    text = f"Step {visit.step.name!r}: child session {row.session_id!r} {'failed' if failed else 'was cancelled'}."
     for report in reports:
-        await visit.take_mail(report, "child.noticed", text, row.session_id if row.ended == "failed" else "")
-    hint = (
-        "; it goes on when this step runs again" if row.ended == "failed" else "; rewind this step to have another one"
-    )
-    raise ChildFailed(text + hint, child_id=row.session_id, status=str(row.ended))
+        await visit.take_mail(report, "child.noticed", text + why, row.session_id if failed else "")
+    hint = " It resumes when this step runs again." if failed else " Rewind this step to start another one."
+    raise ChildFailed(text + hint + why, child_id=row.session_id, status=str(row.ended))
 
 
 async def _keep_going(
@@ -269,10 +270,10 @@ async def _keep_going(
 
 
 def _is_resumed_with_us(row: SessionRow) -> bool:
-    """Whether a resume of the tree is also for this child.
+    """Return whether a resume of the parent also resumes this child.
 
-    What has to go on may be a child of the child, and only its own step can tell. And what made it stand still (a
-    budget, a guard) is tested again.
+    A child that waits for its own child is resumed, because only its own step knows whether that one must resume. A
+    child that was paused by a budget or a guard is resumed so that the condition is checked again.
     """
     if row.status is Status.WAITING:
         return row.awaits_child
@@ -280,7 +281,7 @@ def _is_resumed_with_us(row: SessionRow) -> bool:
 
 
 def _is_first_look(visit: Visit, row: SessionRow) -> bool:
-    """Whether somebody resumed the tree, and this child was not looked at since."""
+    """Return whether the session was resumed and this is the first check of the child since."""
     if not visit.host.resumed or row.session_id in visit.nudged:
         return False
     visit.nudged.add(row.session_id)

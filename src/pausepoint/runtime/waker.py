@@ -1,7 +1,7 @@
-"""Picks up the sessions that could go on by themselves: a timer is due, a message or the end of a child has come.
+"""Picks up sessions that can continue on their own: a timer is due, a message has arrived, or a child has ended.
 
-One task per engine, whatever the number of sessions. It looks when somebody wrote, and when
-the next timer is due.
+An engine has one waker task, whatever the number of sessions. It checks when the store changes and when the next timer
+is due.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pausepoint.name import NAME
 from pausepoint.stores.base import Store
 
 AT_ONCE = 64
-"""How many sessions are picked up before the others have a turn."""
+"""The number of sessions picked up before other tasks get a turn."""
 
 MANY = 64
-"""How many asked sessions are remembered before those that have ended are forgotten."""
+"""The number of asked sessions that are remembered before ended ones are forgotten."""
 
 CROWD = 500
-"""How many sessions this process drives before it leaves what is due to others, or for later."""
+"""The most sessions this process drives at a time. Others that are due wait, or are picked up by other processes."""
 
 
 class Waker:
-    """See the module's text. ``take`` drives a session; ``running`` is how many are driven here."""
+    """The waker of one engine. ``take`` drives a session; ``running`` returns the number of sessions driven here."""
 
     def __init__(
         self,
@@ -53,57 +53,57 @@ class Waker:
         self.workflows = workflows
         self.take = take
         self.running = running
-        self.asked: set[str] | None = None  # the sessions to pick up, each with its children; None: all of them
-        self._room = MANY  # how many asked sessions there may be before the ended ones are forgotten
-        self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and where they stood then
+        self.asked: set[str] | None = None  # the sessions to pick up, with their children; None: all sessions
+        self._room = MANY  # the number of asked sessions at which ended ones are forgotten
+        self.refused: dict[int, int] = {}  # sessions that cannot be picked up here, and their seq at that time
         self.news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.stopping = False
 
     def start(self) -> None:
-        """From now on, until `stop`."""
+        """Start the task; it runs until `stop`."""
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"{NAME} waker")
 
     async def stop(self) -> None:
-        """Pick up nothing more. What is being picked up is: left half-way, it would be held and driven by nobody."""
+        """Stop picking up sessions. Finish the one in progress, so that no session is held without being driven."""
         self.stopping = True
         self.poke()
         if self.task is not None:
             await asyncio.wait([self.task])
 
     def ask(self, session_id: str) -> None:
-        """Pick up this session and its children from now on, where only asked sessions are picked up."""
+        """Pick up this session and its children from now on, if this engine picks up only asked sessions."""
         if self.asked is not None:
             self.asked.add(session_id)
             self.poke()
 
     def poke(self) -> None:
-        """Something may be due."""
+        """Check again, because a session may be due."""
         self.news.set()
 
     def leaves(self, row: SessionRow) -> bool:
-        """Whether this engine could not pick the session up as it stands."""
+        """Return whether this engine failed to pick up the session and it has not changed since."""
         return self.refused.get(row.key) == row.seq
 
     async def _run(self) -> None:
         alone()
         while not self.stopping:
             self.news.clear()
-            now = self.clock.now()  # one moment for both looks: nothing may become due in between
+            now = self.clock.now()  # one time for both queries, so that nothing becomes due in between
             try:
                 if await self._look(now):
                     continue
                 wakes_at = await self._next_wake(now)
             except StoreError as error:
-                logger.warning("looking for sessions that are due failed: %s", said(error))
+                logger.warning("cannot check for due sessions, retrying in 1 s: %s", said(error))
                 wakes_at = now + 1_000_000
             await self._rest(wakes_at)
 
     async def _look(self, now: int) -> bool:
-        """Pick up what is due. True if there may be more."""
+        """Pick up due sessions. Return whether there may be more."""
         room = min(AT_ONCE, CROWD - self.running())
         if room <= 0:
-            return False  # whoever ends next pokes
+            return False  # the next drive that ends calls poke()
         rows = [row for row in await self._due(now, room + len(self.refused)) if not self.leaves(row)]
         for row in rows:
             if not self.stopping:
@@ -141,9 +141,9 @@ class Waker:
         try:
             await self.take(row)
         except (AlreadyRunning, HoldLost, SessionEnded, UnknownSession):
-            pass  # another engine was quicker, or somebody ended it
+            pass  # another engine picked it up first, or it was ended
         except (DamagedRecord, Redacted) as error:
-            self._refuse(row, error)  # it alone cannot be read; the others must not wait for it
+            self._refuse(row, error)  # only this session is unreadable; it must not block the others
         except StoreError:
             raise
         except PausepointError as error:
@@ -151,7 +151,7 @@ class Waker:
 
     def _refuse(self, row: SessionRow, error: PausepointError) -> None:
         self.refused[row.key] = row.seq
-        tell(logging.WARNING, f"is due and cannot go on here: {said(error)}", row.session_id)
+        tell(logging.WARNING, f"is due but cannot resume here: {said(error)}", row.session_id)
 
     async def _rest(self, wakes_at: int | None) -> None:
         if wakes_at is None:

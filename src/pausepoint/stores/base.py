@@ -192,7 +192,7 @@ class Store(Protocol):
 
         Sessions already asked to pause stay as they are, except that ``abort`` overrides
         ``finish``, and that a pause of its own comes beside a standing one. Each request is a signal with its author.
-        With ``pause.standing`` it stands from now on, in the same transaction: `create`, `revise` and `restore` see
+        With ``pause.standing`` it stands from now on, in the same transaction: `create`, `revise` and `import_` see
         it, until `lift`. If one stands already, it stays who asked and since when. The matching rows come back as they
         are afterwards, ended ones unchanged among them. Damaged ones are asked too, as far as that can be written:
         nothing may keep a session from being stopped.
@@ -351,7 +351,7 @@ class Store(Protocol):
         Raises `UnknownSession` or `DamagedRecord`.
         """
 
-    async def restore(self, sessions: Sequence[Whole]) -> bool:
+    async def import_(self, sessions: Sequence[Whole]) -> bool:
         """Store sessions as they were elsewhere, in one transaction; nobody holds them then.
 
         A standing pause that they were part of there is one of their own here. While everything stands still here,

@@ -21,7 +21,7 @@ from pausepoint.engine import transfer as bundle
 from pausepoint.engine.session import Session
 from pausepoint.engine.transfer import Bundle
 from pausepoint.errors import DefinitionError, StepError, StoreClosed, said
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import CheckpointBody, Line, OperationBody, body_of
 from pausepoint.log.state import Blobs, Change, Inline
 from pausepoint.model.pauses import Paused
@@ -113,7 +113,7 @@ class _Rehearsal:
 
     async def state(self) -> BaseModel:
         """The state as the records so far add up to."""
-        lending = Lending(self.workflow, self.line.state, self.store, DEFAULT_LIMITS)
+        lending = StateAccess(self.workflow, self.line.state, self.store, DEFAULT_LIMITS)
         lending.fill_new_fields()
         await lending.prefetch()
         return cast(BaseModel, lending.build())
@@ -161,7 +161,7 @@ class _RehearsedDrive(Drive):
     def take_in(self, line: Line) -> None:
         """Stand where the log stands; what is tried out here does not touch it."""
         self.line = self.ledger.line = line
-        self.lending = Lending(self.workflow, line.state.copy(), self.store, self.limits)
+        self.lending = StateAccess(self.workflow, line.state.copy(), self.store, self.limits)
         self.lending.fill_new_fields()
         self.flags = msgspec.structs.replace(self.flags, pause_requested=False, cancel_requested=False)
         self.task = asyncio.current_task()

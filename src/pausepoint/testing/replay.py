@@ -14,7 +14,7 @@ from pausepoint.codec.values import Typed
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.engine.control import Control
 from pausepoint.errors import NotReplayable
-from pausepoint.log.access import Lending
+from pausepoint.log.access import StateAccess
 from pausepoint.log.state import Blobs, Change
 from pausepoint.runtime.drive import Drive, Left
 from pausepoint.runtime.visit import Frame, Host, Operation, Visit
@@ -115,7 +115,7 @@ class ReplayingDrive(Drive):
         self.ledger.pending.clear()
         self.ledger.load(await self.store.records(self.row.key, self.ledger.key_frame))
         self.line = self.ledger.line
-        self.lending = Lending(self.workflow, self.line.state, self.store, self.limits)
+        self.lending = StateAccess(self.workflow, self.line.state, self.store, self.limits)
         self.lending.fill_new_fields()
 
     def missing(self, visit: ReplayingVisit) -> list[str]:

@@ -84,7 +84,7 @@ class Questions(Requests):
         while root.parent is not None:
             root = self._by(root.parent).row
         record = kept.records[facts.seq - 1]
-        since = [each.at for each in kept.pauses if is_open_request(each) and each.freeze]
+        since = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
         frozen = max(now - max(min(since), facts.updated_at), 0) if since else 0
         failure = kept.row.failure if kept.row.ended == "failed" else None
         return QuestionRow(

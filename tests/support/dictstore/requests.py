@@ -56,12 +56,12 @@ class Requests(Base):
             kept.pauses.append(replace(pause, id=str(uuid4()), kind="operator", step=step, closed_at=None))
         data: dict[str, Any] = {"reason": pause.reason, "mode": pause.mode}
         data |= {"freeze": True} if pause.freeze else {}
-        self._signal(kept, "pause", pause.by, pause.at, msgspec.json.encode(data))
+        self._signal(kept, "pause", pause.by, pause.created_at, msgspec.json.encode(data))
         self._set(kept, pause_requested=True, pause_mode="abort" if raised else kept.row.pause_mode)
 
     def _pause_above(self, parent: int | None, at: int) -> Pause | None:
         if parent is None:
-            return None if self.data.standing is None else replace(self.data.standing, at=at)
+            return None if self.data.standing is None else replace(self.data.standing, created_at=at)
         found = [each for each in self._by(parent).pauses if is_open_request(each)]
         return next((each for each in found if not each.standing), found[0] if found else None)
 
@@ -79,11 +79,11 @@ class Requests(Base):
         return Found(self._seen(kept) for kept in found)
 
     def _lift(self, kept: Kept, by: str | None, at: int) -> None:
-        before = [each.at for each in kept.pauses if is_open_request(each) and each.freeze]
+        before = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
         kept.pauses = [
             replace(each, closed_at=at, closed_by=by) if is_part_of_all(each) else each for each in kept.pauses
         ]
-        after = [each.at for each in kept.pauses if is_open_request(each) and each.freeze]
+        after = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
         frozen = max(min(after, default=at) - min(before), 0) if before else 0
         self._set(kept, frozen=kept.row.frozen + frozen)
         if not any(map(is_open_request, kept.pauses)):
@@ -99,7 +99,7 @@ class Requests(Base):
             budget = {} if budget_usd is None or kept is not top else {"budget_usd": budget_usd}
             if not kept.row.pause_requested and not budget:
                 continue
-            since = [each.at for each in kept.pauses if is_open_request(each) and each.freeze]
+            since = [each.created_at for each in kept.pauses if is_open_request(each) and each.freeze]
             frozen = max(at - min(since), 0) if since else 0
             kept.pauses = [
                 replace(each, closed_at=at, closed_by=by) if is_open_request(each) else each for each in kept.pauses

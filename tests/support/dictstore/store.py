@@ -74,7 +74,7 @@ class DictStore(Removals):
             )
         return found
 
-    async def restore(self, sessions: Sequence[Whole]) -> bool:
+    async def import_(self, sessions: Sequence[Whole]) -> bool:
         self._check()
         if any(self._find_id(each.row.session_id) is not None for each in sessions):
             return False

@@ -101,8 +101,8 @@ def _create(engine: BlockingEngine, wanted: WorkflowState) -> None:
         raise BadInput(f"current_step: {wanted.session_id!r} is new; a session is COMPLETED by running it")
     state = AuraState.model_validate({name: getattr(wanted, name) for name in AuraState.model_fields})
     engine.start(
-        aura, state, session_id=wanted.session_id, owner=wanted.student_id, at=_step(wanted.current_step),
-        paused=True, reason="saved, not started", by=SAVED_BY,
+        aura, state, session_id=wanted.session_id, owner=wanted.student_id,
+        at_step=_step(wanted.current_step), paused=True, reason="saved, not started", by=SAVED_BY,
     )  # fmt: skip
 
 

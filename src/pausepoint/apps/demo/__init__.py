@@ -1,1 +1,1 @@
-"""``python -m pausepoint.apps.demo``: a session is killed, resumed, paused and resumed, before your eyes."""
+"""``python -m pausepoint.apps.demo``: watch a session being killed, resumed, paused and resumed again."""

@@ -1,4 +1,4 @@
-"""Tells the story: run, kill -9, resume, pause from outside, resume, and what that saved."""
+"""Run the demo: run, kill -9, resume, pause from outside, resume, and report the work saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACE, FAST = 0.9, 0.15
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo. 0 if it could be shown to its end."""
+    """Run the demo. Return 0 if it ran to completion."""
     parser = _parser()
     options = parser.parse_args(arguments)
     with ExitStack() as stack:
@@ -30,28 +30,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = _folder(stack, options.store, options.keep)
         except OSError as error:
             parser.error(
-                f"no store can be made in {options.store or 'a temporary folder'}: {error.strerror}"
-                "; name another folder with --store"
+                f"Cannot create a store in {options.store or 'a temporary folder'}: {error.strerror}."
+                " Name another folder with --store."
             )
         try:
             return _show(folder, options)
-        except BrokenPipeError:  # the reader, perhaps head, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed goes there
+        except BrokenPipeError:  # the reader, such as head, has closed the pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards the output that is not flushed yet
             return 128 + signal.SIGPIPE
 
 
 def _show(folder: Path, options: argparse.Namespace) -> int:
     screen = Screen()
-    screen.say(f"A workflow of {len(report.steps)} steps writes a report. Its pace and its prices are made up.")
+    screen.say(f"A workflow of {len(report.steps)} steps writes a report. Its pace and prices are simulated.")
     try:
         asyncio.run(_tell(folder, FAST if options.fast else PACE, screen))
     except (OutOfStep, PausepointError) as error:
-        screen.say(f"\nThe demo could not be shown: {error}", "red")
+        screen.say(f"\nThe demo stopped: {error}", "red")
         return 1
     except KeyboardInterrupt:
         return 130
     kept = options.keep or options.store is not None
-    what = "It is kept." if kept else "It is removed; --keep keeps it."
+    what = "It is kept." if kept else "It has been removed. Pass --keep to keep it."
     screen.say(f"\nThe store was {folder / 'pausepoint.db'}.\n{what}")
     return 0
 
@@ -63,18 +63,18 @@ async def _tell(folder: Path, pace: float, screen: Screen) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m pausepoint.apps.demo", description="See a session killed, resumed and paused."
+        "python -m pausepoint.apps.demo", description="Watch a session being killed, resumed and paused."
     )
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="make the store in this folder, and keep it")
+    parser.add_argument("--store", type=Path, metavar="FOLDER", help="create the store in this folder and keep it")
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder with the store")
-    parser.add_argument("--fast", action="store_true", help="hurry: a few seconds in all")
+    parser.add_argument("--fast", action="store_true", help="finish within a few seconds")
     return parser
 
 
 def _folder(stack: ExitStack, chosen: Path | None, keep: bool) -> Path:
     if chosen is not None:
         chosen.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=chosen):  # a folder that is there may still take no file
+        with tempfile.TemporaryFile(dir=chosen):  # an existing folder may still not be writable
             return chosen
     if keep:
         return Path(tempfile.mkdtemp(prefix="pausepoint-demo-"))

@@ -1,7 +1,7 @@
 """The demo's workflow: a short report on prime numbers.
 
-Every number and every word in the report is computed. What is pretended is the pace (each piece
-of work waits, as for a model's answer) and the prices.
+Every number and every word in the report is computed. The pace and the prices are simulated: each piece of work waits
+as if for a model's answer.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PRICES = {
 
 
 class Desk:
-    """What a worker process sets before it begins: how long a piece of work waits, and where calls are counted."""
+    """Settings of a worker process: how long a piece of work waits, and the file in which calls are counted."""
 
     pace = 0.0
     calls: Path | None = None
 
 
 class Finding(BaseModel):
-    """What a survey of one span of numbers found."""
+    """The result of surveying one span of numbers."""
 
     start: int
     primes: int
@@ -47,7 +47,7 @@ class Finding(BaseModel):
 
 
 class Report(BaseModel):
-    """The state: what each step leaves for those after it."""
+    """The state of the workflow. Each step adds its results for the steps after it."""
 
     upto: int = SPANS * WIDTH
     spans: list[int] = []
@@ -61,7 +61,7 @@ class Report(BaseModel):
 
 
 async def work(ctx: Context, piece: object = "") -> None:
-    """One piece of work: it is counted, takes its time and costs its price."""
+    """Do one piece of work: count the call, wait, and spend its price."""
     if Desk.calls is not None:
         line = f"{ctx.step} {piece}".strip() + f"\t{os.getpid()}\n"
         with Desk.calls.open("a") as file:
@@ -71,7 +71,7 @@ async def work(ctx: Context, piece: object = "") -> None:
 
 
 def primes_below(limit: int) -> list[int]:
-    """A sieve.
+    """Return the primes below a limit, using a sieve.
 
     >>> primes_below(12)
     [2, 3, 5, 7, 11]
@@ -86,13 +86,13 @@ def primes_below(limit: int) -> list[int]:
 
 @step(writes="spans")
 async def outline(upto: int, ctx: Context) -> list[int]:
-    """Which spans to look at."""
+    """List the spans to survey."""
     await work(ctx)
     return list(range(0, upto, WIDTH))
 
 
 async def look(start: int, ctx: Context) -> Finding:
-    """One item of the survey."""
+    """Survey one span."""
     await work(ctx, start)
     primes = [prime for prime in primes_below(start + WIDTH) if prime >= start]
     gap, after = max((after - before, before) for before, after in pairwise(primes))
@@ -101,13 +101,13 @@ async def look(start: int, ctx: Context) -> Finding:
 
 @step(writes="findings")
 async def survey(spans: list[int], ctx: Context) -> list[Finding]:
-    """All spans, two at a time; each is kept as it is done."""
+    """Survey all spans, two at a time. Each result is kept as soon as it is finished."""
     return await ctx.map(look, spans, concurrency=2)
 
 
 @step(writes=["total", "widest"])
 async def compare(findings: list[Finding], ctx: Context) -> Mapping[str, object]:
-    """What stands out."""
+    """Add up the primes and find the widest gap."""
     await work(ctx)
     return {
         "total": sum(finding.primes for finding in findings),
@@ -117,25 +117,25 @@ async def compare(findings: list[Finding], ctx: Context) -> Mapping[str, object]
 
 @step(writes="recount")
 async def verify(upto: int, ctx: Context) -> int:
-    """The same count in another way."""
+    """Count the primes a second time, in another way."""
     await work(ctx)
     return len(primes_below(upto))
 
 
 def opening(state: Report) -> str:
-    """How many there are."""
+    """Say how many primes there are."""
     share = state.total / state.upto
     return f"Below {state.upto:,} there are {state.total:,} primes, {share:.1%} of all numbers."
 
 
 def thinning(state: Report) -> str:
-    """How they get rarer."""
+    """Say how primes get rarer."""
     first, last = state.findings[0], state.findings[-1]
     return f"They thin out: {first.primes:,} in the first {WIDTH:,} numbers, {last.primes:,} in the last {WIDTH:,}."
 
 
 def gaps(state: Report) -> str:
-    """Where they are far apart."""
+    """Say where primes are far apart."""
     widest = state.widest
     assert widest is not None
     end = widest.gap_after + widest.gap
@@ -143,7 +143,7 @@ def gaps(state: Report) -> str:
 
 
 def estimate(state: Report) -> str:
-    """What the prime number theorem expects."""
+    """Compare the count with the prime number theorem."""
     expected = state.upto / math.log(state.upto)
     return f"x / ln x expects {expected:,.0f}, which is {abs(state.total - expected) / state.total:.1%} off."
 
@@ -155,7 +155,7 @@ SECTIONS: dict[str, Callable[[Report], str]] = {
 
 @step(writes="sections")
 async def draft(state: Report, ctx: Context) -> list[str]:
-    """One section after the other; a pause takes effect between two."""
+    """Write one section after the other. A pause takes effect between two sections."""
 
     async def write(name: str, ctx: Context) -> str:
         await work(ctx, name)
@@ -166,16 +166,16 @@ async def draft(state: Report, ctx: Context) -> list[str]:
 
 @step(writes="words")
 async def review(sections: list[str], total: int, recount: int, ctx: Context) -> int:
-    """Refuses a report whose numbers do not agree."""
+    """Refuse a report whose numbers do not agree, and count its words."""
     await work(ctx)
     if total != recount:
-        raise ValueError(f"the survey counts {total} primes, the sieve {recount}")
+        raise ValueError(f"The survey counts {total} primes, but the sieve counts {recount}.")
     return sum(len(section.split()) for section in sections)
 
 
 @step(writes="text")
 async def publish(sections: list[str], ctx: Context) -> str:
-    """The report."""
+    """Assemble the report."""
     await work(ctx)
     return "\n".join(sections)
 

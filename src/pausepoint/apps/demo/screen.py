@@ -1,4 +1,4 @@
-"""Prints the demo: in place on a terminal, line by line elsewhere."""
+"""Print the demo: in place on a terminal, line by line elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pausepoint.apps.demo.view import Row, View
 
 
 class Signs(NamedTuple):
-    """What stands before a row, and what its bar is made of."""
+    """The signs in front of a row and in its progress bar."""
 
     kept: str
     done: str
@@ -29,11 +29,11 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 
 class Screen:
-    """Where the demo is shown."""
+    """The stream on which the demo is shown."""
 
     def __init__(self, stream: TextIO = sys.stdout) -> None:
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a folder's name may have letters that the encoding lacks
+            stream.reconfigure(errors="replace")  # a folder's name may contain letters that the encoding lacks
         self._stream = stream
         self._signs = _signs(stream)
         self._terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -43,7 +43,7 @@ class Screen:
         self._tick = 0
 
     def say(self, text: str = "", style: str = "") -> None:
-        """A line that stays, below what was drawn so far."""
+        """Print a permanent line below everything drawn so far."""
         self._drawn = 0
         print(self.styled(text, style), file=self._stream, flush=True)
 
@@ -51,18 +51,18 @@ class Screen:
         return f"\033[{_STYLES[style]}m{text}\033[0m" if style and self._coloured else text
 
     def _cut(self, text: str, beside: int) -> str:
-        """As much as fits into one line: rows that wrap could not be replaced. The last column may wrap, too."""
+        """Cut text to one line: a row that wraps cannot be redrawn. The last column may wrap as well."""
         if not self._terminal:
             return text
         return text[: max(0, shutil.get_terminal_size().columns - 1 - beside)]
 
     def chapter(self, text: str) -> None:
-        """A heading. The steps are shown anew below it."""
+        """Print a heading. The steps are drawn again below it."""
         self._said.clear()
         self.say(f"\n{text}", "bold")
 
     def draw(self, view: View, running: bool, brief: bool = False) -> None:
-        """The steps as they stand, or only the one at work. On a terminal this replaces what was drawn just before."""
+        """Draw all steps, or with ``brief`` only the active one. On a terminal this replaces the previous drawing."""
         self._tick += 1
         rows = [row for row in view.rows.values() if not brief or row is view.active]
         if self._terminal:
@@ -93,7 +93,7 @@ class Screen:
 
 
 def _signs(stream: TextIO) -> Signs:
-    """Those that the stream can encode."""
+    """Return the signs that the stream can encode."""
     try:
         "".join(_DRAWN).encode(stream.encoding or "utf-8")
     except UnicodeEncodeError:

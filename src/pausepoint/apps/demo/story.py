@@ -1,4 +1,4 @@
-"""One session as seen from a process that does none of its work: it starts workers, kills one, pauses another."""
+"""The story of the demo, told by a process that does no work itself: it starts workers, kills one and pauses another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPERATOR, REASON = "the operator", "lunch"
 
 
 class OutOfStep(Exception):
-    """The session is not where the demo expects it; on a very busy machine it may have run ahead."""
+    """The session is not where the demo expects it. On a very busy machine it may have run ahead."""
 
 
 class Story:
@@ -38,17 +38,17 @@ class Story:
         self.workers: list[Process] = []
 
     async def tell(self) -> None:
-        """From the first process to the last."""
+        """Run all chapters, from the first process to the last."""
         try:
             worker = await self._begin("starts the session", "start")
             session = await self._appear(worker)
             await self._watch(session, worker, lambda: self.view.rows["survey"].items >= 3)
             await self._kill(session, worker)
-            worker = await self._begin("resumes it. What was finished is not done again", "resume")
+            worker = await self._begin("resumes the session. Finished work is not done again", "resume")
             await self._resumed(session, worker)
             await self._watch(session, worker, lambda: self.view.rows["draft"].items >= 1)
             await self._pause(session, worker)
-            worker = await self._begin("resumes it once more", "resume")
+            worker = await self._begin("resumes the session once more", "resume")
             await self._resumed(session, worker)
             await self._watch(session, worker)
             await self._finish(session, worker)
@@ -72,7 +72,7 @@ class Story:
             worker.send_signal(signal.SIGKILL)
         code = await worker.wait()
         if code != -signal.SIGKILL:
-            raise OutOfStep(f"process {worker.pid} had ended before it could be killed, with exit code {code}")
+            raise OutOfStep(f"Process {worker.pid} ended with exit code {code} before it could be killed.")
         await self.view.refresh(session)
         status = await session.status()
         self.screen.say(f"   Process {worker.pid} was ended by {signal.Signals(-code).name}. The session is {status}.")
@@ -80,28 +80,28 @@ class Story:
 
     async def _pause(self, session: Session[Report], worker: Process) -> None:
         asked = await session.pause(REASON, by=OPERATOR)
-        self.screen.say(f"\n   Process {os.getpid()} (this one) asks for a pause. The session is {asked}.", "yellow")
+        self.screen.say(f"\n   Process {os.getpid()} (this one) requests a pause. The session is {asked}.", "yellow")
         await self._watch(session, worker, brief=True)
         info = await session.info()
         if info.status is not Status.PAUSED:
-            raise OutOfStep(f"the session is {info.status}, it should be paused")
+            raise OutOfStep(f"The session is {info.status}, but it should be paused.")
         for pause in await session.pauses():
             self.screen.say(
                 f"\n   The session is {info.status} at {info.step}, by {pause.by}: {pause.reason}.", "yellow"
             )
         done = sum(row.done for row in self.view.rows.values())
-        self.screen.say(f"   {done} of {len(self.view.rows)} steps are done, ${info.spent_usd:.2f} are spent.")
-        self.screen.say(f"   Process {worker.pid} has ended (exit code {worker.returncode}): no process has to wait.")
+        self.screen.say(f"   {done} of {len(self.view.rows)} steps are done, ${info.spent_usd:.2f} spent.")
+        self.screen.say(f"   Process {worker.pid} has ended (exit code {worker.returncode}). A paused session needs no process.")
         await self._rest()
 
     async def _finish(self, session: Session[Report], worker: Process) -> None:
         outcome = await session.outcome()
         if outcome.status is not Status.COMPLETED:
-            raise OutOfStep(f"the session is {outcome.status}, process {worker.pid} ended with {worker.returncode}")
+            raise OutOfStep(f"The session is {outcome.status}. Process {worker.pid} ended with exit code {worker.returncode}.")
         self._title(f"The session is {outcome.status}. Its report, {outcome.state.words} words:")
         for line in outcome.state.text.splitlines():
             self.screen.say(f"   {line}")
-        self._title("What did not have to be done again:")
+        self._title("Work that was not done again:")
         self._say_savings(outcome.spent_usd)
         self._say_calls()
 
@@ -119,7 +119,7 @@ class Story:
         again = [name for name, times in calls.items() if times > 1]
         self.screen.say(f"   {_count(calls.total(), 'call')} for {_count(len(calls), 'piece')} of work.")
         if again:
-            self.screen.say(f"   Cut off by the kill, so called again: {', '.join(again)}.")
+            self.screen.say(f"   Called again because the kill interrupted them: {', '.join(again)}.")
 
     # watching
 
@@ -130,7 +130,7 @@ class Story:
         return await self.engine.session(self.session_id)
 
     async def _resumed(self, session: Session[Report], worker: Process) -> None:
-        """Wait until the worker has taken the session up."""
+        """Wait until the worker has picked up the session."""
         known = len(self.view.savings)
         while len(self.view.savings) == known:
             await self._wait_for(worker)
@@ -138,7 +138,7 @@ class Story:
 
     async def _wait_for(self, worker: Process) -> None:
         if worker.returncode is not None:
-            raise OutOfStep(f"process {worker.pid} ended with exit code {worker.returncode} before it began to work")
+            raise OutOfStep(f"Process {worker.pid} ended with exit code {worker.returncode} before it began to work.")
         await asyncio.sleep(0.02)
 
     async def _watch(
@@ -148,7 +148,7 @@ class Story:
         enough: Callable[[], bool] = lambda: False,
         brief: bool = False,
     ) -> None:
-        """Show what the session does, until ``enough`` or until its process has ended."""
+        """Show the session's progress until ``enough()`` is true or its process has ended."""
         while worker.returncode is None and not enough():
             await asyncio.sleep(min(0.08, self.pace / 3))
             await self._read(session, worker.returncode is None, brief)
@@ -159,14 +159,14 @@ class Story:
         self.screen.draw(self.view, running, brief)
 
     async def _send_home(self) -> None:
-        """Leave no process behind, whatever went wrong here."""
+        """Terminate all workers that are still running, even after an error."""
         for worker in self.workers:
             if worker.returncode is None:
                 worker.terminate()
                 await worker.wait()
 
     async def _rest(self) -> None:
-        """Time to read."""
+        """Wait so that people can read the screen."""
         await asyncio.sleep(self.pace * 1.5)
 
     def _title(self, text: str) -> None:

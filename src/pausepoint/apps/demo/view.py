@@ -1,4 +1,4 @@
-"""What the demo knows of its session: folded from the events that it reads, as any other program could."""
+"""The demo's view of its session, built from the session's events. Any other program can do the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pausepoint.model import Event
 
 @dataclass
 class Row:
-    """One step."""
+    """The progress of one step."""
 
     name: str
     done: bool = False
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Saving:
-    """What one resume did not have to do again."""
+    """The work that one resume skipped."""
 
     at: str
     steps: int
@@ -36,20 +36,20 @@ class Saving:
 
 @dataclass
 class View:
-    """The steps as they stand, and what every resume has saved."""
+    """The progress of all steps, and the savings of every resume."""
 
     rows: dict[str, Row] = field(default_factory=lambda: {step.name: Row(step.name) for step in report.steps})
     savings: list[Saving] = field(default_factory=list)
     cursor: str = ""
 
     async def refresh(self, session: Session[Report]) -> None:
-        """Read what is new."""
+        """Read the events that are new since the last call."""
         async for event in session.events(self.cursor):
             self.cursor = event.cursor
             self.take(event)
 
     def take(self, event: Event) -> None:
-        """Fold one event in."""
+        """Apply one event."""
         data = event.data
         if event.event_type == "session.resumed":
             self._resumed(str(data["step"]), int(data["skipped"]), data["saved_seconds"], data["saved_usd"])
@@ -74,7 +74,7 @@ class View:
 
     @property
     def active(self) -> Row | None:
-        """The step that runs, or would run next."""
+        """The step that is running or runs next."""
         return next((row for row in self.rows.values() if not row.done), None)
 
     @property

@@ -1,4 +1,4 @@
-"""The process that does the work; the demo starts it, kills it and starts it again.
+"""The worker process. The demo starts it, kills it and starts it again.
 
 ``python -m pausepoint.apps.demo.worker start|resume STORE SESSION PACE CALLS``
 """
@@ -14,7 +14,7 @@ from pausepoint.apps.demo.pipeline import Desk, report
 
 
 async def main(verb: str, store: str, session_id: str, pace: str, calls: str) -> None:
-    """Drive the session until it ends or somebody pauses it."""
+    """Drive the session until it ends or is paused."""
     Desk.pace, Desk.calls = float(pace), Path(calls)
     async with Engine(Path(store), workflows=[report]) as engine:
         if verb == "start":
@@ -27,5 +27,5 @@ async def main(verb: str, store: str, session_id: str, pace: str, calls: str) ->
 if __name__ == "__main__":
     try:
         asyncio.run(main(*sys.argv[1:]))
-    except KeyboardInterrupt:  # Ctrl+C reaches the demo and its worker alike; the demo does the talking
+    except KeyboardInterrupt:  # Ctrl+C reaches both processes; the demo prints the message
         sys.exit(130)

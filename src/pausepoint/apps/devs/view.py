@@ -86,10 +86,10 @@ class View:
             return  # somebody wanted it done anew since
         row.agent = event.data["agent"]
         if event.event_type == "task.started":
-            row.status, row.began = "begun", event.at
+            row.status, row.began = "begun", event.created_at
             return
         row.status = "done" if event.event_type == "task.completed" else "failed"
-        row.took, row.note = (event.at - row.began) / 1e6, event.data.get("error", "")
+        row.took, row.note = (event.created_at - row.began) / 1e6, event.data.get("error", "")
         self._settled += row.status == "done"
         row.place = self._settled
 

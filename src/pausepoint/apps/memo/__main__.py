@@ -110,7 +110,7 @@ def _left(drive: Drive, why: str, code: int) -> Ending:
     return code, None
 
 
-main = program(memo, instead=write, arguments=["company"], help=HELP)
+main = program(memo, instead=write, arguments=["company"], help=HELP, step_word="agent")
 
 if __name__ == "__main__":
     main()

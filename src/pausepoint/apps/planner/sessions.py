@@ -80,7 +80,7 @@ def check_upload(inputs: UserInputs, upload: Upload) -> str:
     for course_id in upload.course_ids:
         if course_id not in known:
             raise BadInput(
-                f"{upload.path}: there is no course {course_id!r}{did_you_mean(course_id, known) or '; add it first'}"
+                f"{upload.path}: there is no course {course_id!r}{did_you_mean(course_id, known)} Add the course first."
             )
     if not upload.course_ids and not upload.is_shared:
         raise BadInput(f"{upload.path}: say which courses it is for, or that it is shared by all")
@@ -164,7 +164,7 @@ def replan(
     return changed
 
 
-def _change(engine: BlockingEngine, info: SessionInfo, edits: dict[str, Any], at: str) -> None:
+def _change(engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], at: str) -> None:
     """Edit a session that stands as ``info`` says. One that is past ``at`` goes back there in the same act.
 
     What it finished there is kept. Past the collecting its guard is not asked again, so it is asked here.
@@ -173,18 +173,18 @@ def _change(engine: BlockingEngine, info: SessionInfo, edits: dict[str, Any], at
     stands = len(ORDER) if info.step is None else ORDER.index(info.step)
     if stands >= ORDER.index("begin_ingesting"):
         wrong = inputs_missing(
-            edits.get("user_inputs", state.user_inputs), edits.get("file_registry", state.file_registry)
+            changes.get("user_inputs", state.user_inputs), changes.get("file_registry", state.file_registry)
         )
         if wrong:
             raise BadInput(f"session {session_id}: {wrong}")
     how: dict[str, Any] = {"reason": "its inputs have changed", "based_on": info.seq}
     if (stands, info.leaving) <= (ORDER.index(at), False):
-        engine.edit(session_id, edits, **how)
+        engine.edit(session_id, changes, **how)
         return
     kept: dict[str, Any] = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
     if at == "ingest":
         kept["planning_state"] = state.planning_state  # its version only rises
-    engine.rewind(session_id, at, kept | edits, keep=True, **how)
+    engine.rewind(session_id, at, kept | changes, reuse=True, **how)
 
 
 def _parked(engine: BlockingEngine, session_id: str) -> SessionInfo:
@@ -205,7 +205,7 @@ def retry(engine: BlockingEngine, session_id: str) -> list[str]:
     if not lacking:
         raise BadInput(f"session {session_id}: no file of it lacks a chunk")
     counted = {"planning_state": state.planning_state} if state.planning_state.plan_version else {}
-    engine.rewind(session_id, "ingest", counted, keep=True, reason="its missing chunks are tried again")
+    engine.rewind(session_id, "ingest", counted, reuse=True, reason="its missing chunks are tried again")
     return lacking
 
 
@@ -271,7 +271,7 @@ def _being_read(engine: BlockingEngine, session_id: str, state: PlannerState) ->
 def _events(engine: BlockingEngine, session_id: str) -> list[EventEntry]:
     return [
         EventEntry(
-            timestamp=datetime.fromtimestamp(event.at / 1e6, UTC),
+            timestamp=datetime.fromtimestamp(event.created_at / 1e6, UTC),
             agent_name=event.agent_name or "user",
             event_type=KINDS[event.event_type],
             summary=event.summary,

@@ -65,7 +65,7 @@ def _checkpoint_table(cli: Cli, found: Iterable[Checkpoint]) -> None:
         notes += [f"{each.attempts} attempts"] if each.attempts > 1 else []
         notes += ["left behind by a rewind"] if each.left_behind else []
         took = "" if each.redacted or each.skipped else span(each.took)
-        row = [str(each.seq), each.name, ago(each.at), took, ", ".join(each.fields), "; ".join(notes)]
+        row = [str(each.seq), each.name, ago(each.ended_at), took, ", ".join(each.fields), "; ".join(notes)]
         rows.append([out.paint(cell, dim=True) for cell in row] if each.left_behind else row)
     out.table(["NUMBER", "VISIT", "WHEN", "TOOK", "WROTE", "NOTE"], rows)
 

@@ -22,7 +22,8 @@ def detach(cli: Cli, workflow: str, args: list[str], session_id: str | None) -> 
     """Start such a process with the same arguments, and say how to follow it."""
     name = session_id or new_session_id()
     log = _log(cli, name)
-    command = [*cli.host.launch, "run", "--detached-as", name, *args]
+    store = [] if cli.named_store is None else ["--store", cli.named_store]  # it may stand before `run`, not in args
+    command = [*cli.host.launch, *store, "run", "--detached-as", name, *args]
     with log.open("ab") as file:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, close_fds=True

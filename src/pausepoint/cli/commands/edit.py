@@ -36,7 +36,7 @@ until_option = click.option(
 )
 force_option = click.option("--force", is_flag=True, help="If it runs: pause it first, and wait for it.")
 dry_option = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
-keep_option = click.option("--keep", is_flag=True, help="Keep what the visit has finished; only the rest is redone.")
+reuse_option = click.option("--reuse", is_flag=True, help="Reuse what the visit has finished; only the rest is redone.")
 
 
 def place(ctx: click.Context, option: click.Parameter, text: str | None) -> int | str | None:
@@ -251,7 +251,7 @@ def _kept(why: str, path: Path, code: int) -> Refused:
 @click.option("--to", "--from", "to", metavar="STEP[#N]|NUMBER", required=True, callback=place, shell_complete=STEPS,
               help="The visit that is redone.")  # fmt: skip
 @assignments
-@keep_option
+@reuse_option
 @dry_option
 @force_option
 @run_option
@@ -259,14 +259,15 @@ def _kept(why: str, path: Path, code: int) -> Refused:
 @signed
 @common(target=True)
 def rewind(
-    cli: Cli, session: str, to: int | str, assignments: tuple[str, ...], keep: bool, dry_run: bool, force: bool,
+    cli: Cli, session: str, to: int | str, assignments: tuple[str, ...], reuse: bool, dry_run: bool, force: bool,
     run: bool, until: str | None, reason: str, by: str | None,
 ) -> int:  # fmt: skip
     """Redo a step of a parked session and what follows, with other values if you like. Nothing is deleted.
 
-    A step means its last visit, STEP#2 the second one, a number the checkpoint of that number (`pausepoint checkpoints`).
+    A step means its last visit, STEP#2 the second one, a number the checkpoint of that number
+    (`pausepoint checkpoints`).
     """
-    back = Back(to, assignments, keep, reason)
+    back = Back(to, assignments, reuse, reason)
     if dry_run:
         return int(run_async(_plan_rewind(cli, session, back)))
     onward = Onward(run, until, by)
@@ -284,10 +285,10 @@ class Back(NamedTuple):
 
     to: int | str
     assignments: tuple[str, ...]
-    keep: bool
+    reuse: bool
     reason: str
 
-    def edits(self, workflow: Workflow[Any]) -> dict[str, Any]:
+    def changes(self, workflow: Workflow[Any]) -> dict[str, Any]:
         from pausepoint.cli.fields import assigned, typed
 
         return typed(workflow, assigned(workflow, self.assignments))
@@ -296,7 +297,7 @@ class Back(NamedTuple):
 async def _plan_rewind(cli: Cli, session: str, back: Back) -> int:
     async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
         info, workflow = await found(cli, engine, session)
-        plan = await engine.plan_rewind(info.session_id, back.to, back.edits(workflow), keep=back.keep)
+        plan = await engine.plan_rewind(info.session_id, back.to, back.changes(workflow), reuse=back.reuse)
         left = left_behind(await engine.plan(info.session_id), plan)
     draw(cli, plan, {"left_behind": left}, f"A rewind of {info.session_id} to before {back.to}.", _redone(left))
     if info.holder is not None:
@@ -310,13 +311,13 @@ async def _rewind(
     async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
         info, workflow = await found(cli, engine, session)
         onward.check(workflow)
-        edits = back.edits(workflow)
+        changes = back.changes(workflow)
         # For a place that is not there, or values that do not fit, nobody is stopped.
-        await engine.plan_rewind(info.session_id, back.to, edits, keep=back.keep)
+        await engine.plan_rewind(info.session_id, back.to, changes, reuse=back.reuse)
         info = await parked(cli, engine, info, "rewound", force, onward.by)
         before = await engine.plan(info.session_id)
-        await engine.rewind(info.session_id, back.to, edits, keep=back.keep, reason=back.reason, by=onward.by)
-        return info.session_id, workflow, left_behind(before, await engine.plan(info.session_id)), list(edits)
+        await engine.rewind(info.session_id, back.to, changes, reuse=back.reuse, reason=back.reason, by=onward.by)
+        return info.session_id, workflow, left_behind(before, await engine.plan(info.session_id)), list(changes)
 
 
 def left_behind(before: Plan, after: Plan) -> list[str]:
@@ -355,10 +356,10 @@ def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option("--at", "--from", "at", metavar="STEP[#N]|NUMBER", callback=place, shell_complete=STEPS,
+@click.option("--at-step", "--from", "at_step", metavar="STEP[#N]|NUMBER", callback=place, shell_complete=STEPS,
               help="Begin before that visit; else as it stands now.")  # fmt: skip
 @assignments
-@keep_option
+@reuse_option
 @click.option("--session-id", metavar="ID", help="The id of the new session.")
 @click.option("--owner", help="Its owner; else that of the other one.")
 @click.option("--tag", "tags", multiple=True, help="Its tags; else those of the other one.")
@@ -371,8 +372,8 @@ def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
 @signed
 @common(target=True)
 def fork(
-    cli: Cli, session: str, at: int | str | None, assignments: tuple[str, ...], keep: bool, dry_run: bool, force: bool,
-    run: bool, until: str | None, **options: Any,
+    cli: Cli, session: str, at_step: int | str | None, assignments: tuple[str, ...], reuse: bool, dry_run: bool,
+    force: bool, run: bool, until: str | None, **options: Any,
 ) -> int:  # fmt: skip
     """Begin a new session from a checkpoint of another one, with other values if you like.
 
@@ -380,20 +381,20 @@ def fork(
     """
     onward = Onward(run, until, options["by"])
     options |= {"tags": options["tags"] or None, "reason": options["reason"] or "forked, not started yet"}
-    begun = run_async(_fork(cli, session, at, assignments, keep, dry_run, force, onward, options))
+    begun = run_async(_fork(cli, session, at_step, assignments, reuse, dry_run, force, onward, options))
     if begun is None:
         return DONE
     source, new, workflow = begun
-    told = f"Forked {source} ({_begins(at)}) as {new}."
+    told = f"Forked {source} ({_begins(at_step)}) as {new}."
     return onward.go(cli, workflow, new, told, lambda info, resume: documents.forked(info, source, resume))
 
 
-def _begins(at: int | str | None) -> str:
-    return "as it stands" if at is None else f"before {at}"
+def _begins(at_step: int | str | None) -> str:
+    return "as it stands" if at_step is None else f"before {at_step}"
 
 
 async def _fork(
-    cli: Cli, session: str, at: int | str | None, given: tuple[str, ...], keep: bool, dry_run: bool, force: bool,
+    cli: Cli, session: str, at_step: int | str | None, given: tuple[str, ...], reuse: bool, dry_run: bool, force: bool,
     onward: Onward, options: dict[str, Any],
 ) -> tuple[str, str, Workflow[Any]] | None:  # fmt: skip
     """The ids of both, and the workflow; None if only the plan was asked for."""
@@ -402,15 +403,15 @@ async def _fork(
     async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
         info, workflow = await found(cli, engine, session)
         onward.check(workflow)
-        edits = typed(workflow, assigned(workflow, given))
+        changes = typed(workflow, assigned(workflow, given))
         if dry_run:
-            plan = await engine.plan_fork(info.session_id, at, edits, keep=keep)
-            draw(cli, plan, {}, f"A fork of {info.session_id}, {_begins(at)}.")
+            plan = await engine.plan_fork(info.session_id, at_step, changes, reuse=reuse)
+            draw(cli, plan, {}, f"A fork of {info.session_id}, {_begins(at_step)}.")
             return None
         await _check_new(engine, options["session_id"])
         if force:
             await parked(cli, engine, info, "forked", force, onward.by)
-        new = await engine.fork(info.session_id, at, edits, keep=keep, paused=True, **options)
+        new = await engine.fork(info.session_id, at_step, changes, reuse=reuse, paused=True, **options)
         return info.session_id, new.id, workflow
 
 

@@ -343,7 +343,7 @@ def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
 
 def _asked(standing: Standing) -> str:
     """Who wants a session to stand still, why, and since when."""
-    since = min((pause.at for pause in standing.pauses), default=None)
+    since = min((pause.created_at for pause in standing.pauses), default=None)
     return " · ".join([*map(reason, standing.pauses), *([] if since is None else [ago(to_datetime(since))])])
 
 

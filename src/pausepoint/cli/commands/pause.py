@@ -102,7 +102,7 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
 async def _asked_at(engine: Engine, found: Iterable[SessionInfo]) -> int | None:
     """When those that somebody drives were first asked to stop, perhaps before this; None if nobody drives any."""
     driven = [info.session_id for info in found if info.holder is not None]
-    return min([pause.at for session_id in driven for pause in await engine.pauses(session_id)], default=None)
+    return min([pause.created_at for session_id in driven for pause in await engine.pauses(session_id)], default=None)
 
 
 def _waits(cli: Cli, everything: bool) -> bool:

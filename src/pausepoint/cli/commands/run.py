@@ -119,7 +119,7 @@ def _loaded(target: str) -> Loaded:
 @click.option("--owner", metavar="NAME", help="Whom it belongs to.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="To find it by; repeatable.")
 @click.option("--budget", type=Usd(), metavar="USD", help="Pause before it spends more.")
-@click.option("--at", metavar="STEP", shell_complete=STEPS, help="Begin at a later step.")
+@click.option("--at-step", metavar="STEP", shell_complete=STEPS, help="Begin at a later step.")
 @click.option("--folder", metavar="PATH", help="Where its artifacts go, if its steps leave any.")
 @click.option("--resume", "again", is_flag=True, help="Go on with an interrupted one of the same input.")
 @click.option("--force-restart", is_flag=True, help="Begin anew; do not ask about an interrupted one.")
@@ -141,11 +141,13 @@ def run(cli: Cli, **given: Any) -> int:
     values = loaded.start(cli, given)
     if given["again"] and given["force_restart"]:
         raise click.UsageError("--resume goes on, --force-restart begins anew: give one of them")
-    options = {name: given[name] for name in ("session_id", "owner", "tags", "budget", "at", "paused", "by", "folder")}
+    options = {
+        name: given[name] for name in ("session_id", "owner", "tags", "budget", "at_step", "paused", "by", "folder")
+    }
     if given["detached_as"]:
         options["session_id"] = given["detached_as"]
     elif options["session_id"] is None and not given["force_restart"]:
-        former = _former(cli, loaded.workflow, values, options["at"], given["again"], asks=not given["detach"])
+        former = _former(cli, loaded.workflow, values, options["at_step"], given["again"], asks=not given["detach"])
         if former is not None:
             return _resumed(cli, loaded.workflow, former, by=options["by"], owner=options["owner"])
     if given["detach"] and not given["detached_as"]:
@@ -160,10 +162,10 @@ def run(cli: Cli, **given: Any) -> int:
 
 
 def _former(
-    cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: str | None, again: bool, asks: bool
+    cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_step: str | None, again: bool, asks: bool
 ) -> SessionInfo | None:
     """The session to go on with instead of a fresh one, if there is one and somebody wants that."""
-    alike = run_async(_alike(cli, workflow, values, at)) if cli.place.exists else []
+    alike = run_async(_alike(cli, workflow, values, at_step)) if cli.place.exists else []
     interrupted = [info for info in alike if info.status.value in INTERRUPTED_ONES]
     if again:
         complete = [info for info in alike if info.status.value == "completed"]
@@ -182,10 +184,10 @@ def _former(
     return None
 
 
-async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at: str | None) -> list[SessionInfo]:
+async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_step: str | None) -> list[SessionInfo]:
     async with cli.engine() as engine:
         state, fields = given_as(workflow, values)
-        return await engine.same_input(workflow, state, at=at, **fields)
+        return await engine.same_input(workflow, state, at_step=at_step, **fields)
 
 
 # resume

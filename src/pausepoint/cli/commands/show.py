@@ -150,7 +150,7 @@ async def _origin(engine: Engine, info: SessionInfo) -> str:
         origin = await engine.origin(info.session_id)
     except (DamagedRecord, Redacted):
         return ""  # said where the state is missing
-    return f"{origin.session_id} at {origin.at}" if origin is not None else ""
+    return f"{origin.session_id} at {origin.at_step}" if origin is not None else ""
 
 
 def _state(cli: Cli, stored: StoredState, full: bool) -> None:
@@ -262,7 +262,7 @@ def _tell_why(
 
 
 def _visit(found: Checkpoint) -> str:
-    return f"{found.name}, {ago(found.at)}, {_happened(found)}"
+    return f"{found.name}, {ago(found.ended_at)}, {_happened(found)}"
 
 
 def _happened(found: Checkpoint) -> str:

@@ -163,7 +163,7 @@ class Printer:
             self.below = ""
 
     def _line(self, event: Event) -> str:
-        moment = to_datetime(event.at)
+        moment = to_datetime(event.created_at)
         local = moment.astimezone()
         when = f"{local:%H:%M:%S}" if self.out.terminal else moment.isoformat(timespec="milliseconds")
         if self.out.terminal and local.date() != self.day:

@@ -38,14 +38,13 @@ def moved(
 
 def opened(key: int, pause: Pause) -> int:
     """Over what a pause record of the session ``key`` says from its beginning. Its mode may be raised later."""
-    return crc32(
-        _packed((key, pause.id, pause.kind, pause.reason, pause.by, pause.at, pause.step, pause.freeze, pause.standing))
-    )
+    said = pause.kind, pause.reason, pause.by, pause.created_at, pause.step, pause.freeze, pause.standing
+    return crc32(_packed((key, pause.id, *said)))
 
 
 def standing(pause: Pause) -> int:
     """Over the pause of everything."""
-    return crc32(_packed((pause.id, pause.reason, pause.by, pause.at, pause.mode, pause.freeze)))
+    return crc32(_packed((pause.id, pause.reason, pause.by, pause.created_at, pause.mode, pause.freeze)))
 
 
 def closed(closed_at: int, closed_by: str | None) -> int:

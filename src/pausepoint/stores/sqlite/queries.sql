@@ -437,7 +437,7 @@ SELECT log.at FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.ke
 -- name: drop_unnamed_blob
 DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM names WHERE names.hash = ?1)
 
--- name: restore
+-- name: import_session
 -- A session as it was elsewhere. Nobody holds it.
 INSERT INTO sessions (
     session_id, parent, workflow, version, owner, tags, input_digest, created_at, updated_at, keep_for,
@@ -451,7 +451,7 @@ RETURNING key
 -- name: id_is_taken
 SELECT EXISTS (SELECT 1 FROM sessions WHERE session_id = ?)
 
--- name: restore_pause
+-- name: import_pause
 INSERT INTO pauses (
     session, id, kind, reason, "by", at, step, mode, freeze, closed_at, closed_by, standing, opened_sum, closed_sum
 )

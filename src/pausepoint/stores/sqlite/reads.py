@@ -331,7 +331,7 @@ def pauses(connection: apsw.Connection, key: int, open_only: bool) -> list[Pause
     flag = one(connection, QUERIES["pause_flag"], key)
     if flag and flag[0] and not any(pause.kind == "operator" and pause.closed_at is None for pause in found):
         reason = "pause_requested was set in the database"
-        found.append(Pause(FLAG, "operator", reason, by=None, at=flag[2], mode=flag[1]))
+        found.append(Pause(FLAG, "operator", reason, by=None, created_at=flag[2], mode=flag[1]))
     return found
 
 

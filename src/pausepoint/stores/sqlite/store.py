@@ -445,8 +445,8 @@ class SqliteStore:
         with self._snapshot() as connection:
             return moving.whole(connection, session_id, self._writes.present)
 
-    async def restore(self, sessions: Sequence[Whole]) -> bool:
-        return await self._do(lambda connection: self._writes.restore(connection, sessions))
+    async def import_(self, sessions: Sequence[Whole]) -> bool:
+        return await self._do(lambda connection: self._writes.import_(connection, sessions))
 
     # how they all work
 

@@ -51,13 +51,13 @@ def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
 class Moving(Cleaning):
     """The verb that takes sessions in."""
 
-    def restore(self, connection: apsw.Connection, sessions: Sequence[Whole]) -> bool:
+    def import_(self, connection: apsw.Connection, sessions: Sequence[Whole]) -> bool:
         if any(connection.execute(QUERIES["id_is_taken"], (each.row.session_id,)).get for each in sessions):
             return False
         keys: dict[str, int] = {}
         for each in sessions:
             parent = keys.get(each.row.parent_id) if each.row.parent_id else None
-            keys[each.row.session_id] = self._restore(connection, each, parent)
+            keys[each.row.session_id] = self._import(connection, each, parent)
         pause = self._pause_above(connection, None, self.now())
         for key in keys.values():
             row = reads.get_by_key(connection, key, self.present)
@@ -65,9 +65,11 @@ class Moving(Cleaning):
                 self._request_pause(connection, row, pause)
         return True
 
-    def _restore(self, connection: apsw.Connection, session: Whole, parent: int | None) -> int:
+    def _import(self, connection: apsw.Connection, session: Whole, parent: int | None) -> int:
         first = connection.execute(QUERIES["log_end"]).get + 1
-        row = reads.one(connection, QUERIES["restore"], *_facts(session, parent, first + len(session.records) - 1))
+        row = reads.one(
+            connection, QUERIES["import_session"], *_facts(session, parent, first + len(session.records) - 1)
+        )
         key: int = row[0]
         lines = [(id, id - 1 if id > first else 0, key, *astuple(r)) for id, r in enumerate(session.records, first)]
         connection.executemany(QUERIES["append"], lines)
@@ -78,7 +80,7 @@ class Moving(Cleaning):
         for signal in session.signals:
             if signal.kind == "file" and not signal.redacted:
                 self._note_file(connection, key, signal.n, file_facts(signal.payload))
-        connection.executemany(QUERIES["restore_pause"], [_pause(key, pause) for pause in session.pauses])
+        connection.executemany(QUERIES["import_pause"], [_pause(key, pause) for pause in session.pauses])
         self._keep(connection, key, tuple(session.blobs.items()))
         root = reads.one(connection, QUERIES["root_of"], key)[0]
         for question in session.questions:
@@ -87,7 +89,7 @@ class Moving(Cleaning):
 
 
 def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
-    """The bindings of the query `restore`."""
+    """The bindings of the query `import_session`."""
     row = session.row
     tags = _json(row.tags)
     failure = None if row.failure is None else _json(row.failure)

@@ -279,7 +279,7 @@ class Writes:
         """What a session that comes, or comes back, finds: a child follows its parent, all others the whole store."""
         if parent is None:
             standing = reads.standing_pause(connection)
-            return None if standing is None else replace(standing, at=at)
+            return None if standing is None else replace(standing, created_at=at)
         pauses = [pause for pause in reads.pauses(connection, parent, open_only=True) if pause.kind == "operator"]
         return min(pauses, key=lambda pause: pause.standing, default=None)
 
@@ -310,7 +310,7 @@ class Writes:
         mode = "abort" if "abort" in (stands.mode, pause.mode) else "finish"
         stands = replace(stands, mode=mode, freeze=stands.freeze or pause.freeze)
         if stands != known:
-            told = stands.id, stands.reason, stands.by, stands.at, stands.mode, stands.freeze
+            told = stands.id, stands.reason, stands.by, stands.created_at, stands.mode, stands.freeze
             connection.execute(QUERIES["let_stand"], (*told, sums.standing(stands)))
 
     def lift(self, connection: apsw.Connection, by: str | None, at: int) -> Found:
@@ -370,7 +370,7 @@ class Writes:
         data: dict[str, object] = {"reason": pause.reason, "mode": pause.mode}
         if pause.freeze:
             data["freeze"] = True
-        self._signal(connection, row.key, "pause", pause.by, pause.at, _json(data))
+        self._signal(connection, row.key, "pause", pause.by, pause.created_at, _json(data))
         return self._again(connection, row)
 
     def unpause(

@@ -390,7 +390,7 @@ class AskingTests(Suite):
             for removal in await store.removing():
                 while await store.strip(removal.key, 100) is None:
                     pass
-            assert await store.restore(sessions)
+            assert await store.import_(sessions)
             after = await found(store, facts.id)
             assert (after.facts, after.payload, after.answer) == (before.facts, before.payload, before.answer)
             assert await store.whole("s1") is not None

@@ -44,7 +44,7 @@ class OutsideTests(Suite):
                 Status.PAUSING,
             )
             [pause] = await store.pauses(row.key)
-            assert (pause.kind, pause.by, pause.reason, pause.at, pause.step) == (
+            assert (pause.kind, pause.by, pause.reason, pause.created_at, pause.step) == (
                 "operator",
                 "ann",
                 "lunch",
@@ -222,5 +222,8 @@ class OutsideTests(Suite):
             for at in (2000, 3000):
                 row = (await store.pause(Filter(), operator(at=at, freeze=True)))[0]
                 assert (row.open_pauses, row.pause_mode) == (2, "abort")
-            assert [(each.at, each.freeze) for each in await store.pauses(driver.key)] == [(1000, False), (2000, True)]
+            assert [(each.created_at, each.freeze) for each in await store.pauses(driver.key)] == [
+                (1000, False),
+                (2000, True),
+            ]
             assert (await store.unpause("s1", "ann", 2500)).frozen == 500

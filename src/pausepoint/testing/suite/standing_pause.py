@@ -43,7 +43,7 @@ async def requests(store: Store, row: SessionRow) -> list[tuple[str, bool]]:
 
 
 class StandingTests(Suite):
-    """`standing_pause`, `lift`, and what `pause`, `create`, `revise` and `restore` have to do with them."""
+    """`standing_pause`, `lift`, and what `pause`, `create`, `revise` and `import_` have to do with them."""
 
     @on_loop
     async def test_a_pause_of_everything_stands_until_it_is_lifted(self, place: Place) -> None:
@@ -54,7 +54,7 @@ class StandingTests(Suite):
             assert await store.standing_pause() is None, "a filter that matches all is of those that are there"
             await store.pause(ALL, everything(mode="abort", freeze=True))
             pause = await standing(store)
-            assert (pause.reason, pause.by, pause.at) == ("fire drill", "ann", 5000)
+            assert (pause.reason, pause.by, pause.created_at) == ("fire drill", "ann", 5000)
             assert (pause.mode, pause.freeze, pause.standing) == ("abort", True, True)
             await store.lift("ben", 6000)
             assert await store.standing_pause() is None
@@ -76,7 +76,7 @@ class StandingTests(Suite):
             row = await created(store)
             assert (row.status, row.holder, row.fence) == (Status.PAUSED, None, 0)
             [pause] = await store.pauses(row.key)
-            assert (pause.reason, pause.by, pause.at, pause.freeze) == ("fire drill", "ann", 1000, True)
+            assert (pause.reason, pause.by, pause.created_at, pause.freeze) == ("fire drill", "ann", 1000, True)
             assert [(signal.kind, signal.by) for signal in await store.signals(row.key, 0)] == [("pause", "ann")]
             await store.lift("ben", 6000)
             assert (await created(store, "s2")).status is Status.RUNNING
@@ -199,11 +199,11 @@ class StandingTests(Suite):
             paused = (await store.whole("s1"))[0]
             for name in ("s1", "done"):
                 await removed(store, name)
-            assert await store.restore(moved)
+            assert await store.import_(moved)
             assert await requests(store, await stored(store)) == [("fire drill", True)]
             assert (await stored(store, "done")).status is Status.COMPLETED
             await removed(store, "s1")
-            assert await store.restore([paused])
+            assert await store.import_([paused])
             assert await requests(store, await stored(store)) == [("fire drill", False)], "of the store it comes from"
             await store.lift("ben", 9000)
             assert (await stored(store)).status is Status.PAUSED

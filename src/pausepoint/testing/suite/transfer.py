@@ -16,7 +16,7 @@ BLOB = (sha256(b"large").digest(), b"large")
 
 
 class MovingTests(Suite):
-    """`whole`, `restore` and `about`."""
+    """`whole`, `import_` and `about`."""
 
     @on_loop
     async def test_a_session_comes_back_as_it_was(self, place: Place) -> None:
@@ -28,7 +28,7 @@ class MovingTests(Suite):
             await store.unpause("s1", "ann", 7000)
             before = await store.whole("s1")
             await gone(store, "s1")
-            assert await store.restore(before)
+            assert await store.import_(before)
             assert [same(each) for each in await store.whole("s1")] == [same(each) for each in before]
             assert before[0].blobs == dict([BLOB])
             assert (len(before[0].signals), before[0].mail, len(before[0].pauses)) == (3, [2], 1)
@@ -40,7 +40,7 @@ class MovingTests(Suite):
             await store.send("s1", None, 6000, b'{"value":1}')
             sessions = await store.whole("s1")
             await gone(store, "s1")
-            await store.restore(sessions)
+            await store.import_(sessions)
             row = await stored(store)
             assert row.due
             assert [signal.n for signal in await store.mail(row.key)] == [1]
@@ -60,7 +60,7 @@ class MovingTests(Suite):
             sessions = await store.whole("s1")
             await driver.commit(release=True)
             await gone(store, "s1")
-            await store.restore(sessions)
+            await store.import_(sessions)
             row = await stored(store)
             assert (row.holder, row.live, row.seq) == (None, False, 2)
             with pytest.raises(HoldLost):
@@ -76,7 +76,7 @@ class MovingTests(Suite):
             assert [each.row.session_id for each in sessions] == ["root", "child", "grandchild"]
             assert [each.row.session_id for each in await store.whole("child")] == ["child", "grandchild"]
             await gone(store, "root")
-            assert await store.restore(sessions)
+            assert await store.import_(sessions)
             assert [(await stored(store, id)).parent_id for id in ("child", "grandchild")] == ["root", "child"]
 
     @on_loop
@@ -86,7 +86,7 @@ class MovingTests(Suite):
             await created(store, "child", parent=root.key, claim=False)
             sessions = await store.whole("child")
             await gone(store, "root")
-            assert await store.restore(sessions)
+            assert await store.import_(sessions)
             assert (await stored(store, "child")).parent_id is None
 
     @on_loop
@@ -97,7 +97,7 @@ class MovingTests(Suite):
             sessions = await store.whole("root")
             await gone(store, "root")
             await created(store, "child", claim=False)
-            assert not await store.restore(sessions)
+            assert not await store.import_(sessions)
             assert [row.session_id for row in await store.find(Filter())] == ["child"]
 
     @on_loop

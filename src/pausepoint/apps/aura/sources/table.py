@@ -160,8 +160,8 @@ class CsvTable:
         for name in names:
             if name not in NEEDED + OPTIONAL:
                 near = get_close_matches(name.lower(), NEEDED + OPTIONAL, 1)
-                meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NEEDED + OPTIONAL)}"
-                raise BadInput(f"{self.place}, line 1: there is no column {name!r}; {meant}")
+                meant = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(NEEDED + OPTIONAL)}."
+                raise BadInput(f"{self.place}, line 1: there is no column {name!r}. {meant}")
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise BadInput(f"{self.place}, line 1: column {twice[0]!r} comes twice")

@@ -1,0 +1,198 @@
+"""What an engine drives: everything, what it was asked to, or nothing; and which sessions run here."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import CallRefused, UnknownSession
+from pausepoint.testing import ManualClock
+from tests.support.loop import on_loop
+
+HOUR = timedelta(hours=1)
+
+
+class Note(BaseModel):
+    text: str = ""
+
+
+@step(writes="text")
+async def nap(ctx: Context) -> str:
+    await ctx.sleep(HOUR)
+    return "slept"
+
+
+@step(writes="text")
+async def listen(ctx: Context) -> str:
+    return await ctx.receive(str)
+
+
+@step(writes="text")
+async def call(ctx: Context) -> str:
+    return (await ctx.call(napping)).text
+
+
+napping = Workflow("napping", state=Note, steps=[nap])
+listening = Workflow("listening", state=Note, steps=[listen])
+calling = Workflow("calling", state=Note, steps=[call])
+ALL: list[Workflow[Any]] = [napping, listening, calling]
+
+
+async def reached(engine: Engine, session_id: str, status: Status) -> None:
+    async for info in engine.watch(session_id):
+        if info.status is status:
+            return
+    assert (await engine.info(session_id)).status is status
+
+
+async def stored(path: Path, clock: ManualClock, **sessions: Workflow[Any]) -> None:
+    """Sessions that wait, left by an engine that is gone."""
+    async with Engine(path, clock=clock) as engine:
+        for name, workflow in sessions.items():
+            await engine.start(workflow, session_id=name)
+        for name in sessions:
+            while (await engine.info(name)).status not in (Status.SLEEPING, Status.WAITING):
+                await asyncio.sleep(0.001)
+
+
+@on_loop
+async def test_an_engine_that_drives_nothing_leaves_due_sessions_alone(tmp_path: Path) -> None:
+    clock = ManualClock()
+    await stored(tmp_path / "s.db", clock, one=napping)
+    clock.advance(HOUR.total_seconds())
+    async with Engine(tmp_path / "s.db", workflows=ALL, clock=clock, drives="none") as engine:
+        await engine.idle()
+        assert engine.running == ()
+        assert (await engine.info("one")).status is Status.READY
+    async with Engine(tmp_path / "s.db", workflows=ALL, clock=clock) as engine:
+        await reached(engine, "one", Status.COMPLETED)
+
+
+@on_loop
+async def test_an_engine_that_drives_nothing_says_so_when_it_is_asked_to(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db", workflows=ALL, drives="none") as engine:
+        with pytest.raises(CallRefused, match=r"drives no sessions, so it cannot start 'one'.*start\(paused=True\)"):
+            await engine.start(napping, session_id="one")
+        with pytest.raises(UnknownSession):
+            await engine.info("one")
+        await engine.start(napping, session_id="one", paused=True)
+        with pytest.raises(CallRefused, match=r"cannot resume 'one'.*resume\(here=False\)"):
+            await engine.resume("one")
+        with pytest.raises(CallRefused, match="cannot drive 'one'"):
+            await engine.drive_only("one")
+        assert (await engine.info("one")).status is Status.PAUSED
+
+
+@on_loop
+async def test_an_asked_engine_wakes_what_it_started_and_nothing_else(tmp_path: Path) -> None:
+    clock = ManualClock()
+    await stored(tmp_path / "s.db", clock, other=napping)
+    async with Engine(tmp_path / "s.db", workflows=ALL, clock=clock, drives="asked") as engine:
+        await engine.start(calling, session_id="mine")  # sleeps in a child
+        await reached(engine, "mine", Status.WAITING)
+        [child] = await engine.children("mine")
+        await reached(engine, child.session_id, Status.SLEEPING)
+        clock.advance(HOUR.total_seconds())
+        await reached(engine, "mine", Status.COMPLETED)
+        assert (await engine.info("other")).status is Status.READY
+
+
+@on_loop
+async def test_a_message_alone_does_not_make_an_asked_engine_drive_a_session(tmp_path: Path) -> None:
+    await stored(tmp_path / "s.db", ManualClock(), one=listening, two=listening)
+    async with Engine(tmp_path / "s.db", workflows=ALL, drives="asked") as engine:
+        for name in ("one", "two"):
+            await engine.send(name, "hello")
+        await engine.idle()
+        assert [(await engine.info(name)).status for name in ("one", "two")] == [Status.READY, Status.READY]
+        await engine.drive_only("two")
+        await reached(engine, "two", Status.COMPLETED)
+        assert (await engine.info("one")).status is Status.READY
+        with pytest.raises(UnknownSession):
+            await engine.drive_only("three")
+
+
+@on_loop
+async def test_asked_sessions_that_have_ended_are_forgotten() -> None:
+    async with Engine(":memory:", workflows=ALL, drives="asked") as engine:
+        for number in range(70):
+            session = await engine.start(listening, session_id=f"s{number}")
+            await session.send("hello")
+            await session.outcome()
+        asked = engine.waker.asked
+        assert asked is not None
+        assert len(asked) < 70
+
+
+@on_loop
+async def test_running_names_what_is_driven_here_and_idle_waits_for_it(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @step(writes="text")
+    async def work() -> str:
+        begun.set()
+        await go.wait()
+        return "done"
+
+    working = Workflow("working", state=Note, steps=[work])
+    async with Engine(tmp_path / "s.db") as engine, Engine(tmp_path / "s.db", workflows=[working]) as other:
+        await engine.start(working, session_id="one")
+        await begun.wait()
+        assert (engine.running, other.running) == (("one",), ())
+        await asyncio.wait_for(other.idle("one"), 60)  # it runs elsewhere
+        waiting = asyncio.ensure_future(engine.idle("one"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        go.set()
+        await waiting
+        assert engine.running == ()
+        assert (await engine.info("one")).status is Status.COMPLETED
+
+
+@on_loop
+async def test_ending_says_why_an_engine_ends_what_runs() -> None:
+    async with Engine(":memory:") as engine:
+        assert engine.ending == ""
+    assert engine.ending == "the engine was closed"
+
+
+@on_loop
+async def test_a_resume_elsewhere_withdraws_the_pause_and_drives_nothing(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db") as engine:
+        await engine.start(listening, session_id="one", paused=True)
+    async with Engine(tmp_path / "s.db", drives="none") as observer:  # it does not even know the workflow
+        session = await observer.resume("one", here=False, by="ann", budget=2)
+        info = await session.info()
+        assert (info.status, info.holder, info.budget_usd) == (Status.CREATED, None, 2.0)
+        assert (await session.pauses()) == []
+        with pytest.raises(ValueError, match="here=False only withdraws pauses"):
+            await session.resume(here=False, wake=True)
+
+
+def test_what_an_engine_drives_is_one_of_three_words() -> None:
+    drives: Any = "some"
+    with pytest.raises(ValueError, match="drives is 'all', 'asked' or 'none', not 'some'"):
+        Engine(":memory:", drives=drives)
+
+
+def test_the_blocking_engine_has_the_same_verbs(tmp_path: Path) -> None:
+    with Engine(tmp_path / "s.db", drives="asked") as engine:
+        session = engine.start(listening, session_id="one")
+        engine.register(napping)
+        engine.drive_only("one")
+        assert next(iter(engine.watch("one"))).session_id == "one"
+        session.send("hello")
+        assert session.outcome().status == "completed"
+        engine.idle()
+        session.emit("seen", "by a person", {"who": "ann"})
+        found = engine.last_event("one", "seen")
+        assert found is not None
+        assert (found.summary, found.data) == ("by a person", {"who": "ann"})
+        assert (engine.running, engine.ending, engine.workflow_of("one").name) == ((), "", "listening")
+        assert [info.session_id for info in session.watch()] == ["one"]

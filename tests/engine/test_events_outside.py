@@ -1,0 +1,151 @@
+"""Events that are appended from outside of a step, and waiting for news of a session."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from pausepoint import Context, Engine, Status, Workflow, step
+from pausepoint.errors import AlreadyRunning, EventRefused, UnknownSession
+from tests.support.loop import on_loop
+
+
+class Note(BaseModel):
+    text: str = ""
+
+
+@step(writes="text")
+async def listen(ctx: Context) -> str:
+    first = await ctx.receive(str)
+    return first + await ctx.receive(str)
+
+
+listening = Workflow("listening", state=Note, steps=[listen])
+
+
+async def types(engine: Engine, session_id: str) -> list[str]:
+    return [event.event_type async for event in engine.events(session_id)]
+
+
+@on_loop
+async def test_an_event_is_appended_to_a_parked_an_ended_and_a_running_session(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @step(writes="text")
+    async def work() -> str:
+        begun.set()
+        await go.wait()
+        return "done"
+
+    working = Workflow("working", state=Note, steps=[work])
+    async with Engine(tmp_path / "s.db") as engine, Engine(tmp_path / "s.db", workflows=[working]) as other:
+        session = await engine.start(working, session_id="one")
+        await begun.wait()
+        await session.emit("looked.at", "while it runs", agent_name="ann")
+        with pytest.raises(AlreadyRunning, match="'one'"):
+            await other.emit("one", "looked.at")
+        go.set()
+        await session.outcome()
+        await other.emit("one", "looked.at", "after its end", {"stars": 5})
+        parked = await engine.start(listening, session_id="two", paused=True)
+        await parked.emit("looked.at", "before it ran")
+        found = [event async for event in session.events() if event.event_type == "looked.at"]
+        assert [(event.summary, event.agent_name, event.data) for event in found] == [
+            ("while it runs", "ann", {}),
+            ("after its end", "", {"stars": 5}),
+        ]
+        assert (await parked.status(), (await session.status())) == (Status.PAUSED, Status.COMPLETED)
+        assert (await engine.verify()).ok
+
+
+@on_loop
+async def test_an_event_from_outside_has_a_name_of_its_own_and_a_session() -> None:
+    async with Engine(":memory:") as engine:
+        await engine.start(listening, session_id="one", paused=True)
+        with pytest.raises(EventRefused, match=r"'session.paused' is reserved for the engine. Give the event another"):
+            await engine.emit("one", "session.paused")
+        with pytest.raises(UnknownSession):
+            await engine.emit("two", "seen")
+        assert "seen" not in await types(engine, "one")
+
+
+@on_loop
+async def test_the_last_event_of_a_type_is_found_from_the_end() -> None:
+    async with Engine(":memory:") as engine:
+        await engine.start(listening, session_id="one", paused=True)
+        assert await engine.last_event("one", "seen") is None
+        for number in range(300):
+            await engine.emit("one", "seen" if number < 2 else "other", str(number))
+        found = await engine.last_event("one", "seen")
+        assert found is not None
+        assert found.summary == "1"
+        assert found.cursor in [event.cursor async for event in engine.events("one")]
+
+
+@on_loop
+async def test_watching_yields_the_session_now_and_after_each_change_until_it_has_ended(tmp_path: Path) -> None:
+    async with Engine(tmp_path / "s.db") as engine, Engine(tmp_path / "s.db") as other:
+        session = await engine.start(listening, session_id="one")
+        seen: list[Status] = []
+        async for info in other.watch("one"):
+            if not seen or seen[-1] is not info.status:
+                seen.append(info.status)
+                if info.status is Status.WAITING:
+                    await session.send("a")
+                    await session.send("b")
+        assert seen[-1] is Status.COMPLETED
+        async with aclosing(other.watch("one")) as news:
+            assert [info.status async for info in news] == [Status.COMPLETED]
+        with pytest.raises(UnknownSession):
+            await anext(other.watch("two"))
+
+
+@on_loop
+async def test_a_session_and_all_that_it_called_are_found_by_its_tree() -> None:
+    @step(writes="text")
+    async def call(ctx: Context) -> str:
+        return (await ctx.call(listening)).text
+
+    calling = Workflow("calling", state=Note, steps=[call])
+    async with Engine(":memory:", workflows=[listening]) as engine:
+        await engine.start(calling, session_id="top")
+        await engine.start(listening, session_id="other")
+        async for info in engine.watch("top"):
+            if info.status is Status.WAITING:
+                break
+        found = {info.session_id for info in await engine.sessions(tree="top")}
+        [child] = await engine.children("top")
+        assert found == {"top", child.session_id}
+
+
+@on_loop
+async def test_whoever_follows_the_steps_is_called_before_each_and_cannot_fail_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    order: list[str] = []
+
+    @step(writes="text")
+    async def one() -> str:
+        order.append("one runs")
+        return "1"
+
+    @step(writes="text")
+    async def two() -> str:
+        order.append("two runs")
+        return "2"
+
+    async def on_step(session_id: str, step: str, visit: int) -> None:
+        order.append(f"{session_id} {step}#{visit}")
+        if step == "two":
+            raise ValueError("nobody reads this")
+
+    pair = Workflow("pair", state=Note, steps=[one, two])
+    async with Engine(":memory:", on_step=on_step) as engine:
+        session = await engine.start(pair, session_id="s")
+        assert (await session.outcome()).status is Status.COMPLETED
+    assert order == ["s one#1", "one runs", "s two#1", "two runs"]
+    assert "on_step failed: nobody reads this" in caplog.text
