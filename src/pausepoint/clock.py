@@ -1,4 +1,4 @@
-"""Time comes from here and from nowhere else, so that a test can hold the clock."""
+"""The only source of time, so that a test can control the clock."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Protocol
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-"""The last moment that there is, in microseconds: the end of the year 9999."""
+"""The latest time that can be stored, in microseconds: the end of the year 9999."""
 
 
 LONGEST_NAP = 30.0
-"""Seconds after which who sleeps until a moment looks at the clock again: it may have been set."""
+"""The longest single sleep, in seconds. Then the sleeper reads the clock again, because it may have been changed."""
 
 
 class Clock(Protocol):
-    """What the engine asks of a clock."""
+    """The clock that the engine uses."""
 
     def now(self) -> int:
-        """Microseconds since 1970, UTC. May jump: nothing is ordered by it."""
+        """Return microseconds since 1970 (UTC). May jump, so nothing is ordered by it."""
 
     def monotonic(self) -> float:
-        """Seconds that only rise, for durations."""
+        """Return seconds that never decrease, for measuring durations."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return after that many seconds."""
+        """Wait for ``seconds``."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now(self) -> int:
         return time.time_ns() // 1000
@@ -44,7 +44,7 @@ class SystemClock:
 
 
 def to_datetime(micros: int) -> datetime:
-    """An aware UTC time.
+    """Return a timezone-aware UTC datetime.
 
     >>> to_datetime(0).isoformat()
     '1970-01-01T00:00:00+00:00'
@@ -53,11 +53,11 @@ def to_datetime(micros: int) -> datetime:
 
 
 def to_micros(moment: datetime) -> int:
-    """The inverse of `to_datetime`; refuses a time without a zone.
+    """Return microseconds since 1970, the inverse of `to_datetime`. Raises `ValueError` without a time zone.
 
     >>> to_micros(to_datetime(1_700_000_000_123_456))
     1700000000123456
     """
     if moment.tzinfo is None:
-        raise ValueError(f"{moment!r} has no time zone; use datetime.now(UTC) or attach one")
+        raise ValueError(f"{moment!r} has no time zone. Use datetime.now(UTC), or set tzinfo.")
     return (moment - EPOCH) // timedelta(microseconds=1)

@@ -1,36 +1,36 @@
-"""Everything Pausepoint can raise.
+"""Every exception that Pausepoint raises.
 
 PausepointError
-├── DefinitionError        a workflow that cannot be right; raised when it is made
-├── SessionError           a verb that does not fit a session
+├── DefinitionError        a workflow definition is wrong; raised when it is created
+├── SessionError           a call does not fit the session
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
 │   ├── AlreadyRunning · HoldLost · SessionEnded · VerbRefused · UnknownCheckpoint
 │   ├── UnknownFile · FileRefused · FolderRefused
-│   │   └── FolderMisfit   its session is of newer code, or cannot be carried up to this one
-│   ├── UndecidedEdits         files of the session were changed by another hand; says which, and what that costs
-│   └── QuestionError      an answer that is not taken; names the question
+│   │   └── FolderMisfit   its session needs newer code, or cannot be migrated to this version
+│   ├── UndecidedEdits     artifacts were edited; lists the files and the steps that would run again
+│   └── QuestionError      an answer was not accepted; names the question
 │       ├── UnknownQuestion · SeveralQuestions · WrongSession
 │       ├── AnswerRefused · AnswerConflict · QuestionChanged · QuestionClosed
-├── CallRefused            a verb that was called where it cannot work
-├── OrchestratorError      a run of many agents cannot do what was asked
-│   ├── AgentsStuck        some did not stop in time; names them
+├── CallRefused            a method was called where it cannot work
+├── OrchestratorError      an orchestrator cannot do what was asked
+│   ├── AgentsStuck        some agents did not stop in time; names them
 │   ├── SnapshotMissing · SnapshotNotSaved · DamagedSnapshot · RestoreRefused
-├── StepError              what a step did or returned cannot be accepted
-│   ├── ValueRefused       cannot be stored; names the path to the value
+├── StepError              a step did or returned something that is not allowed
+│   ├── ValueRefused       a value cannot be stored; names the path to it
 │   │   └── OversizedValue
-│   ├── StateRefused       the model does not admit it; names the field
+│   ├── StateRefused       a value does not fit the state model; names the field
 │   ├── WriteRefused · LentValueChanged · IllegalTransition · EventRefused
 │   ├── StepTimeout · MapFailed · ChildFailed · TasksFailed · ContextClosed · NotReplayable
 │   ├── Declined           a person said no
-│   ├── Unanswered         nobody gave an answer that could be taken; the session pauses
+│   ├── Unanswered         a question got no usable answer; the session pauses
 │   │   ├── QuestionExpired · RoundsExhausted
 └── StoreError             the store cannot do what was asked
     ├── StoreClosed · StoreMissing · NewerSchema · DamagedRecord · DamagedFile · Redacted
     ├── StoreUnavailable
-    │   └── StoreReadOnly  the disk is full or broken; reading works
+    │   └── StoreReadOnly  the disk is full or failing; reading still works
 
-Signals derive from BaseException: they steer a step that is being left, and an
-``except Exception`` in user code must not be able to swallow them.
+Signals derive from BaseException, not from PausepointError. They end a step early, so an ``except Exception`` in user
+code must not catch them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def said(error: BaseException) -> str:
-    """What an error says, as a text that can be stored, whatever its author did.
+    """Return an error's message as text that can always be stored as UTF-8.
 
     >>> said(ValueError("bad \\udcff name"))
     'bad \\\\udcff name'
@@ -67,12 +67,12 @@ def said(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
-        text = f"{type(error).__name__}, whose text cannot be read"
+        text = f"{type(error).__name__} (its message cannot be read)"
     return text[:10_000].encode("utf-8", "backslashreplace").decode()
 
 
 class PausepointError(Exception):
-    """Base of all errors. Fields given by keyword become attributes and survive pickling."""
+    """Base class of all errors. Keyword arguments become attributes and survive pickling."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
@@ -89,11 +89,11 @@ def _rebuild(cls: type[PausepointError], message: str, fields: dict[str, Any]) -
 
 
 class DefinitionError(PausepointError):
-    """A workflow that cannot be right."""
+    """A workflow definition is wrong."""
 
 
 class SessionError(PausepointError):
-    """A verb that does not fit the session it was used on."""
+    """A call does not fit the session it names."""
 
     session_id: str
 
@@ -103,81 +103,81 @@ class UnknownSession(SessionError):
 
 
 class AmbiguousSession(SessionError):
-    """Several ids begin like that."""
+    """Several session ids start with the given prefix; ``candidates`` lists them."""
 
     candidates: list[str]
 
 
 class InvalidSessionId(SessionError):
-    """The text cannot be a session id."""
+    """The given value is not a valid session id."""
 
 
 class InputConflict(SessionError):
-    """The session exists already and was started with other input."""
+    """The session already exists and was started with different input."""
 
 
 class WrongOwner(SessionError):
-    """The session belongs to somebody else."""
+    """The session belongs to another owner."""
 
     owner: str
 
 
 class AlreadyRunning(SessionError):
-    """Another engine drives the session."""
+    """An engine is already driving the session; ``holder`` says which one."""
 
     holder: str
 
 
 class HoldLost(SessionError):
-    """This engine no longer holds the session: another one took it over. Nothing was written."""
+    """This engine no longer holds the session because another one claimed it. Nothing was written."""
 
 
 class SessionEnded(SessionError):
-    """The session has ended and takes no more input."""
+    """The session has ended and accepts no more input."""
 
     status: str
 
 
 class VerbRefused(SessionError):
-    """The verb is not possible in the session's present status."""
+    """The call is not possible in the session's current status."""
 
     status: str
 
 
 class UnknownCheckpoint(SessionError):
-    """The session's log has no such checkpoint, or none that can serve."""
+    """The session's log has no such checkpoint, or the checkpoint cannot be used for this call."""
 
     at_checkpoint: str | int
 
 
 class QuestionError(SessionError):
-    """An answer that is not taken. ``question_id`` is empty if no question is meant by it."""
+    """An answer was not accepted. ``question_id`` is empty if the answer names no question."""
 
     question_id: str
 
 
 class UnknownQuestion(QuestionError):
-    """No question has this id, or the session waits for no answer."""
+    """No question has this id, or the session is not waiting for an answer."""
 
 
 class SeveralQuestions(QuestionError):
-    """Several questions of the session wait: ``candidates`` are their ids."""
+    """Several questions of the session are waiting; ``candidates`` lists their ids."""
 
     candidates: list[str]
 
 
 class WrongSession(QuestionError):
-    """The question is another session's."""
+    """The question belongs to another session."""
 
 
 class AnswerRefused(QuestionError):
-    """The answer cannot be right: it is of another form than was asked for. It is asked again, and the round counts."""
+    """The answer does not match the requested form. The question is asked again, and this round counts."""
 
     reason: str
 
 
 class AnswerConflict(QuestionError):
-    """Another answer was first: ``by``, ``channel`` and ``answered_at`` say whose."""
+    """Another answer was accepted first; ``by``, ``channel`` and ``answered_at`` describe it."""
 
     by: str | None
     channel: str
@@ -185,46 +185,47 @@ class AnswerConflict(QuestionError):
 
 
 class QuestionChanged(QuestionError):
-    """What was answered is not what is asked now, which is round ``version``."""
+    """The answer is for an earlier round; the question is now in round ``version``."""
 
     version: int
     digest: str
 
 
 class QuestionClosed(QuestionError):
-    """The question takes no answer any more: ``status`` is EXPIRED, CANCELLED or COMPLETED."""
+    """The question no longer accepts answers; ``status`` is EXPIRED, CANCELLED or COMPLETED."""
 
     status: str
 
 
 class UnknownFile(SessionError):
-    """The session has no file of this id."""
+    """The session has no file with this id."""
 
     file_id: str
 
 
 class FileRefused(SessionError):
-    """A file that cannot be taken in, or an attempt to change one: what was uploaded stays as it is."""
+    """A file cannot be added, or a call tried to change an uploaded file. Uploaded files never change."""
 
 
 class FolderRefused(SessionError):
-    """A folder for artifacts that cannot be used, or something in it that is none: ``path`` names it."""
+    """An artifact folder, or a file in it, cannot be used; ``path`` names it."""
 
     session_id: str = ""
     path: str
 
 
 class FolderMisfit(FolderRefused):
-    """A folder whose session this code cannot go on with: it is a newer version's, or cannot be carried up to this one.
+    """This code cannot resume the folder's session: a newer version wrote it, or it cannot be migrated to this version.
 
-    It was not touched. Another one can be begun.
+    The folder was not changed. You can start a new session in another folder.
     """
 
 
 class UndecidedEdits(SessionError):
-    """Artifacts were edited or damaged, and what becomes of them is somebody's to say. Nothing was changed.
+    """Artifacts were edited or damaged, and someone must decide whether to accept or discard the edits.
 
-    ``paths`` are the files, ``stale`` the finished steps that would run again if the edits are accepted.
+    Nothing was changed. ``paths`` lists the files, ``stale`` the finished steps that would run again if the edits are
+    accepted.
     """
 
     paths: list[str]
@@ -232,88 +233,95 @@ class UndecidedEdits(SessionError):
 
 
 class CallRefused(PausepointError):
-    """A verb was called where it cannot work: it would wait for itself, or its engine was opened the other way."""
+    """A method was called where it cannot work.
+
+    Either the call would wait for itself, or the engine was opened for blocking calls and this call is async (or vice
+    versa).
+    """
 
 
 class OrchestratorError(PausepointError):
-    """A run of many agents cannot do what was asked."""
+    """An orchestrator cannot do what was asked."""
 
 
 class AgentsStuck(OrchestratorError):
-    """Agents did not come to a boundary in time. The pause stays asked for."""
+    """Some agents did not reach a safe point in time. The pause request stays in effect."""
 
     agent_ids: list[str]
 
 
 class SnapshotMissing(OrchestratorError):
-    """There is nothing to resume from."""
+    """There is no snapshot to resume from."""
 
 
 class SnapshotNotSaved(OrchestratorError):
-    """A snapshot could not be kept; the former one is as it was."""
+    """A snapshot could not be saved. The previous snapshot is unchanged."""
 
 
 class DamagedSnapshot(OrchestratorError):
-    """What is kept cannot be read as a snapshot."""
+    """A stored snapshot cannot be read; ``path`` names the file."""
 
     path: str
 
 
 class RestoreRefused(OrchestratorError):
-    """The agents of a snapshot are not here, or are not as it says."""
+    """A snapshot's agents are missing, or do not match the snapshot."""
 
     agent_ids: list[str]
 
 
 class StepError(PausepointError):
-    """What a step did or returned cannot be accepted."""
+    """A step did or returned something that is not allowed."""
 
 
 class ValueRefused(StepError):
-    """A value that cannot be stored; ``path`` leads to it."""
+    """A value cannot be stored; ``path`` leads to it."""
 
     path: str
 
 
 class OversizedValue(ValueRefused):
-    """A value above a documented limit."""
+    """A value exceeds a documented limit."""
 
 
 class StateRefused(StepError):
-    """The state's model does not admit a value; ``field`` names where."""
+    """A value does not fit the state model; ``field`` names the field."""
 
     field: str
 
 
 class WriteRefused(StepError):
-    """A step tried to write outside what it owns."""
+    """A step tried to write a field that it does not own."""
 
     field: str
 
 
 class LentValueChanged(StepError):
-    """A step changed, in place, a value that it had only been lent."""
+    """A step changed a value in place without having write access to its field."""
 
     field: str
 
 
 class IllegalTransition(StepError):
-    """A route named a step that its return type does not list."""
+    """A route returned a step that its return type does not list."""
 
 
 class EventRefused(StepError):
-    """An event type that neither the engine nor the workflow declares."""
+    """A step emitted an event type that the workflow does not declare."""
 
 
 class StepTimeout(StepError):
-    """The step took longer than its time-out."""
+    """A step took longer than its timeout."""
 
 
 class MapFailed(StepError):
-    """Items of a ``ctx.map`` failed; all others are done and kept. ``errors``: theirs, in the order of the items."""
+    """Some items of a ``ctx.map`` failed; the results of all other items are kept.
+
+    ``failed`` maps each failed item to its error message; ``errors`` are the exceptions, in the order of the items.
+    """
 
     failed: dict[str, str]
-    errors: tuple[Exception, ...] = ()  # beside the fields: not every error survives pickling
+    errors: tuple[Exception, ...] = ()  # not in `fields`, because not every exception survives pickling
 
 
 class ChildFailed(StepError):
@@ -324,7 +332,10 @@ class ChildFailed(StepError):
 
 
 class TasksFailed(StepError):
-    """Tasks of an orchestrator's run failed (``failed``: which, and how); all that did not need them is done."""
+    """Some tasks of an orchestrator's run failed; every task that did not depend on them is done.
+
+    ``failed`` maps each failed task to its error message; ``waiting`` lists the tasks that depend on a failed one.
+    """
 
     failed: dict[str, str]
     waiting: list[str]
@@ -332,10 +343,10 @@ class TasksFailed(StepError):
 
 
 class Declined(StepError):
-    """A person said no to an act; ``reason`` is theirs. The act's operation cannot run in this visit.
+    """A person declined an action, so its operation cannot run in this visit; ``reason`` is the person's reason.
 
-    ``question`` is what was asked, ``answer`` what was said, as JSON. Raised by the ``understand`` of `collect`, it
-    says that the person wants none of it any more.
+    ``question`` is the question's text, ``answer`` the answer as JSON. The ``understand`` function of `collect` may
+    raise it to report that the person no longer wants the action.
     """
 
     retryable = False
@@ -347,10 +358,10 @@ class Declined(StepError):
 
 
 class Unanswered(StepError):
-    """A question came to nothing. Not caught, it pauses the session; resume asks anew.
+    """A question got no usable answer. If the step does not catch this, the session pauses; resuming asks again.
 
-    ``question`` is what was asked. ``answer``, if there was one, and ``collected``, if parameters were asked for, are
-    texts of JSON.
+    ``question`` is the question's text. ``answer`` (the last answer, if any) and ``collected`` (the parameters
+    collected so far, if any) are JSON text.
     """
 
     question_id: str
@@ -365,15 +376,15 @@ class QuestionExpired(Unanswered):
 
 
 class RoundsExhausted(Unanswered):
-    """No answer could be taken, in as many rounds as there were; ``reason`` is what was wrong with the last one."""
+    """No answer was usable within the allowed rounds; ``reason`` says what was wrong with the last one."""
 
 
 class ContextClosed(StepError):
-    """A context was used after its step had ended."""
+    """A context was used after its step ended."""
 
 
 class NotReplayable(StepError):
-    """In tests: a step that is run again does not ask for the operations that it left before."""
+    """In tests: a step that runs again does not repeat the operations that it remembered before."""
 
     step: str
     visit: int
@@ -385,28 +396,28 @@ class StoreError(PausepointError):
 
 
 class StoreClosed(StoreError):
-    """The store (or its engine) is not open, or was opened by another process."""
+    """The store or its engine is not open, or was opened by another process."""
 
 
 class StoreMissing(StoreError):
-    """There is no store, and nobody asked for one to be made."""
+    """There is no store at ``path``, and the caller did not ask to create one."""
 
     path: str
 
 
 class StoreUnavailable(StoreError):
-    """The disk or the database refused; nothing was written."""
+    """The disk or the database refused the operation. Nothing was written."""
 
 
 class StoreReadOnly(StoreUnavailable):
-    """The disk is full or broken: reading works, writing will when it is well again. ``full``: which of the two."""
+    """The disk is full (``full=True``) or failing. Reading works; writing works again once the disk is healthy."""
 
     path: str
     full: bool
 
 
 class NewerSchema(StoreError):
-    """The database was written by a newer Pausepoint."""
+    """The database was written by a newer version of Pausepoint."""
 
 
 class DamagedRecord(StoreError):
@@ -414,21 +425,21 @@ class DamagedRecord(StoreError):
 
 
 class DamagedFile(StoreError):
-    """The bytes of a file are missing, or are not those that were uploaded."""
+    """A file's content is missing, or differs from what was uploaded."""
 
     session_id: str
     file_id: str
 
 
 class Redacted(StoreError):
-    """What was asked for needs a record whose content somebody has taken away."""
+    """The call needs record ``seq``, whose content was redacted."""
 
     seq: int
 
 
 class Signal(BaseException):
-    """Base of the control signals; not errors."""
+    """Base class of the control signals, which are not errors."""
 
 
-class StepLeft(Signal):
-    """Raised in a blocking step's thread when the step is being left."""
+class StepExited(Signal):
+    """Raised in a blocking step's thread to end the step early."""

@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used."""
+"""Import a package's public names when they are first used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def exported(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package, from its names and the modules that define them."""
+    """Return ``__getattr__`` and ``__dir__`` for a package.
+
+    ``homes`` maps each public name to the module that defines it.
+    """
 
     def get(name: str) -> Any:
         home = homes.get(name)

@@ -1,8 +1,8 @@
-"""The project's name, and the files, settings and variables that are named after it."""
+"""The project's name, and the names of files, settings and environment variables derived from it."""
 
 NAME = "pausepoint"
 FOLDER = f".{NAME}"
-"""The folder that holds a project's store, and the notes inside a folder of artifacts."""
+"""The folder for a project's store, and for Pausepoint's own files inside an artifact folder."""
 
 DEFAULT_STORE = f"{FOLDER}/{NAME}.db"
 

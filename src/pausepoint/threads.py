@@ -1,4 +1,4 @@
-"""Blocking code beside an event loop: one daemon thread per call, so that a stuck one can never hold up an exit."""
+"""Run blocking code next to an event loop: one daemon thread per call, so that a stuck call cannot delay exit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Run ``fn`` in a thread of its own. If the waiting task is cancelled, the result is dropped."""
+    """Run ``fn`` in its own thread and return its result. If the waiting task is cancelled, the result is dropped."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -29,7 +29,7 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
             post(_succeed, result)
 
     def post(deliver: Callable[[asyncio.Future[T], Any], None], outcome: Any) -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+        with suppress(RuntimeError):  # the loop was closed in the meantime, so no task is waiting
             loop.call_soon_threadsafe(deliver, done, outcome)
 
     Thread(target=work, name=f"{NAME}-{getattr(fn, '__name__', 'call')}", daemon=True).start()
@@ -44,6 +44,6 @@ def _succeed(done: asyncio.Future[T], result: T) -> None:
 def _fail(done: asyncio.Future[T], error: BaseException) -> None:
     if done.done():
         return
-    if isinstance(error, StopIteration):  # a future refuses it
-        error = RuntimeError(f"the function raised StopIteration: {error}")
+    if isinstance(error, StopIteration):  # a future does not accept it
+        error = RuntimeError(f"The function raised StopIteration: {error}")
     done.set_exception(error)

@@ -72,7 +72,7 @@ def test_the_live_api_gives_what_the_export_gives_page_by_page(server: Classroom
 
 
 def test_an_unknown_student_is_refused_by_the_live_api_too(server: Classroom, place: str) -> None:
-    with pytest.raises(BadInput, match=r"^student_id: 'student-9' has no course in classroom:.*school\.json$"):
+    with pytest.raises(BadInput, match=r"^student_id: 'student-9' has no course in classroom:.*school\.json\.$"):
         starting("student-9", data=[place])
     assert server.asked == ["/v1/userProfiles/student-9"]
 
@@ -121,7 +121,7 @@ def test_a_refusal_is_not_tried_again_and_says_what_it_was(server: Classroom, pl
 
 def test_a_token_that_google_refuses_is_told_before_anything_is_stored(server: Classroom, tmp_path: Path) -> None:
     wrong = token(tmp_path / "wrong.json", server, "guess")
-    with pytest.raises(BadInput, match=r"^data: Google refuses the token, sign in again: .*invalid_grant"):
+    with pytest.raises(BadInput, match=r"^data: Google refuses the token. Sign in again. .*invalid_grant"):
         starting(STUDENT, data=[f"classroom:{wrong}"])
 
 
@@ -132,7 +132,8 @@ def test_a_token_that_has_expired_is_renewed(server: Classroom, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "cannot be read: No such file"), ("{", "is no token"), ({"token": "x"}, "is no token")]
+    ("content", "said"),
+    [(None, "cannot be read: No such file"), ("{", "is not the token"), ({"token": "x"}, "is not the token")],
 )
 def test_a_file_that_is_no_token_is_refused_by_its_name(tmp_path: Path, content: object, said: str) -> None:
     path = tmp_path / "token.json"

@@ -117,8 +117,8 @@ EVENT = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:Swim\r\n{}END:VEVENT\r\nEND:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("hello", "is no iCalendar file"),
-        (EVENT.format(""), "event Swim: it has no DTSTART"),
+        ("hello", "is not an iCalendar file"),
+        (EVENT.format(""), "event Swim: The event has no DTSTART"),
         (EVENT.format("DTSTART:soon\r\n"), "event Swim, DTSTART"),
         (None, "cannot be read: No such file"),
     ],
@@ -134,7 +134,7 @@ def test_a_calendar_that_cannot_be_used_is_refused_by_its_name(tmp_path: Path, c
 
 
 def test_a_day_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"^day_end: the day ends at 15:00, which is not after 20:00"):
+    with pytest.raises(BadInput, match=r"^day_end: The day ends at 15:00 but starts at 20:00"):
         free_days(NOW, 1, (time(20), time(15)), "UTC", None)
 
 
@@ -157,7 +157,7 @@ def test_overdue_work_is_planned_after_what_is_due_within_two_days_and_old_work_
     assert [item.assignment_id for item in found.items] == ["2", "1", "3"]
     assert found.items[1].why.startswith("overdue since Sun 3 Mar 2030, 08:00")
     assert [(each.assignment_id, each.why) for each in found.unplanned] == [
-        ("4", "it has been overdue since Tue 12 Feb 2030; ask the teacher")
+        ("4", "overdue since Tue 12 Feb 2030; ask the teacher")
     ]
 
 
@@ -215,9 +215,9 @@ def test_how_long_work_takes_follows_from_its_kind_and_the_need() -> None:
 def test_advice_follows_from_the_plan() -> None:
     found = planned(work(1, 0.5, minutes=120), work(2, 0.5, minutes=300), work(3, -30))
     assert advice(found, NOW, ZoneInfo("UTC")) == [
-        "Begin with Work 1 (Strong) on Mon 4 Mar 2030, 15:00: due Mon 4 Mar 2030, 20:00; need 14%.",
-        "1 piece of work cannot be finished in time as the days are set.",
-        "Ask the teachers about overdue work that is not planned: 1 piece.",
+        "Start with Work 1 (Strong) on Mon 4 Mar 2030, 15:00: due Mon 4 Mar 2030, 20:00; need 14%.",
+        "1 piece of work cannot be finished in time with these working hours.",
+        "Ask the teachers about the overdue work that is not planned (1 piece).",
         "Fully booked: Mon 4 Mar 2030.",
     ]
     assert advice(planned(), NOW, ZoneInfo("UTC")) == ["Nothing is open."]

@@ -67,8 +67,8 @@ def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
     ("args", "said"),
     [
         (["--student", "nobody"], "student_id: 'nobody' has no course in"),
-        (["--data", "broken"], "courseWork.json, line 1, column 1: this is no JSON"),
-        (["--data", "wrong.csv"], "wrong.csv, line 1: there is no column 'tittle'. Did you mean 'title'?"),
+        (["--data", "broken"], "courseWork.json, line 1, column 1: This is not valid JSON"),
+        (["--data", "wrong.csv"], "wrong.csv, line 1: There is no column 'tittle'. Did you mean 'title'?"),
         (["--time-zone", "Mars"], "time_zone: There is no time zone 'Mars'"),
         (["--calendar", "wrong.csv"], "calendar: "),
         (["--day-start", "25:00"], "--day-start"),
@@ -92,8 +92,8 @@ def test_without_the_libraries_for_calendars_the_sample_says_so_and_runs_and_a_c
 ) -> None:
     monkeypatch.setattr(free_time, "find_spec", lambda name: None if "ical" in name else find_spec(name))
     for args, ended, said in (
-        ([], 0, "aura: the sample runs without its calendar, which needs: pip install 'pausepoint[apps]'"),
-        (["--calendar", str(SAMPLE / "calendar.ics")], 2, "needs more: pip install 'pausepoint[apps]'"),
+        ([], 0, "aura: The sample runs without its calendar. Install the libraries for it: pip install"),
+        (["--calendar", str(SAMPLE / "calendar.ics")], 2, "needs icalendar. Install it: pip install"),
     ):
         done = call(*args)
         assert (done.code, said in done.err) == (ended, True), done.err

@@ -75,7 +75,7 @@ def test_the_summary_counts_what_is_there() -> None:
         "4 assignments in 2 courses: 2 graded, 2 open, 1 of them overdue.",
         "The strongest subject is Botany (56%).",
         "Zoology needs the most attention (20%).",
-        "Next is due: Work 3 (Botany), Wed 6 Mar 2030, 08:00.",
+        "Next due: Work 3 (Botany), Wed 6 Mar 2030, 08:00.",
     ]
 
 
@@ -177,9 +177,7 @@ def test_writing_again_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: Pa
 
 def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(
-        BadInput, match=rf"^reports: nothing can be written to {tmp_path}/file/x: Not a d.*--set reports="
-    ):
+    with pytest.raises(BadInput, match=rf"^reports: Cannot write to {tmp_path}/file/x: Not a d.*--set reports="):
         written(tmp_path / "file" / "x", facts())
 
 

@@ -110,7 +110,7 @@ def test_pages_are_read_in_order_and_may_overlap(tmp_path: Path) -> None:
 def test_a_page_that_promises_more_than_there_is_is_refused(tmp_path: Path) -> None:
     small_class(tmp_path)
     page = put(tmp_path / "courseWork.json", {"courseWork": [work("w1")], "nextPageToken": "more"})
-    with pytest.raises(BadInput, match=r"courseWork\.json: its nextPageToken says that there is more") as refused:
+    with pytest.raises(BadInput, match=r"courseWork\.json: Its nextPageToken announces another page") as refused:
         gathered(tmp_path)
     assert str(page) in str(refused.value)
 
@@ -129,33 +129,33 @@ def test_a_student_is_found_by_id_or_address_in_every_account(tmp_path: Path) ->
 def test_two_accounts_of_one_name_are_refused(tmp_path: Path) -> None:
     places = [str(small_class(tmp_path / folder / "school")) for folder in ("a", "b")]
     check(STUDENT, [places[0], places[0]], LISBON)  # the same place twice is the same place
-    with pytest.raises(BadInput, match=r"^data: .*a/school and .*b/school both have an account 'school'; rename one"):
+    with pytest.raises(BadInput, match=r"^data: .*a/school and .*b/school both have an account 'school'. Rename one"):
         check(STUDENT, places, LISBON)
 
 
 def test_an_unknown_student_is_refused_and_the_known_ones_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"^student_id: 'student-7' has no course in .*; known are student-1$"):
+    with pytest.raises(BadInput, match=r"^student_id: 'student-7' has no course in .*\. Known students: student-1\.$"):
         check("student-7", [str(small_class(tmp_path))], LISBON)
 
 
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("courseWork.json", '{"courseWork": [\n  {"id": "w1" !}\n]}', "courseWork.json, line 2, column 15: this is no"),
+        ("courseWork.json", '{"courseWork": [\n  {"id": "w1" !}\n]}', "courseWork.json, line 2, column 15: This is no"),
         ("courseWork.json", {"courseWork": [work("w1"), {"id": "w2"}]}, "courseWork.json: courseWork[1].courseId: "),
         ("courseWork.json", {"courseWork": [work("w1", dueDate={"month": "May"})]}, "courseWork[0].dueDate.month: "),
         ("courseWork.json", {"courseWork": [work("w1", dueDate={"year": 2030, "month": 2, "day": 30})]}, "dueDate"),
-        ("courses.json", {"items": []}, 'courses.json: {"courses": […]} is expected there'),
-        ("courses.json", "null", 'courses.json: {"courses": […]} is expected there'),
+        ("courses.json", {"items": []}, 'courses.json: The page must be {"courses": […]}'),
+        ("courses.json", "null", 'courses.json: The page must be {"courses": […]}'),
         ("studentSubmissions.json", {"studentSubmissions": [submission("w1", late="perhaps")]}, "[0].late: "),
         ("studentSubmissions.json", {"studentSubmissions": [submission("w1", assignedGrade=-1)]}, ".assignedGrade: "),
         ("studentSubmissions.json", {"studentSubmissions": [submission("w1", updateTime="9999-12-31T23:59:59-02:00")]},
-         "[0].updateTime: it lies outside of the years 2 to 9998"),
-        ("courseWork.json", '{"courseWork": [{"courseId": "c1", "id": "w1", "maxPoints": NaN}]}', "this is no JSON"),
+         "[0].updateTime: The time is outside the years 2 to 9998"),
+        ("courseWork.json", '{"courseWork": [{"courseId": "c1", "id": "w1", "maxPoints": NaN}]}', "This is not valid"),
         ("courseWork.json", '{"courseWork": [{"courseId": "c1", "id": "w1", "maxPoints": 1e999}]}', "[0].maxPoints: "),
-        ("courseWork.json", {"courseWork": [work("w1", due=datetime.max)]}, "dueDate and dueTime are no moment"),
-        ("courses.json", '{"courses": [{"id": "c1", "name": "\\ud800"}]}', "column 42: this is no JSON"),
-        pytest.param("courses.json", "[" * 100_000, "this is no JSON: recursion limit", id="nested too deep"),
+        ("courseWork.json", {"courseWork": [work("w1", due=datetime.max)]}, "dueDate and dueTime are not a time"),
+        ("courses.json", '{"courses": [{"id": "c1", "name": "\\ud800"}]}', "column 42: This is not valid JSON"),
+        pytest.param("courses.json", "[" * 100_000, "This is not valid JSON: recursion limit", id="nested too deep"),
     ],
 )  # fmt: skip
 def test_a_broken_export_is_refused_with_file_and_place(tmp_path: Path, file: str, content: object, said: str) -> None:
@@ -182,13 +182,13 @@ def test_when_work_was_graded_is_known_only_of_graded_work(tmp_path: Path) -> No
 def test_a_file_that_is_not_text_is_refused_with_the_place_of_the_byte(tmp_path: Path) -> None:
     small_class(tmp_path)
     (tmp_path / "courses.json").write_bytes(b'{"courses": \xff}')
-    with pytest.raises(BadInput, match=r"courses\.json, byte 12: this is no UTF-8 text"):
+    with pytest.raises(BadInput, match=r"courses\.json, byte 12: This is not UTF-8 text"):
         check(STUDENT, [str(tmp_path)], LISBON)
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
-    [("nowhere", "there is no folder and no file"), ("empty", "has no courses.json"), ("notes.txt", "neither")],
+    [("nowhere", "There is no folder or file"), ("empty", "has no courses.json"), ("notes.txt", "neither")],
 )
 def test_a_place_without_data_is_refused(tmp_path: Path, place: str, said: str) -> None:
     (tmp_path / "empty").mkdir()
@@ -235,19 +235,19 @@ def test_any_number_of_points_will_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("late,minutes", "late,late", "grades.csv, line 1: column 'late' comes twice"),
-        ("2030-03-01,2030", "9999-12-31,2030", "line 2, column 'due': '9999-12-31' is not a day or a moment"),
-        ("title,due", "titel,due", "grades.csv, line 1: there is no column 'titel'. Did you mean 'title'?"),
-        ("title,due", "due", "line 1: column 'title' is missing"),
-        ("2030-03-01,2030", "31.2.2030,2030", "line 2, column 'due': '31.2.2030' is not a day or a moment"),
-        ("9,10", "nine,10", "line 2, column 'points': 'nine' is not a number from 0 on"),
-        ("9,10", "nan,10", "line 2, column 'points': 'nan' is not a number from 0 on"),
+        ("late,minutes", "late,late", "grades.csv, line 1: Column 'late' occurs twice"),
+        ("2030-03-01,2030", "9999-12-31,2030", "line 2, column 'due': '9999-12-31' is not a date or time"),
+        ("title,due", "titel,due", "grades.csv, line 1: There is no column 'titel'. Did you mean 'title'?"),
+        ("title,due", "due", "line 1: Column 'title' is missing"),
+        ("2030-03-01,2030", "31.2.2030,2030", "line 2, column 'due': '31.2.2030' is not a date or time"),
+        ("9,10", "nine,10", "line 2, column 'points': 'nine' is not a number of at least 0"),
+        ("9,10", "nan,10", "line 2, column 'points': 'nan' is not a number of at least 0"),
         (",30\n", ",0\n", "line 3, column 'minutes': '0' is not a whole number of minutes above 0"),
-        ("yes,5", "maybe,5", "line 4, column 'handed_in': 'maybe' is not yes, no, or the moment when it was"),
+        ("yes,5", "maybe,5", "line 4, column 'handed_in': 'maybe' is not yes, no, or a time"),
         ("10,yes,", "10,perhaps,", "line 4, column 'late': 'perhaps' is not yes or no"),
-        ("student-1,Botany,Roots", "student-1,,Roots", "line 3, column 'course': it is empty"),
-        ("Botany,Roots", "Botany,Leaves", "line 3: 'Leaves' comes twice in Botany; give each an id"),
-        (",30\n", ",30,1\n", "line 3: it has more cells than there are columns"),
+        ("student-1,Botany,Roots", "student-1,,Roots", "line 3, column 'course': The cell is empty"),
+        ("Botany,Roots", "Botany,Leaves", "line 3: 'Leaves' occurs twice in Botany. Give each an id"),
+        (",30\n", ",30,1\n", "line 3: The line has more cells than there are columns"),
     ],
 )  # fmt: skip
 def test_a_wrong_csv_file_is_refused_with_line_and_column(tmp_path: Path, old: str, new: str, said: str) -> None:

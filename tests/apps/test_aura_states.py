@@ -123,16 +123,16 @@ def test_without_a_student_nothing_is_stored(store: Path) -> None:
     ("settings", "said"),
     [
         ({"time_zone": "Europe/Atlantis"}, "time_zone: There is no time zone 'Europe/Atlantis'. Use a name such as"),
-        ({"now": "9999-12-30"}, "now: it lies outside of the years 2 to 9998"),
-        ({"now": "0001-01-01", "time_zone": "Asia/Tokyo"}, "now: it lies outside of the years"),
-        ({"day_start": "15:00+02:00"}, "day_start: it is a time of day where the student lives, such as 15:00"),
-        ({"reports": SAMPLE / "calendar.ics" / "x"}, f"reports: {SAMPLE / 'calendar.ics'} is no folder"),
-        ({"now": "soon"}, "now: 'soon' is not a moment; write 2030-03-04 or"),
+        ({"now": "9999-12-30"}, "now: The time is outside the years 2 to 9998"),
+        ({"now": "0001-01-01", "time_zone": "Asia/Tokyo"}, "now: The time is outside the years"),
+        ({"day_start": "15:00+02:00"}, "day_start: The time of day has a UTC offset. Write a local time such as 15:00"),
+        ({"reports": SAMPLE / "calendar.ics" / "x"}, f"reports: {SAMPLE / 'calendar.ics'} is not a folder"),
+        ({"now": "soon"}, "now: 'soon' is not a date or time. Write 2030-03-04 or"),
         ({"day_start": "20:00", "day_end": "8:00"}, "day_end: "),
-        ({"day_start": "20:00", "day_end": "08:00"}, "day_end: the day ends at 08:00, which is not after 20:00"),
+        ({"day_start": "20:00", "day_end": "08:00"}, "day_end: The day ends at 08:00 but starts at 20:00"),
         ({"days": 0}, "days: Input should be greater than or equal to 1"),
         ({"data": []}, "data: List should have at least 1 item"),
-        ({"calender": "x"}, "calender: there is no such setting; there are student_id, data"),
+        ({"calender": "x"}, "calender: There is no such setting. Settings: student_id, data"),
         ({"calendar": SAMPLE / "school" / "courses.json"}, "calendar: "),
     ],
 )
@@ -150,10 +150,10 @@ def test_an_unknown_student_and_broken_data_are_refused_and_nothing_is_stored(st
     endless = (
         "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:20300304T160000Z\nRRULE:FREQ=SECONDLY\nEND:VEVENT\nEND:VCALENDAR\n"
     )
-    with pytest.raises(BadInput, match=r"^calendar: .*c\.ics has an event that cannot be placed"):
+    with pytest.raises(BadInput, match=r"^calendar: .*c\.ics has an event whose times cannot be computed"):
         run_aura_orchestrator(STUDENT, store=store, data=folder, now=NOW, calendar=put(tmp_path / "c.ics", endless))
     put(folder / "courseWork.json", "{")
-    with pytest.raises(BadInput, match=r"courseWork\.json, line 1, column 1: this is no JSON"):
+    with pytest.raises(BadInput, match=r"courseWork\.json, line 1, column 1: This is not valid JSON"):
         run_aura_orchestrator(STUDENT, store=store, data=folder)
     assert not store.exists()
 
@@ -163,7 +163,7 @@ def test_a_folder_for_reports_that_is_not_writable_is_refused_and_nothing_is_sto
     store: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "shut").mkdir(0o500)
-    with pytest.raises(BadInput, match=f"^reports: nothing can be written to {tmp_path}/shut$"):
+    with pytest.raises(BadInput, match=f"^reports: The folder {tmp_path}/shut is not writable"):
         run_aura_orchestrator(STUDENT_MAIL, store=store, reports=tmp_path / "shut" / "x")
     assert not store.exists()
 
@@ -172,7 +172,7 @@ def test_a_machine_without_time_zones_says_so(store: Path, monkeypatch: pytest.M
     monkeypatch.setattr("pausepoint.apps.input.is_zone", lambda name: False)
     without: list[dict[str, Any]] = [{}, {"data": SAMPLE}]
     for settings in without:
-        with pytest.raises(BadInput, match=r"^time_zone: This machine has no time zone data. Install it: pip install tzdata"):
+        with pytest.raises(BadInput, match=r"^time_zone: This machine has no time zone data\. Install it: pip"):
             run_aura_orchestrator(STUDENT_MAIL, store=store, **settings)
     assert not store.exists()
 
@@ -281,9 +281,9 @@ def test_a_position_that_is_none_of_the_five_is_refused(store: Path, wrong: Any)
 @pytest.mark.covers("S1.16", "S1.29")
 def test_an_unknown_id_is_none_when_looked_for_and_refused_when_run(store: Path) -> None:
     assert get_workflow_state("nobody", store=store) is None
-    with pytest.raises(UnknownSession, match=f"no session 'nobody': there is no store at {store}"):
+    with pytest.raises(UnknownSession, match=f"no session 'nobody'\\. [Tt]here is no store at {store}"):
         request_pause("nobody", store=store)
-    with pytest.raises(UnknownSession, match=f"no session 'nobody': there is no store at {store}"):
+    with pytest.raises(UnknownSession, match=f"no session 'nobody'\\. [Tt]here is no store at {store}"):
         run_aura_orchestrator(STUDENT_MAIL, "nobody", store=store)
     assert list(store.parent.iterdir()) == []  # looking and asking make no store
     run_aura_orchestrator(STUDENT_MAIL, store=store)
@@ -328,11 +328,11 @@ def test_a_document_may_go_back_but_not_ahead_of_its_session(store: Path, calls:
         done.session_id, done.model_copy(update={"current_step": CurrentStep.PLANNING, "days": 2}), store=store
     )
     assert (back.current_step, back.status, back.days) == (CurrentStep.PLANNING, "ready", 2)
-    with pytest.raises(BadInput, match=r"^current_step: session .* stands at PLANNING; only running it leads to COMPL"):
+    with pytest.raises(BadInput, match=r"^current_step: Session .* is at PLANNING and cannot be moved .* to COMPL"):
         save_workflow_state(done.session_id, done, store=store)
     again = run_aura_orchestrator(STUDENT_MAIL, done.session_id, store=store)
     assert (len(again.load), calls["sync"], calls["plan"]) == (2, 1, 2)
-    with pytest.raises(BadInput, match=r"^current_step: 'new' is new; a session is COMPLETED by running it"):
+    with pytest.raises(BadInput, match=r"^current_step: Session 'new' is new and cannot be COMPLETED"):
         save_workflow_state("new", done, store=store)
 
 
@@ -376,10 +376,10 @@ def test_a_session_of_somebody_else_is_refused(store: Path) -> None:
     with Engine(store, workflows=[aura]) as engine:
         engine.start(aura, starting(STUDENT_MAIL), session_id="nobodys", paused=True)
     with pytest.raises(
-        BadInput, match=r"^student_id: session 'nobodys' is about 'student@example\.com', not 'student-2'"
+        BadInput, match=r"^student_id: Session 'nobodys' belongs to 'student@example\.com', not to 'student-2'"
     ):
         run_aura_orchestrator("student-2", "nobodys", store=store)
-    with pytest.raises(BadInput, match=r"^days: settings are for a new session"):
+    with pytest.raises(BadInput, match=r"^days: Session .* already has its settings"):
         run_aura_orchestrator(STUDENT_MAIL, "s1", store=store, days=3)
 
 
@@ -444,7 +444,7 @@ def test_the_sample_without_its_calendar_is_not_run_without_a_word(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(free_time, "find_spec", lambda name: None)
-    with pytest.warns(UserWarning, match="the sample runs without its calendar.*pausepoint\\[apps\\]") as told:
+    with pytest.warns(UserWarning, match="The sample runs without its calendar.*pausepoint\\[apps\\]") as told:
         done = run_aura_orchestrator(STUDENT_MAIL, store=store)
     assert [each.filename for each in told] == [__file__]
     assert (done.status, done.calendar) == ("completed", None)

@@ -488,7 +488,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it_and_nothing_is_stored
 @pytest.mark.covers("S4.112")
 def test_every_agent_of_the_readme_is_in_its_place_and_leaves_what_it_says() -> None:
     told = [(row[0].strip("`"), row[1].strip("`")) for row in rows(section(README, "The agents"))]
-    assert told == [(step.name, step.leaves[0].path) for step in memo.steps]
+    assert told == [(step.name, step.publishes[0].path) for step in memo.steps]
 
 
 @pytest.mark.covers("S4.112")

@@ -87,7 +87,7 @@ def test_without_the_library_a_pdf_is_refused_and_the_sample_goes_without(
     assert SAMPLE / "kelp.pdf" in [upload.path for upload in sample_uploads()]
     for module in ("pdf", "planner.sample"):
         monkeypatch.setattr(f"pausepoint.apps.{module}.reads_pdf", lambda: False)
-    with pytest.raises(BadInput, match=r"Reading PDF files needs pypdfium2. Install it: pip install 'pausepoint\[apps\]'"):
+    with pytest.raises(BadInput, match=r"Reading PDF files needs pypdfium2\. Install it: pip install"):
         checked(whole)
     assert SAMPLE / "kelp.pdf" not in [upload.path for upload in sample_uploads()]
 

@@ -59,7 +59,7 @@ class Calls:
 calls = Calls()
 
 
-@step(writes="research", leaves=Artifact("1-research.json", min_bytes=10))
+@step(writes="research", publishes=Artifact("1-research.json", min_bytes=10))
 async def research(company: str) -> list[Finding]:
     return [Finding(claim=f"{company} grows ferns, call {calls('research')}.", weight=2)]
 
@@ -68,7 +68,7 @@ def write(name: str, findings: list[Finding]) -> str:
     return f"## {name}\n\n{findings[0].claim} Written in call {calls(name)}.\n"
 
 
-@step(writes="sections", leaves=Artifact("2-sections/*.md", count="outline", min_bytes=10))
+@step(writes="sections", publishes=Artifact("2-sections/*.md", count="outline", min_bytes=10))
 async def draft(outline: list[str], research: list[Finding], ctx: Context) -> dict[str, str]:
     calls("draft")
     there = await ctx.artifact("2-sections/*.md").spared()
@@ -77,12 +77,12 @@ async def draft(outline: list[str], research: list[Finding], ctx: Context) -> di
     return {name: (there | made)[name] for name in outline}
 
 
-@step(writes="header", leaves=Artifact("header.md", min_bytes=1))
+@step(writes="header", publishes=Artifact("header.md", min_bytes=1))
 async def header(company: str) -> str | None:
     return None if company == "Nameless" else f"# {company}, call {calls('header')}\n"
 
 
-@step(writes="memo", leaves=Artifact("4-final.md", holds=lambda text: "##" in text, min_bytes=20))
+@step(writes="memo", publishes=Artifact("4-final.md", holds=lambda text: "##" in text, min_bytes=20))
 async def finalize(header: str | None, sections: dict[str, str]) -> str:
     return f"{header or ''}{''.join(sections.values())}Final call {calls('finalize')}.\n"
 
@@ -97,17 +97,17 @@ memo = Workflow("memo", state=Memo, steps=[research, draft, header, finalize])
 rated = Workflow("rated", state=Memo, steps=[research, draft, header, finalize, rate])
 
 
-@step(writes="research", leaves=Artifact("1-research.json"))
+@step(writes="research", publishes=Artifact("1-research.json"))
 async def look(company: str) -> list[Finding]:
     return [Finding(claim=f"{company} grows ferns.")]
 
 
-@step(writes="sections", leaves=Artifact("2-sections/*.md", count="outline"))
+@step(writes="sections", publishes=Artifact("2-sections/*.md", count="outline"))
 async def tell(outline: list[str], research: list[Finding]) -> dict[str, str]:
     return {name: f"{name}: {research[0].claim}" for name in outline}
 
 
-@step(writes="header", leaves=Artifact("header.md"))
+@step(writes="header", publishes=Artifact("header.md"))
 async def head(company: str) -> str | None:
     return f"# {company}, call {calls('head')}"
 

@@ -45,17 +45,17 @@ def bound(spec: Artifact, *writes: str) -> BoundArtifact:
      "x?.md", "folder/", "a\nb.md", ".PausePoint/x.json", ".{name}/x.json", ".*", "a/*/b.md"],
 )  # fmt: skip
 def test_a_path_that_leads_out_of_the_folder_or_is_none_is_refused(path: str) -> None:
-    with pytest.raises(DefinitionError, match="artifact"):
+    with pytest.raises(DefinitionError, match="Artifact"):
         Artifact(path)
 
 
 @pytest.mark.parametrize(
     ("spec", "writes", "why"),
     [
-        (Artifact("a.json"), ("text", "maybe"), "say which field it carries"),
-        (Artifact("a.json", carries="points"), ("text",), "which the step does not write"),
+        (Artifact("a.json"), ("text", "maybe"), "Name the field of this artifact with carries="),
+        (Artifact("a.json", carries="points"), ("text",), "the step does not write 'points'"),
         (Artifact("a.json", carries="pionts"), ("points",), "Did you mean 'points'"),
-        (Artifact("*.md"), ("text",), r"stands for the entries of a dict\[str, \.\.\.\]"),
+        (Artifact("*.md"), ("text",), r"needs a field of type dict\[str, \.\.\.\]"),
         (Artifact("*.md", count="nane"), ("entries",), "Did you mean 'name'"),
         (Artifact("{nane}.md"), ("text",), "Did you mean 'name'"),
     ],
@@ -63,7 +63,7 @@ def test_a_path_that_leads_out_of_the_folder_or_is_none_is_refused(path: str) ->
 def test_what_cannot_be_right_is_refused_when_the_workflow_is_made(
     spec: Artifact, writes: tuple[str, ...], why: str
 ) -> None:
-    @step(writes=writes, leaves=spec)
+    @step(writes=writes, publishes=spec)
     async def work() -> Any: ...
 
     with pytest.raises(DefinitionError, match=why):
@@ -71,11 +71,11 @@ def test_what_cannot_be_right_is_refused_when_the_workflow_is_made(
 
 
 def test_options_that_do_not_go_together_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="count is for a path with a"):
+    with pytest.raises(DefinitionError, match="count= needs a path with a"):
         Artifact("a.json", count=3)
     with pytest.raises(DefinitionError, match="min_bytes"):
         Artifact("a.json", min_bytes=-1)
-    with pytest.raises(DefinitionError, match="is no Artifact"):
+    with pytest.raises(DefinitionError, match="is not an Artifact"):
         bound("a.json", "text")  # type: ignore[arg-type]
 
 
@@ -113,7 +113,7 @@ def test_a_dict_is_a_file_for_each_entry_and_none_leaves_none() -> None:
         (b"[", "line 1, column 2: Expecting value"),
         (b'[\n {"x": 1},\n {"x": "no"}]', "line 3, column 8: 1.x"),
         (b'[\n {"y": 1}]', r"line 2, column 2: 0.x"),
-        (b'"\xff"', "line 1, column 2: it is not UTF-8"),
+        (b'"\xff"', "line 1, column 2: the file is not UTF-8"),
         (b"{}", "line 1, column 1: "),
     ],
 )
@@ -144,17 +144,17 @@ async def ran(folder: Path, workflow: Workflow[Any]) -> Any:
     ("spec", "value", "why"),
     [
         (Artifact("*.md", count=2), {"a": "x"}, "1 of 2 files are there"),
-        (Artifact("*.md", holds=lambda entries: "b" in entries), {"a": "x"}, "what it has to hold is not in it"),
+        (Artifact("*.md", holds=lambda entries: "b" in entries), {"a": "x"}, "its holds= check returned False"),
         (Artifact("*.md", holds=lambda entries: "no b in it"), {"a": "x"}, "no b in it"),
-        (Artifact("*.md"), {"../a": "x"}, "cannot be the name of a file"),
-        (Artifact("*.md"), {".a": "x"}, "cannot be the name of a file"),
+        (Artifact("*.md"), {"../a": "x"}, "cannot be a file name"),
+        (Artifact("*.md"), {".a": "x"}, "cannot be a file name"),
     ],
 )
 @on_loop
 async def test_a_step_that_does_not_leave_what_it_declares_fails_and_leaves_nothing(
     tmp_path: Path, spec: Artifact, value: dict[str, str], why: str
 ) -> None:
-    @step(writes="entries", leaves=spec)
+    @step(writes="entries", publishes=spec)
     async def work() -> dict[str, str]:
         return value
 
@@ -167,7 +167,7 @@ async def test_a_step_that_does_not_leave_what_it_declares_fails_and_leaves_noth
 
 @on_loop
 async def test_two_artifacts_of_one_step_cannot_share_a_file(tmp_path: Path) -> None:
-    @step(writes=["text", "maybe"], leaves=[Artifact("a.md", carries="text"), Artifact("a.md", carries="maybe")])
+    @step(writes=["text", "maybe"], publishes=[Artifact("a.md", carries="text"), Artifact("a.md", carries="maybe")])
     async def work() -> dict[str, str]:
         return {"text": "1", "maybe": "2"}
 
@@ -184,17 +184,17 @@ class Growing(BaseModel):
 async def test_several_steps_may_leave_the_same_files_and_the_newest_counts(tmp_path: Path) -> None:
     """As enrichers do, one after the other, on fields that they read and write."""
 
-    @step(writes="entries", leaves=Artifact("s/*.md", min_bytes=1))
+    @step(writes="entries", publishes=Artifact("s/*.md", min_bytes=1))
     async def first() -> dict[str, str]:
         calls("first")
         return {"a": "alpha", "b": "beta"}
 
-    @step(writes="entries", leaves=Artifact("s/*.md", min_bytes=1))
+    @step(writes="entries", publishes=Artifact("s/*.md", min_bytes=1))
     async def second(entries: dict[str, str]) -> dict[str, str]:
         calls("second")
         return {**entries, "a": entries["a"] + "!"}
 
-    @step(writes="entries", leaves=Artifact("s/*.md", min_bytes=1))
+    @step(writes="entries", publishes=Artifact("s/*.md", min_bytes=1))
     async def third(entries: dict[str, str]) -> dict[str, str]:
         calls("third")
         return entries  # no trace in the text
@@ -232,7 +232,7 @@ async def test_fields_that_grow_are_kept_and_redone_as_they_grew(tmp_path: Path)
         heap: Annotated[dict[str, str], Merge] = {}
         total: str = ""
 
-    @step(writes="heap", leaves=Artifact("one.json", carries="heap", min_bytes=1))
+    @step(writes="heap", publishes=Artifact("one.json", carries="heap", min_bytes=1))
     async def one(seed: str) -> dict[str, str]:
         return {"one": seed}
 
@@ -241,7 +241,7 @@ async def test_fields_that_grow_are_kept_and_redone_as_they_grew(tmp_path: Path)
         calls("two")
         return {"two": "2"}
 
-    @step(writes="total", leaves=Artifact("total.md", min_bytes=1))
+    @step(writes="total", publishes=Artifact("total.md", min_bytes=1))
     async def total(heap: dict[str, str]) -> str:
         return ",".join(sorted(heap.values()))
 
@@ -261,11 +261,11 @@ async def test_fields_that_grow_are_kept_and_redone_as_they_grew(tmp_path: Path)
 async def test_a_blocking_step_sees_its_artifacts_too(tmp_path: Path) -> None:
     seen: list[Any] = []
 
-    @step(writes="text", leaves=Artifact("a.md", min_bytes=1))
+    @step(writes="text", publishes=Artifact("a.md", min_bytes=1))
     def first() -> str:
         return "one"
 
-    @step(writes="entries", leaves=Artifact("s/*.md", min_bytes=1))
+    @step(writes="entries", publishes=Artifact("s/*.md", min_bytes=1))
     def second(text: str, ctx: BlockingContext) -> dict[str, str]:
         artifact = ctx.artifact("a.md")
         seen.extend([artifact.path, artifact.read(), ctx.artifact("s/*.md").spared()])
@@ -280,7 +280,7 @@ async def test_a_blocking_step_sees_its_artifacts_too(tmp_path: Path) -> None:
 async def test_a_step_cannot_read_what_is_not_there_as_it_was_left(tmp_path: Path) -> None:
     said: list[str] = []
 
-    @step(writes="text", leaves=Artifact("a.md", min_bytes=1))
+    @step(writes="text", publishes=Artifact("a.md", min_bytes=1))
     async def first() -> str:
         return "one"
 
@@ -297,7 +297,7 @@ async def test_a_step_cannot_read_what_is_not_there_as_it_was_left(tmp_path: Pat
     await ran(tmp_path, Workflow("flow", state=State, steps=[first, second]))
     assert [text.partition(";")[0] for text in said] == [
         "no step of this session has left 'b.md' yet",
-        "artifact '../hold.db': its path is relative to the session's folder and does not leave it",
+        "Artifact '../hold.db': the path must be relative and stay inside the session's folder. Write it like 'folder/name.md'.",
         "a.md is not as first left it",
     ]
 
@@ -380,7 +380,7 @@ async def test_a_decision_is_needed_also_if_the_session_is_started_once_more(tmp
     desk.edit_research()
     with pytest.raises(UndecidedEdits):
         await desk.run()
-    assert memo.leaves
+    assert memo.publishes
 
 
 @on_loop

@@ -132,7 +132,7 @@ async def test_an_empty_folder_is_not_taken_for_one_whose_files_are_missing_and_
 async def test_who_takes_a_session_up_does_not_begin_its_folder_anew(tmp_path: Path) -> None:
     """A session that goes on by itself, as with an answer, is not examined before."""
 
-    @step(writes="first", leaves=Artifact("first.md"))
+    @step(writes="first", publishes=Artifact("first.md"))
     async def write() -> str:
         return "text"
 
@@ -233,11 +233,11 @@ def test_without_records_a_step_that_may_be_skipped_is_judged_by_what_its_condit
 ) -> None:
     """One that was to run has to have left its file, one that was not cannot have."""
 
-    @step(writes="first", leaves=Artifact("first.md", min_bytes=1), when=lambda title: bool(title))
+    @step(writes="first", publishes=Artifact("first.md", min_bytes=1), when=lambda title: bool(title))
     async def introduce(title: str) -> str:
         return title
 
-    @step(writes="second", leaves=Artifact("second.md", min_bytes=1))
+    @step(writes="second", publishes=Artifact("second.md", min_bytes=1))
     async def tell() -> str:
         return "text"
 
@@ -265,7 +265,7 @@ async def run(tmp_path: Path, *steps: Any) -> Any:
 
 
 def noting(*names: str) -> Any:
-    @step(writes="notes", leaves=Artifact("notes/*.md"))
+    @step(writes="notes", publishes=Artifact("notes/*.md"))
     async def note() -> dict[str, str]:
         return dict.fromkeys(names, "text")
 
@@ -276,7 +276,7 @@ def pair(one: str, other: str) -> Callable[[], Any]:
     def make() -> Any:
         leaves = [Artifact(one, carries="first"), Artifact(other, carries="second")]
 
-        @step(writes=["first", "second"], leaves=leaves)
+        @step(writes=["first", "second"], publishes=leaves)
         async def both() -> dict[str, str]:
             return {"first": "1", "second": "2"}
 
@@ -288,7 +288,7 @@ def pair(one: str, other: str) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: noting("ü" * 150), "no name may have more than 240 bytes"),
+        (lambda: noting("ü" * 150), "has a name of more than 240 bytes"),
         (lambda: noting("Team", "team"), "'notes/Team.md' and 'notes/team.md' cannot both be files"),
         (lambda: noting("caf\u00e9", "cafe\u0301"), "cannot both be files"),
         (pair("x", "x/y.md"), "'x' and 'x/y.md' cannot both be files"),
@@ -314,7 +314,7 @@ async def test_an_entry_is_known_by_its_name_whatever_the_fields_in_the_path_are
     """``{title}-*.md``: what belongs to the title, and what to the entry, cannot be told from the name alone."""
     spared: list[dict[str, str]] = []
 
-    @step(writes="notes", leaves=Artifact("{title}-*.md", min_bytes=1))
+    @step(writes="notes", publishes=Artifact("{title}-*.md", min_bytes=1))
     async def note(ctx: Context) -> dict[str, str]:
         spared.append(await ctx.artifact("{title}-*.md").spared())
         return {"c-d": "1", "e-f": "2"}

@@ -22,31 +22,31 @@ class Paper(BaseModel):
     final: str = ""
 
 
-@step(writes="sources", leaves=Artifact("sources.md", min_bytes=1))
+@step(writes="sources", publishes=Artifact("sources.md", min_bytes=1))
 async def collect() -> str:
     calls("collect")
     return "old"
 
 
-@step(writes="date", leaves=Artifact("date.md", min_bytes=1))
+@step(writes="date", publishes=Artifact("date.md", min_bytes=1))
 async def stamp() -> str:
     calls("stamp")
     return "May"
 
 
-@step(writes=("draft", "round"), leaves=Artifact("draft.md", carries="draft", min_bytes=1))
+@step(writes=("draft", "round"), publishes=Artifact("draft.md", carries="draft", min_bytes=1))
 async def write(round: int, sources: str, draft: str) -> dict[str, str | int]:
     calls("write")
     return {"draft": f"{draft}[{sources} {round}]", "round": round + 1}
 
 
-@step(writes="remark", leaves=Artifact("remark.md", min_bytes=1))
+@step(writes="remark", publishes=Artifact("remark.md", min_bytes=1))
 async def review(draft: str) -> str:
     calls("review")
     return f"{len(draft)} characters of {draft}"
 
 
-@step(writes="final", leaves=Artifact("final.md", min_bytes=1))
+@step(writes="final", publishes=Artifact("final.md", min_bytes=1))
 async def finish(draft: str, remark: str, date: str) -> str:
     calls("finish")
     return f"{draft} {remark} {date}"
@@ -67,7 +67,7 @@ brief = Workflow("brief", state=Paper, steps=[collect, stamp, write, review, fin
 """Only the first of its two drafts is reviewed."""
 
 
-@step(writes="remark", leaves=Artifact("remark.md", min_bytes=1))
+@step(writes="remark", publishes=Artifact("remark.md", min_bytes=1))
 async def note(draft: str, date: str) -> str:
     calls("note")
     return f"{draft} {date}"

@@ -323,7 +323,7 @@ async def test_a_session_whose_steps_leave_artifacts_needs_a_folder_and_others_h
 
 
 def test_paths_with_fields_are_found_if_the_fields_are_given(tmp_path: Path) -> None:
-    @step(writes="memo", leaves=Artifact("{company}/memo.md", min_bytes=1))
+    @step(writes="memo", publishes=Artifact("{company}/memo.md", min_bytes=1))
     async def only(company: str) -> str:
         return f"{company}!"
 
@@ -444,13 +444,13 @@ class Renamed(BaseModel):
     score: float | None = None
 
 
-@step(writes="findings", was="research", leaves=Artifact("1-research.json", min_bytes=10))
+@step(writes="findings", was="research", publishes=Artifact("1-research.json", min_bytes=10))
 async def dig(company: str) -> list[Finding]:
     calls("dig")
     return [Finding(claim=f"{company} digs.")]
 
 
-@step(writes="sections", was="draft", leaves=Artifact("2-sections/*.md", count="outline", min_bytes=10))
+@step(writes="sections", was="draft", publishes=Artifact("2-sections/*.md", count="outline", min_bytes=10))
 async def tell(outline: list[str], findings: list[Finding]) -> dict[str, str]:
     calls("tell")
     return {name: f"## {name}: {findings[0].claim}" for name in outline}

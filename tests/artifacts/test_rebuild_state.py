@@ -37,7 +37,7 @@ async def speak(round: int) -> dict[str, Any]:
     return {"round": round + 1, "said": [f"words of round {round}"], **written}
 
 
-@step(writes="plan", leaves=Artifact("plan.md", carries="plan.body", min_bytes=1))
+@step(writes="plan", publishes=Artifact("plan.md", carries="plan.body", min_bytes=1))
 async def plan(round: int) -> Plan:
     return Plan(title=f"Plan {round}", body=f"What to do, {round} times.\n")
 
@@ -178,12 +178,12 @@ async def polish(text: str) -> str:
     return f"polished({text})"
 
 
-@step(writes="parts", leaves=Artifact("parts/*.md", min_bytes=1))
+@step(writes="parts", publishes=Artifact("parts/*.md", min_bytes=1))
 async def divide() -> dict[str, str]:
     return {"1": "one", "2": "two"}
 
 
-@step(writes="end", leaves=Artifact("end.md", min_bytes=1))
+@step(writes="end", publishes=Artifact("end.md", min_bytes=1))
 async def close(text: str, parts: dict[str, str]) -> str:
     return f"{text}: {', '.join(parts.values())}"
 

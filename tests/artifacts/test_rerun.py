@@ -195,7 +195,7 @@ async def test_another_form_stays_when_steps_before_and_behind_it_run_again(desk
 async def test_a_shorter_form_is_no_remnant(tmp_path: Path) -> None:
     """Below the least size, but all that was recorded is in it."""
 
-    @step(writes="research", leaves=Artifact("1-research.json", min_bytes=60))
+    @step(writes="research", publishes=Artifact("1-research.json", min_bytes=60))
     async def find(company: str) -> list[Finding]:
         return [Finding(claim="Ferns, many.")]
 
@@ -234,7 +234,7 @@ async def test_files_that_a_step_does_not_leave_any_more_go_to_the_bin(desk: Des
     assert desk.bin() == [gone]
 
 
-@step(writes="research", leaves=Artifact("1-research.json", min_bytes=5))
+@step(writes="research", publishes=Artifact("1-research.json", min_bytes=5))
 async def study(company: str) -> list[Finding]:
     return [Finding(claim=f"{company} grows ferns.")]
 
@@ -244,7 +244,7 @@ def paragraph(name: str) -> str:
 
 
 def sections_of(stops: list[bool]) -> Workflow[Memo]:
-    @step(writes="sections", leaves=Artifact("2-sections/*.md", min_bytes=5))
+    @step(writes="sections", publishes=Artifact("2-sections/*.md", min_bytes=5))
     async def compose(research: list[Finding], ctx: Context) -> dict[str, str]:
         """What it remembers does not show what it was made of."""
         one = await ctx.do(paragraph, "one")
@@ -297,7 +297,7 @@ class Heap(BaseModel):
 async def test_who_has_read_what_another_step_added_to_is_stale_when_what_it_was_added_to_is_made_again(
     tmp_path: Path,
 ) -> None:
-    @step(writes="heap", leaves=Artifact("one.json", carries="heap", min_bytes=1))
+    @step(writes="heap", publishes=Artifact("one.json", carries="heap", min_bytes=1))
     async def one() -> dict[str, str]:
         return {"one": str(calls("one"))}
 
@@ -332,7 +332,7 @@ async def test_a_plan_says_of_what_reads_something_that_was_never_written_that_i
         calls("head")
         return f"# {company}"
 
-    @step(writes="memo", leaves=Artifact("memo.md", min_bytes=1))
+    @step(writes="memo", publishes=Artifact("memo.md", min_bytes=1))
     async def end(header: str | None) -> str:
         calls("end")
         return f"{header}: the memo"

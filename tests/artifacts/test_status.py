@@ -221,7 +221,7 @@ async def test_an_edit_below_the_least_size_is_a_remnant_but_what_the_step_left_
 async def test_an_edit_that_takes_away_what_has_to_be_there_is_invalid(desk: Desk) -> None:
     desk.file("4-final.md").write_text("no heading in here at all, only a text\n")
     [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state != "valid"]
-    assert (found.state, found.why) == ("invalid", "what it has to hold is not in it")
+    assert (found.state, found.why) == ("invalid", "its holds= check returned False")
 
 
 @on_loop

@@ -25,17 +25,17 @@ def called(name: str) -> None:
     with open("calls", "a") as file:
         file.write(name + " ")
 
-@step(writes="research", leaves=Artifact("1-research.json", min_bytes=5))
+@step(writes="research", publishes=Artifact("1-research.json", min_bytes=5))
 async def research(company: str) -> list[str]:
     called("research")
     return [f"{company} grows ferns"]
 
-@step(writes="header", leaves=Artifact("header.md", min_bytes=5))
+@step(writes="header", publishes=Artifact("header.md", min_bytes=5))
 async def header(company: str) -> str:
     called("header")
     return f"# {company}"
 
-@step(writes="memo", leaves=Artifact("memo.md", min_bytes=5))
+@step(writes="memo", publishes=Artifact("memo.md", min_bytes=5))
 async def finalize(research: list[str]) -> str:
     called("finalize")
     return f"Memo: {research[0]}."

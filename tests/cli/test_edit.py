@@ -404,7 +404,7 @@ def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
     assert done.code == 0
     assert done.stdout.endswith("are left behind.\nChanged topic, wanted.\none is ready at write.\n")
     info, state, events = look(place)
-    assert (state.topic, state.wanted, info.leaving) == ("seals", 1, False)
+    assert (state.topic, state.wanted, info.held_by_guard) == ("seals", 1, False)
     told = [event for event in events if event.event_type in ("session.rewound", "session.edited")]
     assert [event.data["by"] for event in told] == [getpass.getuser()] * 2
     found = call("rewind", "one", "--to", "write#1", "--set", "topic=otters", "--json")

@@ -182,7 +182,7 @@ def test_later_shows_the_question_and_leaves_it_open(folder: Path) -> None:
 def test_what_cannot_be_meant_is_refused_in_words_and_nothing_is_answered(folder: Path) -> None:
     ids = asking(folder, "tone", "address", "both")
     for words, code, text in (
-        ("tone rude", 2, "it is none of 'formal', 'playful'"),
+        ("tone rude", 2, "it must be one of 'formal', 'playful'"),
         ("tone", 2, "there is no terminal to ask at"),
         ("tone formal --approve", 2, "one answer"),
         ("tone --set a=1", 2, "asks for one value"),

@@ -363,7 +363,7 @@ async def no_wait(word: str) -> Word:
         pytest.param({"begin": no_type}, "does not say of which type 'word' is", id="no type"),
         pytest.param({"begin": any_number}, "only parameters with a name", id="no name"),
         pytest.param(
-            {"begin": hidden}, "begin: an annotation names 'Nowhere', which is not defined", id="type that is not found"
+            {"begin": hidden}, "begin: an annotation uses 'Nowhere', which is not defined", id="type that is not found"
         ),
         pytest.param({"begin": no_wait}, "begin is async; it has to be a plain function", id="async"),
         pytest.param({"arguments": ["word", "word"]}, "the argument 'word' is named twice", id="twice"),

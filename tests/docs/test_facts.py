@@ -413,7 +413,7 @@ async def filed(folder: Path) -> list[Event]:
 async def left(folder: Path) -> list[Event]:
     """An artifact that is left where something else was, and edited."""
 
-    @step(writes="lines", leaves=Artifact("lines.json", min_bytes=1))
+    @step(writes="lines", publishes=Artifact("lines.json", min_bytes=1))
     async def write_down() -> list[str]:
         return ["one"]
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
-from pausepoint.errors import StepLeft, UnknownSession
+from pausepoint.errors import StepExited, UnknownSession
 from tests.support.children import outside_sql, run_child
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Gate, Pipeline, until
@@ -312,7 +312,7 @@ async def test_a_plain_function_that_is_aborted_is_ended_at_its_next_call_and_it
         assert (outcome.status, outcome.state) == (Status.PAUSED, State())
         go.set()
         await asyncio.to_thread(over.wait, 5)
-        assert isinstance(ends[0], StepLeft)
+        assert isinstance(ends[0], StepExited)
         await session.resume()
         assert (await session.outcome()).state == State(text="second run")
 

@@ -176,11 +176,11 @@ async def test_a_session_that_a_guard_holds_says_that_it_stands_behind_its_step(
         session = await engine.start(COLLECTING, source="a book")
         assert (await session.outcome()).status is Status.PAUSED
         info = await session.info()
-        assert (info.step, info.leaving) == ("collect", True)
-        assert "behind collect#1" in info._repr_html_()
+        assert (info.step, info.held_by_guard) == ("collect", True)
+        assert "after collect#1" in info._repr_html_()
         assert (await session.plan()).obstacles == ("guard: 0 of 2 facts (behind collect)",)
         await session.rewind("collect", facts=["one", "two"])
         info = await session.info()
-        assert (info.step, info.leaving, info.status) == ("collect", False, Status.READY)
+        assert (info.step, info.held_by_guard, info.status) == ("collect", False, Status.READY)
         assert (await again(session)).state.done is True
-        assert ((await session.info()).step, (await session.info()).leaving) == (None, False)
+        assert ((await session.info()).step, (await session.info()).held_by_guard) == (None, False)

@@ -185,7 +185,7 @@ async def test_an_id_that_could_leave_the_sessions_folder_is_refused_by_every_ve
             engine.cancel(bad),
             engine.info(bad),
         ):
-            with pytest.raises(InvalidSessionId, match="cannot be a session id"):
+            with pytest.raises(InvalidSessionId, match="is not a valid session id"):
                 await verb
         assert await engine.sessions() == []
 

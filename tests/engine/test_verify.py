@@ -183,12 +183,12 @@ async def test_facts_that_agree_with_their_sum_but_not_with_the_log_are_found(pa
         row = await engine.store.get("d1")
         assert row is not None
     lie = sums.moved(row.seq, row.key_frame, row.digest, "write", 9, True, None, None, None, row.fence)
-    damaged(path, SET.format(f"step = 'write', visit = 9, leaving = 1, ended = NULL, moved_sum = {lie}"))
+    damaged(path, SET.format(f"step = 'write', visit = 9, held_by_guard = 1, ended = NULL, moved_sum = {lie}"))
     report = await verified(path, "d1")
     assert [problem.text.partition("its row says ")[2].partition(",")[0] for problem in report.problems] == [
         "step = 'write'",
         "visit = 9",
-        "leaving = True",
+        "held_by_guard = True",
         "ended = None",
     ]
 

@@ -97,15 +97,15 @@ def split_mail(store: type[Any]) -> type[Any]:
 
 def split_rewind(store: type[Any]) -> type[Any]:
     """Writes that a session is rewound in one transaction, and what it is rewound to in another."""
-    facts = "SELECT key_frame, step, visit, leaving FROM sessions WHERE key = ?"
+    facts = "SELECT key_frame, step, visit, held_by_guard FROM sessions WHERE key = ?"
 
     class Split(store):  # type: ignore[misc]  # the class to break is only known here
         async def revise(self, commit: Commit) -> None:
             if len(commit.records) == 1:
                 await super().revise(commit)
                 return
-            frame, step, visit, leaving = self._read.execute(facts, (commit.key,)).fetchone()
-            before = {"key_frame": frame, "step": step, "visit": visit, "leaving": bool(leaving)}
+            frame, step, visit, held_by_guard = self._read.execute(facts, (commit.key,)).fetchone()
+            before = {"key_frame": frame, "step": step, "visit": visit, "held_by_guard": bool(held_by_guard)}
             await super().revise(replace(commit, records=commit.records[:1], **before))
             points.hit("split rewind")
             behind = {"base_seq": commit.base_seq + 1, "fence": commit.fence + 1, "records": commit.records[1:]}

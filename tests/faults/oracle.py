@@ -134,7 +134,7 @@ def _mixed(stored: Stored) -> Iterable[str]:
     if row is None:
         return
     line = fold(stored.records)
-    said, meant = (row.step, row.visit, row.leaving), (line.step, line.visit, line.leaving)
+    said, meant = (row.step, row.visit, row.held_by_guard), (line.step, line.visit, line.held_by_guard)
     if said != meant:
         yield f"mixed: the row stands at {said}, the log at {meant}"
     if (row.ended == "completed") != (line.step is None):

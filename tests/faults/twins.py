@@ -33,19 +33,19 @@ class Apart(_Twin):
 
     async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
         row = await self._inner.claim(session_id, steal, fence)
-        self._place = (row.step, row.visit, row.leaving)
+        self._place = (row.step, row.visit, row.held_by_guard)
         return row
 
     async def commit(self, commit: Commit) -> Flags | None:
         if commit.only_if_paused:
             return await self._inner.commit(commit)
-        step, visit, leaving = self._place
-        data = replace(commit, step=step, visit=visit, leaving=leaving, ended=None, release=False)
+        step, visit, held_by_guard = self._place
+        data = replace(commit, step=step, visit=visit, held_by_guard=held_by_guard, ended=None, release=False)
         flags = await self._inner.commit(data)
-        self._place = (commit.step, commit.visit, commit.leaving)
+        self._place = (commit.step, commit.visit, commit.held_by_guard)
         holder = "NULL" if commit.release else "holder"
         statement = (
-            "UPDATE sessions SET step = ?, visit = ?, leaving = ?, ended = ?, moved_sum = ?,"
+            "UPDATE sessions SET step = ?, visit = ?, held_by_guard = ?, ended = ?, moved_sum = ?,"
             f" holder = {holder} WHERE key = ?"
         )
         values = (*self._place, commit.ended, _moved(commit), commit.key)
@@ -58,7 +58,7 @@ def _moved(commit: Commit) -> int:
     failure = None if commit.failure is None else encode(commit.failure).decode()
     progress = None if commit.progress is None else encode(commit.progress).decode()
     return sums.moved(
-        last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.leaving, commit.ended, failure,
+        last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.held_by_guard, commit.ended, failure,
         progress, commit.fence,
     )  # fmt: skip
 

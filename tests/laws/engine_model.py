@@ -268,7 +268,7 @@ class EngineModel(RuleBasedStateMachine):
             kinds = {pause.kind for pause in await self.engine(0).store.pauses(row.key)}
             assert kinds <= {"operator", "guard", "budget", "crashes"}
             assert ("operator" in kinds) == row.pause_requested
-            assert "guard" not in kinds or (course.step is None and row.leaving)
+            assert "guard" not in kinds or (course.step is None and row.held_by_guard)
         elif status is S.SLEEPING:
             assert act in ("sleep", "both"), (status, act)
             assert row.wakes_at is not None

@@ -183,8 +183,8 @@ class StoreMachine(StoreModel):
             engine, session_id,
             self.next_commit(
                 engine, belief, session_id, size, only_if_paused=only, spend_usd=spend, spend_tokens=spend * 3,
-                progress=(spend, 2) if spend else None, leaving=spend == 2, keep_crashes=spend == 1, framed=framed,
-                **facts,
+                progress=(spend, 2) if spend else None, held_by_guard=spend == 2, keep_crashes=spend == 1,
+                framed=framed, **facts,
             ),
         )  # fmt: skip
 

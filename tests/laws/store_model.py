@@ -280,7 +280,7 @@ class StoreModel(RuleBasedStateMachine):
         self.expect(
             session_id, verb or ("park" if commit.release else "commit"), seq=last.seq, digest=last.digest,
             updated_at=max(row.updated_at, commit.updated_at), step=commit.step, visit=commit.visit,
-            leaving=commit.leaving, ended=commit.ended, failure=commit.failure, key_frame=commit.key_frame,
+            held_by_guard=commit.held_by_guard, ended=commit.ended, failure=commit.failure, key_frame=commit.key_frame,
             crashes=row.crashes if commit.keep_crashes else 0, version=commit.version or row.version,
             progress=commit.progress, **changes,
         )  # fmt: skip

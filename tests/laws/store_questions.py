@@ -217,7 +217,7 @@ class QuestionMachine(StoreMachine):
         if verdict == "taken":
             data["value"] = says.value
         elif verdict == "invalid":
-            data |= {"why": "invalid", "reason": "it is no integer, but list"}
+            data |= {"why": "invalid", "reason": "it must be of type integer, not list"}
         if verdict == "taken" or (verdict == "invalid" and facts.answer is None):
             known.inbox = [n for n in known.inbox if n != facts.answer]
             n = self.signal(owner, "answer", says.by, now, data)

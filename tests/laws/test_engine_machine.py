@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
 from pausepoint.engine.control import Control
-from pausepoint.engine.time_travel import Travel
+from pausepoint.engine.time_travel import TimeTravel
 from pausepoint.errors import AlreadyRunning, PausepointError, UnknownSession, VerbRefused
 from pausepoint.log import timeline
 from pausepoint.log.replay import Effect, Line, Settled, body_of
@@ -76,7 +76,7 @@ class TravellingMachine(EngineMachine):
         begun = self.begun[session_id].visits
         named = [f"{each.step}#{each.visit}" for each in line if each.visit > begun.get(each.step, 0)]
         numbers = [record.seq for record in self.records[session_id] if record.kind == "checkpoint"]
-        here = [f"{row.step}#{row.visit}"] if row.step is not None and not row.leaving else []
+        here = [f"{row.step}#{row.visit}"] if row.step is not None and not row.held_by_guard else []
         return [*named, *here, *numbers]
 
     @precondition(lambda self: self.begun)
@@ -131,7 +131,7 @@ class TravellingMachine(EngineMachine):
     def fork_of(self, source: str, row: SessionRow, at: int | str | None, reuse: bool) -> tuple[Course, Any]:
         """How a fork begins, and the operations that it has then."""
         seq = row.seq
-        if at is not None and (row.leaving or at != f"{row.step}#{row.visit}"):
+        if at is not None and (row.held_by_guard or at != f"{row.step}#{row.visit}"):
             numbers = {f"{each.step}#{each.visit}": each.seq for each in self.line(source, row.seq)
                        if each.kind == "checkpoint"}  # fmt: skip
             seq = self.records[source][(at if isinstance(at, int) else numbers[at]) - 1].parent
@@ -312,11 +312,11 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a message stays when it was received": lambda patch: patch.setitem(QUERIES, "consume", never("consume")),
     "time goes on while it is frozen": lambda patch: patch.setitem(QUERIES, "freeze", never("freeze")),
     "a pause does not reach the children": lambda patch: patch.setattr(reads, "_TREE", "session_id = ?"),
-    "a fork stands elsewhere": lambda patch: patch.setattr(Travel, "_forked", at_the_end),
+    "a fork stands elsewhere": lambda patch: patch.setattr(TimeTravel, "_forked", at_the_end),
 }
 
 before, before_finished, find, entry = Timeline.before, Timeline._before_finished, Timeline.find, timeline._entry
-open_visit, forked = Line._open, Travel._forked
+open_visit, forked = Line._open, TimeTravel._forked
 
 
 def count_only(line: Line, effects: Iterable[Effect]) -> None:
@@ -357,7 +357,7 @@ def never(name: str) -> str:
     return QUERIES[name] + (" AND 0" if "WHERE" in QUERIES[name] else " WHERE 0")
 
 
-async def at_the_end(travel: Travel, *given: Any) -> Any:
+async def at_the_end(travel: TimeTravel, *given: Any) -> Any:
     new = await forked(travel, *given)
     return msgspec.structs.replace(new, step=None)
 

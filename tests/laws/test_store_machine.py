@@ -392,7 +392,7 @@ def nothing(history: Callable[[], list[Act]], query: str) -> Fault:
 
 BROKEN: dict[str, Fault] = {
     "a commit erases a pause": Fault(
-        "move", "leaving = ?,", "leaving = ?, pause_requested = 0,", lambda: [create(), pause(), go_on()]
+        "move", "held_by_guard = ?,", "held_by_guard = ?, pause_requested = 0,", lambda: [create(), pause(), go_on()]
     ),
     "time falls": Fault("move", "max(updated_at, ?)", "?", lambda: [create(), ("jump", {"seconds": -HOUR}), go_on()]),
     "a claim keeps what it waited for": Fault(

@@ -75,8 +75,9 @@ class Log:
 def facts(line: Line) -> dict[str, Any]:
     return {
         "values": {name: decode(line.state.read(name) or b"") for name in line.state.slots},
-        "step": line.step, "visit": line.visit, "leaving": line.leaving, "visits": line.visits, "took": line.took,
-        "usd": line.usd, "operations": sorted(line.operations), "effects": sorted(line.effects), "opened": line.opened,
+        "step": line.step, "visit": line.visit, "held_by_guard": line.held_by_guard, "visits": line.visits,
+        "took": line.took, "usd": line.usd, "operations": sorted(line.operations), "effects": sorted(line.effects),
+        "opened": line.opened,
     }  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def facts(line: Line) -> dict[str, Any]:
     [
         ("key", KeyBody({"a": inline([1])}, "a", True, {"a": 2}, 3, 4, True, "ann")),
         ("checkpoint", CheckpointBody("b", (Change("a.b", "append", inline([1])),), skipped="no", attempts=2)),
-        ("checkpoint", CheckpointBody(None, failure=Failure("a", "ValueError", "no"), leaving=True)),
+        ("checkpoint", CheckpointBody(None, failure=Failure("a", "ValueError", "no"), held_by_guard=True)),
         ("operation", OperationBody("/f#1", "f", inline({"$set": [1]}), "abc", 3, 4)),
         ("event", EventBody("said", "hello", "ann", msgspec.Raw(b'{"n":1}'), True, "b", True)),
         ("event", EventBody("spent", effects=(Effect("e", 5, "spent", usd=7, tokens=8),))),
@@ -113,7 +114,7 @@ def test_a_payload_that_cannot_be_read_names_its_record(payload: bytes) -> None:
 
 def test_a_new_session_stands_before_its_first_step() -> None:
     line = fold(Log(topic="otters").records)
-    assert (line.step, line.visit, line.leaving, line.visits) == ("a", 1, False, {})
+    assert (line.step, line.visit, line.held_by_guard, line.visits) == ("a", 1, False, {})
     assert decode(line.state.read("topic") or b"") == "otters"
 
 
@@ -143,10 +144,10 @@ def test_the_end_has_no_step_and_no_visit() -> None:
 
 def test_a_step_that_may_not_be_left_yet_keeps_its_visit() -> None:
     log = Log()
-    log.checkpoint(None, leaving=True, refused="not yet")
-    assert (log.line.step, log.line.visit, log.line.leaving) == ("a", 1, True)
+    log.checkpoint(None, held_by_guard=True, refused="not yet")
+    assert (log.line.step, log.line.visit, log.line.held_by_guard) == ("a", 1, True)
     log.add("event", EventBody("guard.passed", moved=True, next="b"))
-    assert (log.line.step, log.line.visit, log.line.leaving) == ("b", 1, False)
+    assert (log.line.step, log.line.visit, log.line.held_by_guard) == ("b", 1, False)
 
 
 def test_operations_and_effects_are_remembered_until_their_visit_ends() -> None:
@@ -232,7 +233,7 @@ def test_time_of_operations_is_that_in_which_any_of_them_ran(steps: list[tuple[i
 def test_a_key_frame_stands_for_all_that_came_before_it() -> None:
     log = Log(items=[], n=0)
     log.checkpoint("b", Change("items", "append", inline([1])), took=5, effects=(Effect("e", 1, "spent", usd=3),))
-    log.checkpoint(None, Change("n", "set", inline(9)), leaving=True)
+    log.checkpoint(None, Change("n", "set", inline(9)), held_by_guard=True)
     before = facts(log.line)
     log.key_frame()
     assert facts(fold(log.records[-1:])) == before | {"opened": 4}
@@ -283,7 +284,7 @@ def write(log: Log, act: tuple[Any, ...]) -> None:
     if act[0] == "checkpoint":
         effects = (Effect(f"e{n}", n, "spent", usd=act[4]),)
         changes = [change(*one) for one in act[2]]
-        log.checkpoint(act[1], *changes, leaving=act[3], took=act[4], effects=effects)
+        log.checkpoint(act[1], *changes, held_by_guard=act[3], took=act[4], effects=effects)
     elif act[0] == "operation":
         log.operation(f"/f#{n}", n, took=1, effects=(Effect(f"e{n}", n, "said"),))
     elif act[0] == "retried":

@@ -70,8 +70,8 @@ def test_another_slice_is_refused_with_what_is_possible(path: str) -> None:
     def wrong(some: Annotated[list[int], At(path)]) -> None: ...
 
     text = refused(wrong)
-    assert f"step 'wrong': parameter 'some': At({path!r}) is not possible" in text
-    assert "only the last items of a list can be read, as in At('" in text
+    assert f"step 'wrong': parameter 'some': At({path!r}) is not valid." in text
+    assert "or the last items of a list, as in At('" in text
     assert "[-20:]')" in text
 
 
@@ -83,8 +83,8 @@ def test_a_window_of_what_is_no_list_is_refused(path: str, kind: str) -> None:
     def wrong(some: Annotated[Any, At(f"{path}[-3:]")]) -> None: ...
 
     text = refused(wrong)
-    assert f"step 'wrong': parameter 'some' asks for the last 3 items of {path!r}, which is {kind}" in text
-    assert f"read it as a whole: At({path!r})" in text
+    assert f"step 'wrong': parameter 'some' reads the last 3 items of {path!r}, but that is {kind}, not a list" in text
+    assert f"Read it as a whole: At({path!r})" in text
 
 
 def test_a_window_has_the_type_of_its_list() -> None:
@@ -108,7 +108,7 @@ def test_a_window_cannot_be_written_or_owned() -> None:
     def wrong() -> list[int]:
         return []
 
-    told = "'numbers[-3:]' is no place: a window is for reading alone, in At('numbers[-3:]'); name 'numbers'"
+    told = "'numbers[-3:]' is not a field. A window can only be read, with At('numbers[-3:]'). Name 'numbers' here."
     assert f"step 'wrong': writes='numbers[-3:]': {told}" in refused(wrong)
     scope = Scope("Agent", reads=["numbers[-3:]"])
 

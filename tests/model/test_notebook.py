@@ -87,7 +87,7 @@ def test_an_entity_is_never_cut_in_two() -> None:
 
 def test_a_value_that_cannot_be_shown_does_not_hide_the_others() -> None:
     page = Page(table([], [[Unreadable(), "fine"], ["bad \udcff", "good"]]))
-    assert page.rows == [["(Unreadable that cannot be shown: RuntimeError)", "fine"], ["bad \\udcff", "good"]]
+    assert page.rows == [["(Unreadable cannot be shown: RuntimeError)", "fine"], ["bad \\udcff", "good"]]
 
 
 def test_facts_leave_out_what_is_empty_but_not_what_is_nought() -> None:

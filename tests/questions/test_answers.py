@@ -143,11 +143,11 @@ async def test_what_cannot_be_right_is_told_at_once_and_asked_again_with_the_rea
     async with Engine(":memory:") as engine:
         session = await engine.start(one_step(lambda ctx: ctx.ask("How many?", int)))
         question = await waits(session)
-        with pytest.raises(AnswerRefused, match="it is no integer, but dict; it is asked again") as refused:
+        with pytest.raises(AnswerRefused, match="it must be of type integer, not dict; it is asked again") as refused:
             await session.answer({"n": 1}, by="eve")
-        assert (refused.value.question_id, refused.value.reason) == (question.id, "it is no integer, but dict")
+        assert (refused.value.question_id, refused.value.reason) == (question.id, "it must be of type integer, not dict")
         again = await waits(session)
-        assert (again.id, again.current_round, again.complaint) == (question.id, 2, "it is no integer, but dict")
+        assert (again.id, again.current_round, again.complaint) == (question.id, 2, "it must be of type integer, not dict")
         assert again.digest != question.digest
         assert await refusals(session) == [("eve", "invalid")]
         await session.answer(1)
@@ -166,7 +166,7 @@ async def test_after_the_last_round_the_step_hears_of_it_and_a_resume_asks_anew(
         with pytest.raises(AnswerRefused, match="the last of 2 rounds"):
             await session.answer("rude")
         await settled(session, Status.PAUSED)
-        assert "it is none of 'formal', 'playful'" in (await session.outcome()).pauses[0].reason
+        assert "it must be one of 'formal', 'playful'" in (await session.outcome()).pauses[0].reason
         assert await statuses(session) == ["CANCELLED"]
         await session.resume()
         anew = await waits(session)
@@ -183,7 +183,7 @@ async def test_a_round_is_counted_also_if_nobody_drives_the_session_when_the_ans
             with pytest.raises(AnswerRefused):
                 await engine.answer(question.id, "rude")
         [waiting] = await engine.questions()
-        assert (waiting.id, waiting.complaint) == (question.id, "it is none of 'formal', 'playful'")
+        assert (waiting.id, waiting.complaint) == (question.id, "it must be one of 'formal', 'playful'")
     async with Engine(tmp_path / "h.db", workflows=[flow]) as engine:
         session = await engine.session("s")
         again = await waits(session)
@@ -238,7 +238,7 @@ async def test_a_message_that_cannot_be_right_is_no_error_but_asked_again() -> N
         await waits(session)
         await session.send("rude")
         again = await waits(session)
-        assert (again.current_round, again.complaint) == (2, "it is none of 'formal', 'playful'")
+        assert (again.current_round, again.complaint) == (2, "it must be one of 'formal', 'playful'")
         await session.send("Formal")
         assert await ended(session) == "formal"
 

@@ -222,7 +222,7 @@ async def test_a_session_moves_to_another_store_with_its_question(when: str, tmp
         await session.resume()
         if when == "refused":
             again = await waits(session)
-            assert (again.id, again.current_round, again.complaint) == (question.id, 2, "it is no text, but list")
+            assert (again.id, again.current_round, again.complaint) == (question.id, 2, "it must be text, not list")
             await session.answer("so")
         assert await ended(session) == "so"
 

@@ -515,8 +515,8 @@ def unknown_parameter(word: Nowhere, ctx: Context) -> str:  # type: ignore[name-
 @pytest.mark.parametrize(
     ("fn", "what"),
     [
-        (unknown_result, "unknown_result: the annotation of its result names 'Nowhere'"),
-        (unknown_context, "unknown_context: the annotation of 'ctx' names 'nowhere'"),
+        (unknown_result, "Function 'unknown_result': the annotation of the result uses 'Nowhere'"),
+        (unknown_context, "Function 'unknown_context': the annotation of parameter 'ctx' uses 'nowhere'"),
     ],
 )
 @on_loop
@@ -526,7 +526,7 @@ async def test_an_annotation_that_says_how_to_use_a_function_must_be_known(fn: A
         await ctx.do(fn)
 
     outcome = await run(work)
-    assert outcome.failure.message.startswith(f"{what}, which is not defined there; import it outside of")
+    assert outcome.failure.message.startswith(f"{what}, which is not defined in its module. Import it outside of")
 
 
 @on_loop

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, Retry, Status, Workflow, step
-from pausepoint.errors import StepLeft
+from pausepoint.errors import StepExited
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, Pipeline, until
@@ -278,7 +278,7 @@ async def test_a_plain_function_that_times_out_is_ended_at_its_next_call_and_its
         assert (outcome.status, outcome.state) == (Status.FAILED, State())
         go.set()
         await asyncio.to_thread(over.wait, 5)
-        assert ends == [StepLeft]
+        assert ends == [StepExited]
         assert "operation.completed" not in [event.event_type async for event in session.events()]
 
 

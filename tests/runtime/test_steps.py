@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, PausepointError, Status, Workflow, step
 from pausepoint.definition import At
-from pausepoint.errors import ContextClosed, LentValueChanged, StepError, StepLeft
+from pausepoint.errors import ContextClosed, LentValueChanged, StepError, StepExited
 from pausepoint.testing import ManualClock
 from tests.support.loop import on_loop
 from tests.support.pipeline import FINISHED, STEPS, Doc, Pipeline, until
@@ -328,12 +328,12 @@ async def test_a_blocking_context_used_after_its_step_ends_the_late_thread_with_
     ended.set()
     assert await asyncio.to_thread(caught.wait, 5)
     assert outcome.status is Status.COMPLETED
-    assert isinstance(what[0], StepLeft)
+    assert isinstance(what[0], StepExited)
 
 
 def test_the_signal_that_ends_a_step_is_no_exception_that_user_code_would_catch() -> None:
-    assert not issubclass(StepLeft, Exception)
-    assert not issubclass(StepLeft, PausepointError)
+    assert not issubclass(StepExited, Exception)
+    assert not issubclass(StepExited, PausepointError)
 
 
 @on_loop

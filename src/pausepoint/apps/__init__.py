@@ -1,1 +1,1 @@
-"""Applications: complete systems built on the public names of `pausepoint`. Each is a program (``pausepoint[apps]``)."""
+"""Applications: complete systems built on `pausepoint`'s public names. Each is a program (``pausepoint[apps]``)."""

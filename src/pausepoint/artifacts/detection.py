@@ -132,7 +132,7 @@ def _with_edits(folder: Path, data: bytes, found: Recorded) -> Recorded:
 
 def _without_gap(note: SessionNote, done: list[DoneNote]) -> Recorded:
     known = {each.work.step for each in done}
-    if done and note.begins_at not in known and not note.leaving:
+    if done and note.begins_at not in known and not note.held_by_guard:
         return Recorded(note, (), tuple(done))
     for number, each in enumerate(done[:-1], start=1):
         if each.next is not None and each.next not in known:
@@ -162,7 +162,7 @@ def _by_records(folder: Path, workflow: Workflow[Any], found: Recorded) -> Detec
 
 def _resume_at(found: Recorded, seen: Examination) -> str:
     if not found.done:
-        return found.note.begins_at if found.note.leaving else START
+        return found.note.begins_at if found.note.held_by_guard else START
     again = [each.work.step for each in found.done if each.work.step in seen.redo]
     broken = [each.work.step for each in seen.undecided]
     for step in (each.work.step for each in found.done):
@@ -222,11 +222,11 @@ def _detected(found: Judged, before: bool) -> DetectedStep:
 
 def judge(shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> Judged:
     """A step by its files alone."""
-    if not step.leaves:
+    if not step.publishes:
         return Judged(step, {}, "it leaves no artifact, and there is no record of it")
     values: dict[str, Any] = {}
     absent, said = True, _says(step.when, known)
-    for artifact in step.leaves:
+    for artifact in step.publishes:
         try:
             value = carried(shelf, artifact, known)
             if value is None and (not artifact.place.admits_none if said is None else said):

@@ -28,7 +28,7 @@ from pausepoint.log.replay import CheckpointBody, EditBody, Effect, Line, body_o
 from pausepoint.log.state import Act, Blob, Blobs, Change, Inline, State
 from pausepoint.log.telemetry import tell
 from pausepoint.log.timeline import Timeline
-from pausepoint.log.trail import FileLeft, Kept, Left, Trail, Work
+from pausepoint.log.trail import Published, PublishedFile, Reused, Trail, Work
 from pausepoint.log.versions import bring_up
 from pausepoint.model.sessions import SessionRow
 from pausepoint.stores.base import Store
@@ -42,7 +42,7 @@ class SessionNote(msgspec.Struct, frozen=True):
     """``.pausepoint/session.json``: whose folder it is, and what the session began with, field by field.
 
     ``through``: that is what all up to this record have come to; it was migrated then. ``first`` is the step that it
-    began at; not always that of the outline: a fork begins later, or behind it (``leaving``).
+    began at; not always that of the outline: a fork begins later, or behind it (``held_by_guard``).
     """
 
     format: int
@@ -53,7 +53,7 @@ class SessionNote(msgspec.Struct, frozen=True):
     input: dict[str, msgspec.Raw]
     through: int = 0
     first: str = ""
-    leaving: bool = False
+    held_by_guard: bool = False
 
     @property
     def begins_at(self) -> str:
@@ -186,11 +186,11 @@ class Publisher:
         if first is not None:
             begun = (await timeline.before(first.seq, reuse=False)).line
             line, through = (begun, 0) if begun.version == line.version else (line, self.held.row.seq)
-            at, leaving = first.step, False
+            at, held_by_guard = first.step, False
         else:
-            at, leaving = line.step or await timeline.last_step() or "", line.leaving or line.step is None
+            at, held_by_guard = line.step or await timeline.last_step() or "", line.held_by_guard or line.step is None
         values = await self._values(line.state, [*line.state.slots])
-        return {path: raw for path, _, raw in values}, through, at, leaving
+        return {path: raw for path, _, raw in values}, through, at, held_by_guard
 
     async def check_past(self) -> None:
         """Refuse, while nothing is changed yet, a place in the log whose files `take_up` could not put back.
@@ -203,40 +203,40 @@ class Publisher:
         for path in sorted(await in_thread(self._older, [file for file, _ in files.values()])):
             await past.content_of(files[path][0], files[path][1].step)
 
-    def _older(self, files: Sequence[FileLeft]) -> set[str]:
+    def _older(self, files: Sequence[PublishedFile]) -> set[str]:
         """The files at whose place lies what another checkpoint left; not if that one is kept, and comes again."""
-        kept = {(file.path, file.sha256) for each in self.trail.kept.values() for file in each.left.files}
-        return {file.path for file in files if self._is_older(file, kept)}
+        reused = {(file.path, file.sha256) for each in self.trail.reused.values() for file in each.published.files}
+        return {file.path for file in files if self._is_older(file, reused)}
 
-    def _is_older(self, file: FileLeft, kept: Collection[tuple[str, str]]) -> bool:
+    def _is_older(self, file: PublishedFile, reused: Collection[tuple[str, str]]) -> bool:
         data = self._found(file)
         if data is None or (digest := digest_of(data)) == file.sha256:
             return False
-        return digest in self.trail.known.get(file.path, ()) and (file.path, digest) not in kept
+        return digest in self.trail.known.get(file.path, ()) and (file.path, digest) not in reused
 
-    def _found(self, file: FileLeft) -> bytes | None:
+    def _found(self, file: PublishedFile) -> bytes | None:
         """What lies at the place of a file; of something that cannot be one, nothing that anybody would know."""
         try:
             return self.shelf.read(file.path)
         except FolderRefused:
             return b""
 
-    def _is_foreign(self, file: FileLeft) -> bool:
+    def _is_foreign(self, file: PublishedFile) -> bool:
         self.shelf.check(file.path)
         data = self._found(file)
         return data is not None and digest_of(data) not in (file.sha256, *self.trail.known.get(file.path, ()))
 
     # one visit
 
-    def kept(self, step: str) -> Kept | None:
+    def reused(self, step: str) -> Reused | None:
         """The checkpoint that is to be kept instead of running a step, if what it read is still what there is."""
-        found = self.trail.kept.get(step)
+        found = self.trail.reused.get(step)
         return found if found is not None and found.holds(self.trail.versions) else None
 
     async def stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> None:
         """Have what the step leaves on disk, and have its checkpoint say so."""
-        files: tuple[FileLeft, ...] = ()
-        if step.leaves:
+        files: tuple[PublishedFile, ...] = ()
+        if step.publishes:
             contents = await contents_of(self.held, step, changes, blobs)
             self._check_apart(step.name, [file.path for file, _ in contents])
             files = tuple([await in_thread(self._stage, *each) for each in contents])
@@ -248,7 +248,7 @@ class Publisher:
                     )
         line, pending = self.held.line, self.ledger.pending.values()
         usd = line.usd - line.spent + sum(effect.usd for effect in pending)
-        self._pend(step, self._left(step, files, usd))
+        self._pend(step, self._published(step, files, usd))
 
     def _check_apart(self, step: str, paths: list[str]) -> None:
         others = [path for path, (_, work) in self.trail.files().items() if work.step != step]
@@ -258,28 +258,30 @@ class Publisher:
                 " other letters, which many disks do not tell apart; give them different paths"
             )
 
-    def _stage(self, file: FileLeft, data: bytes) -> FileLeft:
+    def _stage(self, file: PublishedFile, data: bytes) -> PublishedFile:
         digest = self.shelf.stage(file.path, data)
         return msgspec.structs.replace(file, sha256=digest, size=len(data))
 
     def skips(self, step: BoundStep) -> None:
         """The step does not run: its checkpoint says what that was decided by."""
-        self._pend(step, self._left(step))
+        self._pend(step, self._published(step))
 
-    def _left(self, step: BoundStep, files: tuple[FileLeft, ...] = (), usd: int = 0) -> Left:
+    def _published(self, step: BoundStep, files: tuple[PublishedFile, ...] = (), usd: int = 0) -> Published:
         places = tuple(step.depends_on)
-        return Left(self.trail.read_by(places), files, code_of(step.fn), usd, places=places)
+        return Published(self.trail.read_by(places), files, code_of(step.fn), usd, places=places)
 
-    def keeps(self, step: BoundStep, kept: Kept) -> None:
+    def reuses(self, step: BoundStep, reused: Reused) -> None:
         """The checkpoint says which one it stands for."""
-        self._pend(step, kept.left)
+        self._pend(step, reused.published)
 
-    def _pend(self, step: BoundStep, left: Left) -> None:
-        names = ", ".join(file.path for file in left.files[:3]) + (", …" if len(left.files) > 3 else "")
-        data = {"files": {file.path: file.sha256 for file in left.files}}
+    def _pend(self, step: BoundStep, published: Published) -> None:
+        names = ", ".join(file.path for file in published.files[:3]) + (", …" if len(published.files) > 3 else "")
+        data = {"files": {file.path: file.sha256 for file in published.files}}
         raw = msgspec.Raw(msgspec.json.encode(data))
-        effect = Effect("left", self.ledger.clock.now(), "artifact.left", step.agent, names, raw, left=left)
-        self.ledger.pending.pop("left", None)  # of an attempt that failed behind it
+        effect = Effect(
+            "published", self.ledger.clock.now(), "artifact.published", step.agent, names, raw, published=published
+        )
+        self.ledger.pending.pop("published", None)  # of an attempt that failed behind it
         self.ledger.pend(effect)
         standing = self.trail.standing()
         self._before = (self.held.line.state.copy(), standing) if standing else None
@@ -300,19 +302,19 @@ class Publisher:
     def _retire(self, steps: Sequence[str]) -> None:
         """What steps left when they ran before, and do not leave any more, goes to the bin: no field shows it now."""
         trail, outline = self.trail, self.held.workflow.outline
-        ahead = {file.path for kept in trail.kept.values() for file in kept.left.files}
+        ahead = {file.path for reused in trail.reused.values() for file in reused.published.files}
         ahead |= {file.path for redo in trail.redo.values() for file in redo.spared}
-        declared = [each for step in steps if step in outline for each in self.held.workflow.step(step).leaves]
+        declared = [each for step in steps if step in outline for each in self.held.workflow.step(step).publishes]
         for path in trail.known.keys() - trail.files().keys() - ahead:
             if any(artifact.could_be(path) for artifact in declared):
                 self.shelf.retire(path, trail.known[path])
 
-    async def _publish(self, file: FileLeft, step: str) -> None:
+    async def _publish(self, file: PublishedFile, step: str) -> None:
         moved = await in_thread(self.shelf.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
         if moved:
             tell(logging.WARNING, f"{step}: what was at {file.path} is kept as {moved}", self.held.session_id)
 
-    async def _restore(self, past: Past, file: FileLeft, step: str) -> None:
+    async def _restore(self, past: Past, file: PublishedFile, step: str) -> None:
         data = await past.content_of(file, step)
         await in_thread(self.shelf.stage, file.path, data)
         await self._publish(file, step)
@@ -341,7 +343,7 @@ class Publisher:
         if work.made:  # edits of what it wrote may have become a part of it
             mine = [path for path in self.trail.edited if any(overlap(path, key) for key in work.writes)]
             values += await self._values(state, mine)
-        note = DoneNote(FORMAT, work, tuple(values), work.step if body.leaving else body.next, tuple(edited))
+        note = DoneNote(FORMAT, work, tuple(values), work.step if body.held_by_guard else body.next, tuple(edited))
         spelled_out = {**msgspec.structs.asdict(note), "work": msgspec.structs.asdict(work)}
         await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(spelled_out))
 
@@ -380,18 +382,18 @@ class Publisher:
 
 async def contents_of(
     held: Looked, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs
-) -> list[tuple[FileLeft, bytes]]:
+) -> list[tuple[PublishedFile, bytes]]:
     """What a step would leave, if it wrote these changes."""
     trial = held.line.state.copy()
     trial.provide(dict(blobs))
     for change in changes:
         trial.apply(change)
     lending = StateAccess(held.workflow, trial, held.store, held.limits)
-    found: list[tuple[FileLeft, bytes]] = []
-    for artifact in step.leaves:
+    found: list[tuple[PublishedFile, bytes]] = []
+    for artifact in step.publishes:
         state = await values_of(lending, artifact.fields)
         for path, (key, data) in artifact.files(state[artifact.place.path], state).items():
-            found.append((FileLeft(path, artifact.path, artifact.place.path, "", 0, key), data))
+            found.append((PublishedFile(path, artifact.path, artifact.place.path, "", 0, key), data))
     twice = [path for path, count in Counter(file.path for file, _ in found).items() if count > 1]
     if twice:
         raise StepError(f"{step.name} leaves {twice[0]!r} twice; give its artifacts different paths")
@@ -413,7 +415,7 @@ class Past:
         self._bodies: dict[int, Any] = {}
         self._fields: dict[tuple[int, str], Any] = {}
 
-    async def content_of(self, file: FileLeft, step: str) -> bytes:
+    async def content_of(self, file: PublishedFile, step: str) -> bytes:
         """The recorded content of a file. `FolderRefused` if it cannot be had any more."""
         data = await in_thread(self.shelf.kept, file.sha256)
         if data is None:
@@ -428,7 +430,7 @@ class Past:
             )  # fmt: skip
         return data
 
-    async def _made_again(self, file: FileLeft, artifact: BoundArtifact) -> bytes:
+    async def _made_again(self, file: PublishedFile, artifact: BoundArtifact) -> bytes:
         if file.at not in self._bodies:
             (record,) = await self.held.store.records(self.held.row.key, file.at, file.at)
             self._bodies[file.at] = body_of(record)
@@ -440,7 +442,7 @@ class Past:
         whole = await self._field(file, artifact.place.path)
         return artifact.encoded(whole[file.key] if artifact.many else whole)
 
-    async def _field(self, file: FileLeft, field: str) -> Any:
+    async def _field(self, file: PublishedFile, field: str) -> Any:
         """A field as it was when a file that shows it was left, carried up to the code at hand."""
         if (file.at, field) not in self._fields:
             held = self.held
@@ -458,10 +460,10 @@ class Past:
 
 def artifact_of(step: BoundStep, pattern: str) -> BoundArtifact:
     """The artifact of a step by its path as declared. `StepError` if it declares none."""
-    for artifact in step.leaves:
+    for artifact in step.publishes:
         if artifact.path == pattern:
             return artifact
-    known = ", ".join(repr(artifact.path) for artifact in step.leaves) or "none"
+    known = ", ".join(repr(artifact.path) for artifact in step.publishes) or "none"
     raise StepError(f"{step.name} leaves no artifact {pattern!r}; it declares {known}")
 
 

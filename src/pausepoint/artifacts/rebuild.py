@@ -25,7 +25,7 @@ from pausepoint.definition.workflow import BoundStep, Workflow
 from pausepoint.errors import FolderRefused
 from pausepoint.log.replay import CheckpointBody, EditBody, Effect, KeyBody, to_payload
 from pausepoint.log.state import Act, Blobs, Change, Slot, stored
-from pausepoint.log.trail import FileLeft, Left, Redo, Trail, Work
+from pausepoint.log.trail import Published, PublishedFile, Redo, Trail, Work
 from pausepoint.model.ids import SessionId, check_session_id, new_session_id
 from pausepoint.model.records import Record, RecordKind, first_digest, seal
 from pausepoint.model.sessions import NewSession
@@ -35,13 +35,19 @@ class Relog:
     """The records of a session that is made anew. Versions of fields are numbered as they are written here."""
 
     def __init__(
-        self, session_id: str, folder: Path, version: int, outline: Sequence[str], first: str, leaving: bool = False
+        self,
+        session_id: str,
+        folder: Path,
+        version: int,
+        outline: Sequence[str],
+        first: str,
+        held_by_guard: bool = False,
     ) -> None:
         self.session_id = SessionId(session_id)
         self.trail = Trail(str(folder))
         self.version = version
         self.outline = tuple(outline)
-        self.first, self.leaving = first, leaving
+        self.first, self.held_by_guard = first, held_by_guard
         self.fields: dict[str, Slot] = {}
         self.bodies: list[tuple[str, CheckpointBody | EditBody]] = []
         self.blobs: Blobs = []
@@ -77,8 +83,8 @@ class Relog:
         self.versions.update(((key, version), self.seq) for key, version in work.writes.items())
         files = tuple(msgspec.structs.replace(file, at=0) for file in work.files)
         writes = dict.fromkeys(work.writes, self.seq)
-        left = Left(reads, files, work.code, work.usd, writes=writes, places=work.places)
-        effect = Effect("left", work.at, "artifact.left", work.step, "from its folder", left=left)
+        published = Published(reads, files, work.code, work.usd, writes=writes, places=work.places)
+        effect = Effect("published", work.at, "artifact.published", work.step, "from its folder", published=published)
         stays = next_step in (None, work.step)  # where it has come to its end it is left once more
         body = CheckpointBody(
             None if stays else next_step, tuple(changes), stays, work.skipped, took=work.took, effects=(effect,),
@@ -88,23 +94,23 @@ class Relog:
 
     def session(self, workflow: Workflow[Any], now: int, by: str | None) -> NewSession:
         """All of it. One that had come to its end stands at its last step, to be left once more."""
-        at, leaving = self.first, self.leaving
-        visits = {at: 1} if leaving else {}
+        at, held_by_guard = self.first, self.held_by_guard
+        visits = {at: 1} if held_by_guard else {}
         key = KeyBody(
-            self.fields, at, leaving, {**visits}, created=True, by=by, version=self.version, outline=self.outline,
+            self.fields, at, held_by_guard, {**visits}, created=True, by=by, version=self.version, outline=self.outline,
             trail=self.trail,
         )  # fmt: skip
         records = [seal(first_digest(self.session_id), 1, 0, "key", at, 1, now, to_payload(key))]
         for step, body in self.bodies:
             if isinstance(body, CheckpointBody):
                 visits[step] = visits.get(step, 0) + 1
-                at, leaving = body.next or step, body.leaving
+                at, held_by_guard = body.next or step, body.held_by_guard
             records.append(_after(records[-1], step, visits[step], now, body))
         digest = sha256(f"rebuilt|{self.trail.folder}|{self.session_id}".encode()).digest()
         return NewSession(
             self.session_id, workflow.name, self.version, None, (), digest, now, at,
-            visits.get(at, 0) + (0 if leaving else 1), None, tuple(records), tuple(self.blobs), claim=False,
-            leaving=leaving,
+            visits.get(at, 0) + (0 if held_by_guard else 1), None, tuple(records), tuple(self.blobs), claim=False,
+            held_by_guard=held_by_guard,
         )  # fmt: skip
 
 
@@ -123,7 +129,7 @@ def by_record(
     if found.late and not accept_incomplete:
         raise _at_odds(folder, found.inconsistent(), found.gap)
     note, first = found.note, found.done[0].work.step if found.done else found.note.begins_at
-    log = Relog(session_id, folder, note.version, note.outline, first, note.leaving and not found.done)
+    log = Relog(session_id, folder, note.version, note.outline, first, note.held_by_guard and not found.done)
     log.trail.rebuilt_from = note.session_id
     log.begin({name: bytes(raw) for name, raw in note.input.items()})
     for each in found.done:
@@ -201,7 +207,7 @@ def _relogged(
                for path, value in done.values.items()]  # fmt: skip
     read = done.step.depends_on
     reads = {key: at for (key, at) in log.versions if any(overlap(key, path) for path in read)}
-    files = [file for artifact in done.step.leaves for file in _files(shelf, artifact, known)]
+    files = [file for artifact in done.step.publishes for file in _files(shelf, artifact, known)]
     work = Work(
         done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.step.places, log.seq), tuple(files),
         code_of(done.step.fn),
@@ -212,8 +218,8 @@ def _relogged(
 
 def _spared(log: Relog, shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> None:
     """Of the step that comes next, the entries that are there already need not be made again."""
-    spared: list[FileLeft] = []
-    for artifact in step.leaves:
+    spared: list[PublishedFile] = []
+    for artifact in step.publishes:
         for file in _files(shelf, artifact, known) if artifact.many else ():
             with suppress(Unfit):
                 artifact.decoded(shelf.read(file.path) or b"")
@@ -234,12 +240,12 @@ def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> Folde
     )
 
 
-def _files(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[FileLeft]:
+def _files(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any]) -> list[PublishedFile]:
     pattern = named(artifact.path, known)
-    found: list[FileLeft] = []
+    found: list[PublishedFile] = []
     for path in shelf.names(pattern) if artifact.many else [pattern]:
         data = shelf.read(path)
         if data is not None:
             key = entry_of(pattern, path)
-            found.append(FileLeft(path, artifact.path, artifact.place.path, digest_of(data), len(data), key))
+            found.append(PublishedFile(path, artifact.path, artifact.place.path, digest_of(data), len(data), key))
     return found

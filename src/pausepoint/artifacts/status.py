@@ -16,7 +16,7 @@ from pausepoint.definition.artifacts import BoundArtifact, Unfit
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import FolderRefused
 from pausepoint.log.state import Change, Inline
-from pausepoint.log.trail import Adopted, FileLeft, Redo, Trail, Work, stale
+from pausepoint.log.trail import Adopted, PublishedFile, Redo, Trail, Work, stale
 
 Condition = Literal["valid", "edited", "invalid", "missing", "stale"]
 
@@ -48,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
     its form is another, as after an editor has indented it anew; nobody who has read it is concerned.
     """
 
-    file: FileLeft
+    file: PublishedFile
     work: Work
     state: Condition
     why: str
@@ -95,7 +95,7 @@ class Examination(msgspec.Struct, frozen=True):
         file = found.file
         return ArtifactState(
             file.path, found.work.step, file.field, condition, why, file.sha256, file.size, found.line, found.column,
-            found.work.by if found.file.at in found.work.edits else None,
+            found.work.by if found.file.at in found.work.edit_seqs else None,
         )  # fmt: skip
 
     def problems(self) -> list[str]:
@@ -110,7 +110,7 @@ def look(workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder) -> list[F
 
 
 def _look(
-    workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder, staged: set[str], file: FileLeft, work: Work
+    workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder, staged: set[str], file: PublishedFile, work: Work
 ) -> Finding:  # fmt: skip
     waits = mark(file.path, file.sha256) in staged
     try:
@@ -132,7 +132,7 @@ def _look(
     return _judged(artifact, shelf, file, work, data)
 
 
-def _judged(artifact: BoundArtifact, shelf: ArtifactFolder, file: FileLeft, work: Work, data: bytes) -> Finding:
+def _judged(artifact: BoundArtifact, shelf: ArtifactFolder, file: PublishedFile, work: Work, data: bytes) -> Finding:
     """Content that is not what was recorded: an edit, or something that cannot be read."""
     try:
         if _says_the_same(artifact, shelf, file, data):
@@ -149,7 +149,7 @@ def _judged(artifact: BoundArtifact, shelf: ArtifactFolder, file: FileLeft, work
     return Finding(file, work, "edited", "it was changed by another hand", data, value, whole=whole)
 
 
-def _says_the_same(artifact: BoundArtifact, shelf: ArtifactFolder, file: FileLeft, data: bytes) -> bool:
+def _says_the_same(artifact: BoundArtifact, shelf: ArtifactFolder, file: PublishedFile, data: bytes) -> bool:
     """Whether content has the recorded value, only in another form. Raises `Unfit`."""
     form = artifact.encoded(artifact.decoded(data))
     if digest_of(form) == file.sha256:
@@ -164,8 +164,8 @@ def _says_the_same(artifact: BoundArtifact, shelf: ArtifactFolder, file: FileLef
 def artifact_named(workflow: Workflow[Any], step: str, pattern: str) -> BoundArtifact | None:
     """The artifact of a step by its path as declared, if there still is one."""
     step = workflow.renamed.get(step, step)
-    leaves = workflow.step(step).leaves if step in workflow.outline else ()
-    return next((artifact for artifact in leaves if artifact.path == pattern), None)
+    published = workflow.step(step).publishes if step in workflow.outline else ()
+    return next((artifact for artifact in published if artifact.path == pattern), None)
 
 
 def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], seq: int) -> Examination:
@@ -204,7 +204,7 @@ def _makers(trail: Trail, missing: Mapping[str, str]) -> Iterator[tuple[str, str
         yield from ((work.step, file.path) for file in work.files if file.path in missing)
 
 
-def _spared(findings: Iterable[Finding], step: str, why: str) -> tuple[FileLeft, ...]:
+def _spared(findings: Iterable[Finding], step: str, why: str) -> tuple[PublishedFile, ...]:
     """What a step need not make again: the files that are as they were, if only others of it are missing."""
     if not why.startswith("artifact missing"):
         return ()

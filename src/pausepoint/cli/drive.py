@@ -77,7 +77,7 @@ class Ride:
             finally:
                 until.cancel()
             if engine.ending:
-                return INTERRUPTED  # leaving the engine's block says how this program ends
+                return INTERRUPTED  # held_by_guard the engine's block says how this program ends
             self.asked = outcome if outcome.questions and at_terminal(self.out) else None
             return PERSON if self.asked else await self._told(engine, outcome)
 

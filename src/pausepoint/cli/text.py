@@ -172,12 +172,12 @@ def place(info: SessionInfo) -> str:
     if info.step is None:
         return ""
     name = info.step if info.visit == 1 else f"{info.step}#{info.visit}"
-    return f"behind {name}" if info.leaving else name
+    return f"behind {name}" if info.held_by_guard else name
 
 
 def at(info: SessionInfo) -> str:
     """The same as a part of a sentence, with the space before it: `` at write#2``."""
-    return f"{'' if info.leaving else ' at'} {place(info)}" if info.step else ""
+    return f"{'' if info.held_by_guard else ' at'} {place(info)}" if info.step else ""
 
 
 def note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequence[Question] = ()) -> str:

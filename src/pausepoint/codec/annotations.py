@@ -1,7 +1,7 @@
-"""What an annotation promises: decided once per annotation, so that plain values need no second look.
+"""Analyse annotations once, so that plain values can be stored on a fast path.
 
-`plan` makes the quick way to store a value that is exactly what its annotation says. Everything it does not know
-(unions, dataclasses, custom serializers, hidden content) has no plan and goes the careful way of `codec.Typed`.
+`plan` returns the fast path for values that exactly match their annotation. Annotations that it does not know (unions,
+dataclasses, custom serializers, hidden content) have no plan; their values take the slow path of `codec.values.Typed`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SCALARS: frozenset[type] = frozenset({str, int, float, bool, types.NoneType})
 
 
 def _options(annotation: Any) -> tuple[Any, ...] | None:
-    """The members of a union; None for anything else."""
+    """Return the members of a union; None for anything else."""
     return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else None
 
 
 def scalars(annotation: Any) -> frozenset[type] | None:
-    """The exact types of a JSON scalar, or of a union of them; None for anything else."""
+    """Return the exact types of a JSON scalar or a union of scalars; None for anything else."""
     if isinstance(annotation, NewType):
         return scalars(annotation.__supertype__)
     members = _options(annotation) or (types.NoneType if annotation is None else annotation,)
@@ -35,7 +35,7 @@ def scalars(annotation: Any) -> frozenset[type] | None:
     return frozenset(kinds) if len(kinds) == len(members) else None
 
 
-# Pydantic's own names for a type with a condition. They are classes when a program runs, and no value is of them.
+# Pydantic's names for types with a constraint. They are classes at run time, but no value is an instance of them.
 _CONSTRAINED: dict[str, type] = {
     "AwareDatetime": datetime, "NaiveDatetime": datetime, "PastDatetime": datetime, "FutureDatetime": datetime,
     "PastDate": date, "FutureDate": date, "EmailStr": str,
@@ -43,7 +43,7 @@ _CONSTRAINED: dict[str, type] = {
 
 
 def unconstrained(annotation: Any) -> Any:
-    """The type of the values: for ``AwareDatetime`` and its like that is another than the annotation.
+    """Return the type of the values, which differs from the annotation for ``AwareDatetime`` and similar types.
 
     >>> from pydantic import AwareDatetime
     >>> unconstrained(AwareDatetime), unconstrained(int)
@@ -55,7 +55,7 @@ def unconstrained(annotation: Any) -> Any:
 
 
 def immutable(annotation: Any) -> bool:
-    """Whether a value of this type cannot be changed in place."""
+    """Return whether values of this type cannot be changed in place."""
     annotation = unconstrained(annotation)
     if isinstance(annotation, NewType):
         return immutable(annotation.__supertype__)
@@ -86,10 +86,10 @@ _Dump = Callable[[Any, Walk], Any]
 
 
 class Plan(NamedTuple):
-    """How to store a value that is exactly what its annotation says: no subclass, nothing hidden.
+    """The fast path for values that exactly match their annotation, without subclasses or hidden content.
 
-    ``dump`` raises `NotPlain` for any other value. ``safe``: what was stored is sure to load as the same value;
-    where validators or constraints have a say, that must be tried.
+    ``dump`` raises `NotPlain` for any other value. ``safe`` means that the stored data always decodes to the same
+    value; with validators or constraints, the caller must check that.
     """
 
     dump: _Dump
@@ -97,7 +97,7 @@ class Plan(NamedTuple):
 
 
 def plan(annotation: Any, depth: int, within: tuple[Any, ...]) -> Plan | None:
-    """``within``: the models around it; one that contains itself goes the careful way."""
+    """Return the plan for an annotation, or None. ``within`` are the enclosing models; recursive models have none."""
     kinds = scalars(annotation)
     if kinds is not None:
         return Plan(_exactly(kinds), True)
@@ -128,7 +128,7 @@ def _of_class(kind: type, depth: int, within: tuple[Any, ...]) -> Plan | None:
     if plain is not kind:
         return _zoned(kind.__name__) or Plan(_exactly(frozenset({plain})), False)
     if kind in LEAVES:
-        return Plan(_exactly(frozenset({kind})), kind is not Decimal)  # pydantic refuses one that is not finite
+        return Plan(_exactly(frozenset({kind})), kind is not Decimal)  # pydantic refuses decimals that are not finite
     if issubclass(kind, Enum):
         return _enum(kind)
     if is_model(kind) and kind not in within:
@@ -137,7 +137,7 @@ def _of_class(kind: type, depth: int, within: tuple[Any, ...]) -> Plan | None:
 
 
 def _zoned(name: str) -> Plan | None:
-    """Moments with a time zone, or without: that can be seen, so it need not be tried."""
+    """Return the plan for datetimes with, or without, a time zone. That is visible, so no round trip is needed."""
     if name not in ("AwareDatetime", "NaiveDatetime"):
         return None
     aware = name == "AwareDatetime"
@@ -189,7 +189,7 @@ def _enum(kind: type[Enum]) -> Plan | None:
 
 
 def _optional(args: tuple[Any, ...], depth: int, within: tuple[Any, ...]) -> Plan | None:
-    """``T | None``. Which of several other members a value belongs to is for pydantic to say."""
+    """Return the plan for ``T | None``. With more members, only pydantic can decide which one a value belongs to."""
     others = [arg for arg in args if arg is not type(None)]
     inner = plan(others[0], depth, within) if len(others) == 1 else None
     if inner is None:
@@ -274,7 +274,7 @@ def _bulk_str(values: list[str], walk: Walk) -> bool:
     return True
 
 
-# Lists of one JSON scalar, as they are; each with the check that msgspec would not make.
+# Lists of one JSON scalar are stored as they are. Each type has the check that msgspec does not make.
 _BULK: dict[Any, Callable[[list[Any], Walk], bool]] = {
     str: _bulk_str,
     int: lambda values, walk: not values or (min(values) >= INT_MIN and max(values) <= INT_MAX),
@@ -293,7 +293,7 @@ def _bulk_list(kind: type, check: Callable[[list[Any], Walk], bool], depth: int)
     return dump
 
 
-# Settings of a model that cannot change what is stored or loaded.
+# Model settings that cannot change the stored or loaded data.
 _HARMLESS = frozenset({
     "arbitrary_types_allowed", "extra", "frozen", "from_attributes", "json_schema_extra", "populate_by_name",
     "protected_namespaces", "title", "use_attribute_docstrings", "validate_assignment", "validate_by_alias",
@@ -302,7 +302,7 @@ _HARMLESS = frozenset({
 
 
 def _model(model: Any, depth: int, within: tuple[Any, ...]) -> Plan | None:
-    """A model whose whole content is its fields."""
+    """Return the plan for a model whose only content is its fields."""
     infos = model_fields(model)
     deco = model.__pydantic_decorators__
     hidden = (

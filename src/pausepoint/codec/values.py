@@ -1,21 +1,21 @@
-"""How values are stored: as data, never as code.
+"""The codec: values are stored as data, never as code.
 
-The stored form is JSON text (UTF-8) of null, booleans, numbers, strings, arrays and objects. What JSON lacks is an
-object whose only key starts with ``$``, from a closed set:
+The stored form is JSON text (UTF-8). Types that JSON lacks are stored as an object with one key, a tag that starts with
+``$``. The tags are a closed set:
 
-    $datetime $date $time $timedelta    text of ISO 8601; [text, zone, fold] for IANA zones; [days, seconds, micros]
+    $datetime $date $time $timedelta    ISO 8601 text; [text, zone, fold] for IANA zones; [days, seconds, micros]
     $uuid $decimal $path $bytes         text; bytes in base64
     $tuple $set $frozenset              a list; sets are sorted, so that equal sets give equal bytes
-    $map                                a list of pairs: dicts with keys that are not text, or that start with ``$``
+    $map                                a list of pairs, for dicts with keys that are not strings or start with ``$``
     $float $int                         nan, inf, -inf; integers beyond 64 bits, in hexadecimal
 
-Enums, models, dataclasses and named tuples are stored as their plain content and come back through the *declared*
-type (`Typed`); no name is ever imported from what was stored. Without a declared type they are refused.
-A zone that is neither a fixed offset nor a ``ZoneInfo`` is refused. Dict order is kept, `model_fields_set` is not.
+Enums, models, dataclasses and named tuples are stored as their plain content. The *declared* type (`Typed`) restores
+them; no name is ever imported from stored data. Without a declared type they are refused. So is a time zone that is
+neither a fixed offset nor a ``ZoneInfo``. The order of dicts is kept; `model_fields_set` is not.
 
-Limits (`Limits`): 64 levels of nesting, 32 MiB per encoded value, 1,000,000 nodes. Every refusal names the path to
-the value, its type and what to do instead. Equality of what comes back is proved at encoding time by decoding
-again, unless the type makes it plain.
+`Limits`: 64 levels of nesting, 32 MiB per encoded value, 1,000,000 nodes. Every refusal names the path to the value,
+its type and what to do instead. Encoding checks that the value decodes to an equal value, unless its type guarantees
+that.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = ["DEFAULT_LIMITS", "Limits", "Typed", "as_json", "as_plain", "decode",
 
 
 def encode(data: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The stored form of a value without a declared type. ``path`` is what refusals call it.
+    """Return the stored form of a value without a declared type. Error messages refer to the value as ``path``.
 
     >>> encode({"when": datetime(2024, 2, 29), "tags": {"b", "a"}}, "facts")
     b'{"when":{"$datetime":"2024-02-29T00:00:00"},"tags":{"$set":["a","b"]}}'
@@ -77,7 +77,7 @@ def encode(data: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value that `encode` was given.
+    """Return the value that `encode` stored.
 
     >>> decode(encode((1, 1.0, True, None), "x"))
     (1, 1.0, True, None)
@@ -86,7 +86,7 @@ def decode(data: bytes) -> Any:
 
 
 def fingerprint(*parts: object) -> bytes:
-    """A digest of some values: equal for equal values, in every process, whatever the order of dicts and sets.
+    """Return a digest of values. Equal values have equal digests in every process, in any order of dicts and sets.
 
     >>> fingerprint("look_up", {"a": 1, "b": 2}) == fingerprint("look_up", {"b": 2, "a": 1})
     True
@@ -97,23 +97,23 @@ def fingerprint(*parts: object) -> bytes:
 
 
 def as_json(value: object) -> bytes:
-    """A value as JSON for others to read, without tags."""
-    from pydantic_core import to_json  # who only looks at sessions does without Pydantic
+    """Return a value as JSON for other programs, without tags."""
+    from pydantic_core import to_json  # imported here because listing sessions must not load Pydantic
 
     return to_json(value)
 
 
 def as_plain(value: object) -> Any:
-    """A value as a front end sees it: as what JSON can hold."""
+    """Return a value as front ends see it: as plain JSON data."""
     from pydantic_core import from_json, to_json
 
     return from_json(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))
 
 
 def typed(annotation: Any) -> Typed:
-    """The `Typed` of an annotation; the same object for the same annotation where it can be hashed."""
+    """Return the `Typed` for an annotation. Hashable annotations share one object."""
     try:
-        # The text tells apart what compares equal and means another order: `int | str` and `str | int`.
+        # The text distinguishes annotations that compare equal but differ in order: `int | str` and `str | int`.
         return _typed(annotation, repr(annotation))
     except TypeError:
         return Typed(annotation)
@@ -125,7 +125,7 @@ def _typed(annotation: Any, text: str) -> Typed:
 
 
 class Typed:
-    """A type annotation, made storable.
+    """Validates, encodes and decodes values of a type annotation.
 
     >>> when = typed(list[datetime | None])
     >>> when.decode(when.encode([datetime(2024, 2, 29), None], "when"), "when")
@@ -145,7 +145,7 @@ class Typed:
         return f"Typed({_describe(self.annotation)})"
 
     def validate(self, value: object, path: str) -> Any:
-        """The value as the type wants it, or `StateRefused`."""
+        """Return the value converted to the type. Raises `StateRefused` if it does not fit."""
         if type(value) in self._direct:
             return value
         try:
@@ -154,12 +154,12 @@ class Typed:
             raise StateRefused(str(_complaint(exc, value, path)), field=path) from exc
 
     def store(self, value: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
-        """`validate`, then `encode`. What is stored plainly is exactly of the type and needs no validation."""
+        """Validate and encode. A value that takes the fast path already has exactly the declared type."""
         data = self._encode_plainly(value, limits)
         return self.encode(self.validate(value, path), path, limits) if data is None else data
 
     def encode(self, value: object, path: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
-        """The stored form; `ValueRefused` for what would not come back equal and of the same type."""
+        """Return the stored form. Raises `ValueRefused` if the value would not decode to an equal value of the type."""
         data = self._encode_plainly(value, limits)
         if data is not None:
             return data
@@ -168,22 +168,22 @@ class Typed:
         return self._encode_carefully(value, path, limits)
 
     def is_stored_as(self, value: object, data: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
-        """Whether a value has this very stored form, as far as the quick way can tell: False may be a mistake.
+        """Return whether a value has exactly this stored form. Only the fast path is tried, so False may be wrong.
 
-        A plan stores different values differently, and that what is stored comes back was proved when it was stored.
+        A plan stores different values differently, and the round trip was checked when the data was stored.
         """
         written = self._write_plainly(value, limits)
         return written is not None and written[0] == data
 
     def decode(self, data: bytes, path: str) -> Any:
-        """The value again; `StateRefused` if what is stored does not fit the type (any more)."""
+        """Return the stored value. Raises `StateRefused` if it does not fit the type, which may have changed."""
         decoder = self._decoder
-        # A single byte is found, or not, ten times as fast as two of them.
+        # Searching for one byte is ten times as fast as searching for two.
         if decoder is not None and (b"$" not in data or b'"$' not in data):
             try:
                 return decoder.decode(data)
             except (ValueError, RecursionError):
-                pass  # read() says what is wrong with the text, pydantic what is wrong with the value
+                pass  # the slow path reports the error: read() about the text, pydantic about the value
         value = read(data)
         if self.annotation is Any or type(value) in self._direct:
             return value
@@ -192,20 +192,20 @@ class Typed:
         except DefinitionError:
             raise
         except Exception as exc:
-            why = f"what is stored does not fit {_describe(self.annotation)}: {_complaint(exc, value, path)}"
+            why = f"The stored value does not fit {_describe(self.annotation)}: {_complaint(exc, value, path)}"
             raise StateRefused(why, field=path) from exc
 
     @cached_property
     def adapter(self) -> TypeAdapter[Any]:
-        """Pydantic's view of the annotation; made when first needed, because that is slow."""
+        """Return pydantic's adapter for the annotation. Created on first use, because that is slow."""
         import pydantic
 
         try:
             return pydantic.TypeAdapter(self.annotation)
         except pydantic.errors.PydanticUserError as exc:
             raise DefinitionError(
-                f"values of type {_describe(self.annotation)} cannot be stored: {exc.message};"
-                " use a type that pydantic knows, or a model"
+                f"Values of type {_describe(self.annotation)} cannot be stored. Use a type that pydantic supports, or a"
+                f" model. Pydantic reports: {exc.message}"
             ) from exc
 
     @cached_property
@@ -214,7 +214,7 @@ class Typed:
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any] | None:
-        """Where JSON alone says it all, msgspec checks as strictly as pydantic and is faster."""
+        """Return a msgspec decoder for types that need no tags. It is as strict as pydantic, and faster."""
         if not json_only(self.annotation):
             return None
         try:
@@ -223,7 +223,7 @@ class Typed:
             return None
 
     def _encode_plainly(self, value: Any, limits: Limits) -> bytes | None:
-        """The quick way, for a value that is exactly what the annotation says; None sends it the careful way."""
+        """Encode on the fast path, for a value that exactly matches the annotation. None means: use the slow path."""
         written = self._write_plainly(value, limits)
         if written is None:
             return None
@@ -231,7 +231,7 @@ class Typed:
         return data if unproved is None or self._survives(unproved, data, limits) else None
 
     def _write_plainly(self, value: Any, limits: Limits) -> tuple[bytes, Plan | None] | None:
-        """What the quick way stores, and the plan if it is still to be proved that it comes back."""
+        """Return the fast path's encoding, and the plan if the round trip must still be checked."""
         kind = type(value)
         try:
             if kind in self._direct:
@@ -254,14 +254,17 @@ class Typed:
         return data, None if quick.safe else quick
 
     def _survives(self, quick: Plan, data: bytes, limits: Limits) -> bool:
-        """A plan stores different values differently: so what comes back is the same if it is stored the same."""
+        """Return whether the decoded value encodes to the same data.
+
+        A plan stores different values differently, so the same data means the same value.
+        """
         try:
             return encode_json(quick.dump(self._load(read(data)), Walk(limits))) == data
         except Exception:
             return False
 
     def _encode_carefully(self, value: object, path: str, limits: Limits) -> bytes:
-        # First our own look: pydantic must not meet a value that contains itself, or has no end.
+        # Walk it first, because pydantic must not get a value that contains itself or never ends.
         survey(value, path, limits, opaque=True)
         data = self._dump(value, path, limits)
         try:
@@ -278,13 +281,13 @@ class Typed:
 
     def _dump(self, value: object, path: str, limits: Limits) -> bytes:
         try:
-            # No warnings: what comes back decides, and knows the path.
+            # No warnings: the round trip below finds every problem, and knows the path.
             dumped = self.adapter.dump_python(value, round_trip=True, by_alias=False, warnings="none")
             return write(DumpedWalk(limits), dumped, path)
         except DefinitionError:
             raise
         except Exception as exc:
-            # The dump has lost the attributes' names: look for the culprit in the value itself.
+            # The dump has lost the attribute names, so locate the problem in the value itself.
             survey(value, path, limits)
             if isinstance(exc, ValueRefused):
                 raise
@@ -295,7 +298,7 @@ class Typed:
         return self.adapter.validate_python(value, strict=False, by_alias=False, by_name=True)
 
 
-_DECLARE = "declare the type that it has, or store plain data"
+_DECLARE = "Declare the type that it has, or store plain data."
 
 
 def _describe(annotation: Any) -> str:
@@ -308,7 +311,7 @@ def _first_line(exc: Exception) -> str:
 
 
 class _Complaint(NamedTuple):
-    """The first thing that an exception complains about."""
+    """The first problem that an exception reports."""
 
     path: str
     type: str
@@ -321,7 +324,7 @@ class _Complaint(NamedTuple):
 
 
 def _complaint(exc: Exception, value: object, path: str, inside: object = None) -> _Complaint:
-    """``inside``: the value whose stored form was refused; what is there has the better name."""
+    """Return the first problem. If ``inside`` is given, its attribute names make the better path."""
     from pydantic import ValidationError
 
     if not isinstance(exc, ValidationError):
@@ -336,7 +339,7 @@ def _complaint(exc: Exception, value: object, path: str, inside: object = None) 
 
 
 def _followed(value: Any, location: tuple[int | str, ...]) -> tuple[str, Any] | None:
-    """The path and the value at a location of pydantic's; None where it names no place, such as a union's member."""
+    """Return the path and value at a pydantic location; None if it is not a real place, such as a union's member."""
     path = ""
     for part in location:
         indexed = isinstance(value, list | tuple | dict) and not hasattr(value, "_fields")
@@ -352,9 +355,9 @@ _Lost = tuple[str, str, str]
 
 
 def _difference(value: Any, back: Any) -> _Lost | None:
-    """Where a value and what came back differ in value or type: the path, what was, what became of it.
+    """Return where a value and its decoded copy differ: the path, the old type, and a description of the copy.
 
-    Not recursive, and looks at no pair twice: what is compared may be hidden parts that no limit was applied to.
+    Not recursive, and never compares a pair twice, because hidden parts of a value are not subject to the limits.
     """
     seen: set[tuple[int, int]] = set()
     todo: list[tuple[str, Any, Any]] = [("", value, back)]
@@ -362,7 +365,7 @@ def _difference(value: Any, back: Any) -> _Lost | None:
         where, a, b = todo.pop()
         if type(a) is not type(b):
             if type(a) is int and type(b) is float and a == b:
-                continue  # a float field whose default is a whole number: pydantic does not look at defaults
+                continue  # a float field with an integer default, which pydantic does not validate
             return where, type_name(a), type_name(b)
         if type(a) in LEAVES or isinstance(a, Enum):
             if not _same_leaf(a, b):
@@ -382,7 +385,7 @@ def _same_leaf(a: Any, b: Any) -> bool:
     if isinstance(a, Enum):
         return a is b
     if isinstance(a, float | Decimal):
-        return str(a) == str(b)  # tells 0.0 from -0.0 and takes one nan for another
+        return str(a) == str(b)  # distinguishes 0.0 from -0.0, and treats nan as equal to nan
     if isinstance(a, datetime | time):
         return (a.isoformat(), a.fold, getattr(a.tzinfo, "key", None)) == (
             b.isoformat(), b.fold, getattr(b.tzinfo, "key", None)
@@ -395,7 +398,7 @@ _Pairs = list[tuple[str, Any, Any]]
 
 
 def _opened(a: Any, b: Any) -> _Pairs | None:
-    """The parts of two containers of one type, side by side; None if they cannot be equal."""
+    """Return the parts of two containers of one type in pairs; None if the containers cannot be equal."""
     if is_model(type(a)):
         return _opened_model(a, b)
     if dataclasses.is_dataclass(a):
@@ -439,7 +442,7 @@ def _opened_dict(a: dict[Any, Any], b: dict[Any, Any]) -> _Pairs | None:
 
 
 def _opened_set(a: Any, b: Any) -> _Pairs | None:
-    twins = {element: element for element in b if element == element}  # a nan equals nothing, itself included
+    twins = {element: element for element in b if element == element}  # a nan does not equal anything, not even itself
     known = {element for element in a if element == element}
     if known != twins.keys() or len(a) != len(b):
         return None

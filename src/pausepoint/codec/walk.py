@@ -1,7 +1,7 @@
-"""The walk behind the codec: from values to what JSON can say, and back.
+"""The walks that turn values into what JSON can express, and back.
 
-`pausepoint.codec.values` describes the stored form. Here are its tags, the limits, and the three walks: over stored types
-only (`Walk`), over what pydantic dumped (`DumpedWalk`), and into models too (`OpenWalk`).
+`pausepoint.codec.values` describes the stored form. This module has its tags, its limits and three walks: `Walk`
+accepts only the stored types, `DumpedWalk` also what pydantic dumps, and `OpenWalk` also looks into models.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from pausepoint.errors import DamagedRecord, OversizedValue, ValueRefused
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one stored value may weigh at most.
+    """The maximum size of one stored value.
 
-    ``depth`` counts nested containers, ``nodes`` containers and scalars, ``value_bytes`` the encoded text.
+    ``depth`` limits nested containers, ``nodes`` the number of containers and scalars, ``value_bytes`` the size of the
+    encoded value.
     """
 
     depth: int = 64
@@ -36,11 +37,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 1_000_000
 
     def __post_init__(self) -> None:
-        # The walk is recursive: beyond this it could meet the interpreter's own limit instead of ours.
+        # The walk is recursive. With a higher limit it could hit the interpreter's recursion limit first.
         if not 1 <= self.depth <= 128:
-            raise ValueError(f"Limits.depth is {self.depth}; it must be from 1 to 128")
+            raise ValueError(f"Limits.depth is {self.depth}. It must be between 1 and 128.")
         if self.value_bytes < 1 or self.nodes < 1:
-            raise ValueError("Limits.value_bytes and Limits.nodes must be at least 1")
+            raise ValueError("Limits.value_bytes and Limits.nodes must be at least 1.")
 
 
 DEFAULT_LIMITS = Limits()
@@ -50,17 +51,17 @@ encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 decode_json = msgspec.json.Decoder().decode
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 _STORABLE = (
-    "store None, bool, int, float, str, bytes, datetime, date, time, timedelta, UUID, Decimal, Path,"
-    " list, tuple, set, dict, or a declared enum, model or dataclass of these"
+    "Store None, bool, int, float, str, bytes, datetime, date, time, timedelta, UUID, Decimal, Path,"
+    " list, tuple, set, dict, or a declared enum, model or dataclass of these."
 )
 
 
 class NotPlain(Exception):
-    """The value is not exactly what its annotation says; the careful way decides."""
+    """The value is not exactly what its annotation says, so it needs the slow path."""
 
 
 class Refusal(Exception):
-    """Why a value cannot be stored. Collects the way to it while the walk unwinds."""
+    """The reason why a value cannot be stored. Collects the path to the value while the walk unwinds."""
 
     def __init__(self, value: object, why: str, hint: str, oversized: bool = False, whole: bool = False) -> None:
         super().__init__(why)
@@ -76,7 +77,7 @@ class Refusal(Exception):
         self.trail.append((container, segment))
 
     def inside_of(self, container: object, what: str) -> None:
-        """Keys and elements of a set have no address: the path ends at what contains them."""
+        """Keys and elements of a set have no path of their own, so the path ends at their container."""
         self.trail.clear()
         self.inside = f"{what} of the {type_name(container)}: "
 
@@ -91,7 +92,7 @@ class Refusal(Exception):
         return refused(full, kind, f"{self.inside}{self.why}", self.hint)
 
     def _shorten_cycle(self) -> None:
-        """Too deep because it contains itself: then the path ends where it first does."""
+        """If the value is too deep because it contains itself, end the path where the cycle closes."""
         if not self.oversized:
             return
         chain = [(container, index) for index, (container, _) in enumerate(reversed(self.trail))]
@@ -101,8 +102,8 @@ class Refusal(Exception):
             if id(container) in seen:
                 self.trail = self.trail[len(self.trail) - index :]
                 self.value, self.oversized = container, False
-                self.why = "contains itself"
-                self.hint = "store the parts once and refer to them by a key"
+                self.why = "it contains itself"
+                self.hint = "Store the parts once and refer to them by key."
                 return
             seen.add(id(container))
 
@@ -112,26 +113,26 @@ def type_name(value: object) -> str:
 
 
 def refused(path: str, kind: str, why: str, hint: str) -> ValueRefused:
-    return ValueRefused(f"{path}: {kind} cannot be stored: {why}; {hint}", path=path, type=kind)
+    return ValueRefused(f"{path}: {kind} cannot be stored: {why}. {hint}", path=path, type=kind)
 
 
 def oversized(path: str, kind: str, why: str, hint: str) -> OversizedValue:
-    return OversizedValue(f"{path}: {kind} {why}; {hint}", path=path, type=kind)
+    return OversizedValue(f"{path}: {kind} {why}. {hint}", path=path, type=kind)
 
 
 def _unsupported(value: object) -> Refusal:
-    """The refusal of a type, with the hint that fits it."""
+    """Return the refusal of a type, with a matching hint."""
     kind = type(value)
     if isinstance(value, Enum) or named_parts(value) is not None:
-        why, hint = "its type is not declared here", f"annotate the field or the return value with {kind.__qualname__}"
+        why, hint = "its type is not declared here", f"Annotate the field or the return value with {kind.__qualname__}."
     elif callable(value):
-        why, hint = "it is code", "store its name and look it up in the step"
+        why, hint = "it is code", "Store its name and look it up in the step."
     elif hasattr(kind, "fileno"):
-        why, hint = "it is open", "store the path or the address and open it in the step"
+        why, hint = "it is an open resource", "Store the path or the address and open it in the step."
     elif isinstance(value, Iterator):
-        why, hint = "it can be read only once", "make it a list"
+        why, hint = "it can be read only once", "Make it a list."
     else:
-        why, hint = "its type is not one of the stored ones", _STORABLE
+        why, hint = "its type is not supported", _STORABLE
     return Refusal(value, why, hint)
 
 
@@ -141,7 +142,7 @@ def key_segment(key: object) -> str:
 
 
 def named_parts(value: object) -> dict[str, Any] | None:
-    """The named content of a dataclass, model, named tuple or struct; None for anything else."""
+    """Return the named fields of a dataclass, model, named tuple or struct; None for anything else."""
     kind = type(value)
     if isinstance(value, type):
         return None
@@ -158,7 +159,7 @@ def named_parts(value: object) -> dict[str, Any] | None:
 
 
 def is_model(kind: object) -> bool:
-    # Where pydantic was never imported, nothing can be a model: so this module need not import it.
+    # If pydantic was never imported, nothing can be a model, so this module does not need to import it.
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
@@ -175,11 +176,11 @@ def _moment(value: datetime | time) -> Any:
         return [value.replace(tzinfo=None, fold=0).isoformat(), key, value.fold]
     if zone is None or _is_fixed(zone):
         return [value.isoformat(), None, 1] if value.fold else value.isoformat()
-    raise Refusal(value, f"its time zone is a {type_name(zone)}", "use zoneinfo.ZoneInfo or a fixed offset")
+    raise Refusal(value, f"its time zone is a {type_name(zone)}", "Use zoneinfo.ZoneInfo or a fixed offset.")
 
 
 def _is_fixed(zone: tzinfo) -> bool:
-    # A zone that can name its offset without a moment has but one.
+    # A zone that knows its offset without a date has only one offset.
     try:
         return zone.utcoffset(None) is not None
     except Exception:
@@ -203,7 +204,7 @@ def _to_base64(value: bytes) -> str:
 
 
 def _whole(kind: Callable[[list[Any]], Any]) -> Callable[[Any], Any]:
-    """A container from a list, or an error if some of its entries fell together."""
+    """Return a function that builds a container from a list, and fails if entries were duplicates."""
 
     def build(entries: Any) -> Any:
         built = kind(entries)
@@ -251,7 +252,7 @@ def _as_text(stored: Any) -> str:
 
 
 class Walk:
-    """Turns a value of the stored types, and no other, into what JSON can say; counts as it goes."""
+    """Turns a value of the stored types, and no others, into what JSON can express. Counts nodes and bytes."""
 
     __slots__ = ("limits", "nodes", "size", "thorough")
 
@@ -287,9 +288,7 @@ class Walk:
     def text(self, value: str) -> str:
         self.size -= len(value)
         if self.thorough and not _encodable(value):
-            raise Refusal(
-                value, "it holds a lone surrogate, which is no text", "clean it with .encode('utf-8', 'replace')"
-            )
+            raise Refusal(value, "it contains a lone surrogate", "Clean it with .encode('utf-8', 'replace').decode().")
         return value
 
     def leaf(self, value: Any, tagger: Callable[[Any], Any]) -> Any:
@@ -299,22 +298,22 @@ class Walk:
                 self.check()
         tagged = tagger(value)
         if self.thorough and isinstance(value, Path) and not _encodable(str(value)):
-            raise Refusal(value, "it holds bytes that are no text", "rename the file")
+            raise Refusal(value, "its name is not valid text", "Rename the file.")
         return tagged
 
     def enter(self, container: Collection[Any], depth: int) -> None:
-        """Account for a container before looking into it."""
+        """Count a container before walking its items."""
         self.nodes -= len(container)
         if depth >= self.limits.depth:
-            why = f"is nested more than {self.limits.depth} deep"
-            raise Refusal(container, why, "flatten it, or refer to its parts by a key", oversized=True)
+            why = f"is nested more than {self.limits.depth} levels deep"
+            raise Refusal(container, why, "Flatten it, or refer to its parts by key.", oversized=True)
         if self.nodes < 0 or self.size < 0:
             self.check()
 
     def check(self) -> None:
         if self.nodes < 0:
             why = f"has more than {self.limits.nodes:,} nodes"
-            hint = "split it into several fields, or keep it as a file"
+            hint = "Split it into several fields, or store it as a file."
             raise Refusal(None, why, hint, oversized=True, whole=True)
         if self.size < 0:
             raise too_large(self.limits)
@@ -333,7 +332,7 @@ class Walk:
     def elements(self, value: Collection[Any], depth: int) -> list[Any]:
         self.enter(value, depth)
         try:
-            # Sorted, because the order of a set differs from process to process.
+            # Sorted, because the order of a set differs between processes.
             return sorted((self.tag(item, depth + 1) for item in value), key=encode_sorted)
         except Refusal as refusal:
             refusal.inside_of(value, "an element")
@@ -384,7 +383,7 @@ class Walk:
 
 
 class DumpedWalk(Walk):
-    """For what pydantic dumped: enums and subclasses become their plain base, since the declared type restores them."""
+    """Walks what pydantic dumps. Enums and subclasses become their plain base; the declared type restores them."""
 
     __slots__ = ()
 
@@ -408,9 +407,9 @@ class DumpedWalk(Walk):
 
 
 class OpenWalk(DumpedWalk):
-    """Also looks into models, dataclasses and the like: for fingerprints, and to find where trouble sits.
+    """Also walks into models and dataclasses, to make fingerprints and to locate a value that cannot be stored.
 
-    With ``opaque``, a type that is not known passes: pydantic may know how to dump it.
+    With ``opaque``, unknown types are accepted, because pydantic may know how to dump them.
     """
 
     __slots__ = ("opaque",)
@@ -466,11 +465,11 @@ def _encodable(text: str) -> bool:
 
 def too_large(limits: Limits) -> Refusal:
     why = f"is larger than {limits.value_bytes:,} bytes when encoded"
-    return Refusal(None, why, "keep it as a file and store its name", oversized=True, whole=True)
+    return Refusal(None, why, "Store it as a file and keep the file's name.", oversized=True, whole=True)
 
 
 def write(walk: Walk, data: object, path: str, to_json: Callable[[Any], bytes] = encode_json) -> bytes:
-    """Walk, encode, and turn every way to fail into a refusal with its path."""
+    """Return the encoded value. Raises `ValueRefused` with the path to what cannot be stored."""
     try:
         tagged = walk.tag(data, 0)
         walk.check()
@@ -480,7 +479,7 @@ def write(walk: Walk, data: object, path: str, to_json: Callable[[Any], bytes] =
     except Refusal as refusal:
         raise refusal.error(data, path) from None
     except UnicodeEncodeError:
-        # Somewhere is a lone surrogate. To look for it in every text would cost all the others.
+        # Some text contains a lone surrogate. Only now search for it, so that other values do not pay for the check.
         if walk.thorough:
             raise
         return write(type(walk)(walk.limits, thorough=True), data, path, to_json)
@@ -490,12 +489,12 @@ def write(walk: Walk, data: object, path: str, to_json: Callable[[Any], bytes] =
 
 
 def _no_room(value: object, path: str) -> OversizedValue:
-    hint = "store it from a place that is less deep in calls"
-    return oversized(path, type_name(value), "leaves no room on the call stack", hint)
+    hint = "Store it from code with a shallower call stack."
+    return oversized(path, type_name(value), "needs more call stack than is left", hint)
 
 
 def survey(value: object, path: str, limits: Limits, opaque: bool = False) -> None:
-    """Look for what cannot be stored, with the names of attributes in the path."""
+    """Raise `ValueRefused` for the first value that cannot be stored. The path includes attribute names."""
     walk = OpenWalk(limits, thorough=True, opaque=opaque)
     try:
         walk.tag(value, 0)
@@ -507,14 +506,15 @@ def survey(value: object, path: str, limits: Limits, opaque: bool = False) -> No
 
 
 def read(data: bytes) -> Any:
-    """The inverse of `write`."""
+    """Return the value that `write` encoded. Raises `DamagedRecord` if the data cannot be read."""
     try:
         value = decode_json(data)
     except (ValueError, RecursionError) as exc:
         raise DamagedRecord(
-            f"a stored value cannot be read ({exc}); verify the session, then rewind or restore it"
+            f"A stored value cannot be read ({exc}). Check the session with engine.verify(), then rewind it or restore"
+            " the database from a backup."
         ) from exc
-    # A tag can only be there if some text starts with "$": one search saves most values the walk.
+    # A value has tags only if some text starts with "$". This one search saves most values the walk.
     return _untag(value) if b'"$' in data else value
 
 
@@ -534,9 +534,14 @@ def _untag(value: Any) -> Any:
 def _read_tag(tag: str, content: Any) -> Any:
     reader = _READERS.get(tag)
     if reader is None:
-        raise DamagedRecord(f"a stored value carries the unknown tag {tag!r}; it is damaged, or of a newer Pausepoint")
+        raise DamagedRecord(
+            f"A stored value has the unknown tag {tag!r}. It is damaged, or a newer version of Pausepoint wrote it."
+            " Upgrade Pausepoint, or restore the database from a backup."
+        )
     content = _untag(content)
     try:
         return reader(content)
     except Exception as exc:
-        raise DamagedRecord(f"a stored value tagged {tag!r} cannot be read ({exc}); verify the session") from exc
+        raise DamagedRecord(
+            f"A stored value with the tag {tag!r} cannot be read ({exc}). Check the session with engine.verify()."
+        ) from exc

@@ -68,7 +68,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
 
     ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the whole state and the
     session's id. ``fields`` are the fields of the state that the step reads. ``places`` maps each path in ``writes`` to
-    its place. ``many``: the step returns a mapping of path to value.
+    its place. ``many``: the step returns a mapping of path to value. ``publishes`` are its artifacts.
     """
 
     name: str
@@ -87,7 +87,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     many: bool
     when: Check | None
     takes_blocking: bool
-    leaves: tuple[BoundArtifact, ...] = ()
+    publishes: tuple[BoundArtifact, ...] = ()
 
     @property
     def depends_on(self) -> list[str]:

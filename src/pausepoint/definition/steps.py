@@ -38,7 +38,7 @@ class StepOptions(TypedDict, total=False):
     retry: int | Retry
     timeout: timedelta | float | None
     when: When | None
-    leaves: Artifact | Sequence[Artifact]
+    publishes: Artifact | Sequence[Artifact]
 
 
 class Declared(Generic[P, R]):
@@ -87,7 +87,7 @@ class Step(Declared[P, R]):
         retry: int | Retry = 1,
         timeout: Timeout = None,
         when: When | None = None,
-        leaves: Artifact | Sequence[Artifact] = (),
+        publishes: Artifact | Sequence[Artifact] = (),
         scope: Scope | None = None,
         names: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -103,7 +103,7 @@ class Step(Declared[P, R]):
         self.timeout = _seconds(timeout, self.name)
         self.scope = scope
         self.agent = scope.name if scope else self.name
-        self.leaves = (leaves,) if isinstance(leaves, Artifact) else tuple(leaves)
+        self.publishes = (publishes,) if isinstance(publishes, Artifact) else tuple(publishes)
         self.when = when
         problem = unfit_function(when) if when is not None else None
         if problem:

@@ -62,7 +62,8 @@ class Workflow(Generic[S]):
     ``version``. ``questions_expire`` is how long a question waits if the call sets no ``expires=``: a timedelta, None
     for no limit, or by default the engine's setting. Raises `DefinitionError`, which lists all problems.
 
-    Attributes for the engine: ``outline`` lists the names of the steps. ``renamed`` maps the former names of steps
+    Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
+    artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps
     (``was=``) to the present ones. ``migrations`` maps the version that a migration starts from to the migration.
     """
 
@@ -110,7 +111,7 @@ class Workflow(Generic[S]):
             self._check_reachable(problems)
         _raise(name, problems)
         self.first = self.steps[0].name
-        self.leaves = any(each.leaves for each in self.steps)
+        self.publishes = any(each.publishes for each in self.steps)
 
     def __repr__(self) -> str:
         steps = ", ".join(self._steps)
@@ -335,15 +336,15 @@ def _bound_step(each: Step[..., Any], state: Shape, problems: Problems) -> Bound
         many=each.many,
         when=when,
         takes_blocking=inputs.context is not None and not each.is_async,
-        leaves=_bound_leaves(each, writes, state, here),
+        publishes=_bound_artifacts(each, writes, state, here),
     )
 
 
-def _bound_leaves(
+def _bound_artifacts(
     each: Step[..., Any], writes: tuple[Place, ...], state: Shape, problems: Problems
 ) -> tuple[BoundArtifact, ...]:
     found: list[BoundArtifact] = []
-    for artifact in each.leaves:
+    for artifact in each.publishes:
         try:
             found.append(bind(artifact, writes, state))
         except DefinitionError as exc:

@@ -1,4 +1,4 @@
-"""The verbs over sessions, async and blocking."""
+"""The engine: every verb over sessions, async and blocking."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The verbs about artifacts: how they stand, taking edits in, putting recorded content back, a session of a folder.
+"""The verbs over artifacts: report their states, adopt edits, restore recorded content, rebuild sessions from folders.
 
-A resume examines the folder first. What has to be decided is asked before anything is written; then edits become one
-record, and the steps that have to run again become one rewind.
+A resume examines the folder first. If edits need a decision, it raises before it writes anything. Then the edits become
+one record, and the steps that must run again become one rewind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pausepoint.artifacts.status import ArtifactState, Examination, Finding, art
 from pausepoint.definition.artifacts import check_inside
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import texts
-from pausepoint.engine.rerun import Redoing, is_concerned
+from pausepoint.engine.rerun import Rerun, is_concerned
 from pausepoint.errors import (
     AlreadyRunning,
     FolderMisfit,
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
 
 UNDRIVEN = (Status.COMPLETED, Status.WAITING, Status.SLEEPING)
-"""The statuses in which a resume need not drive a session."""
+"""The statuses in which a resume may have no step to run."""
 
 Edits = Literal["accept", "discard"] | None
 
-ASKED = "it is to run again (asked for)"
+ASKED = "a rerun was requested"
 
 
-class Curation(Redoing):
+class Artifacts(Rerun):
     """The verbs over the artifacts of a session."""
 
     async def artifacts(self, session_id: str) -> list[ArtifactState]:
-        """How each artifact stands: valid, edited, invalid, missing or stale. Nothing is changed."""
+        """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing."""
         self._check_open()
         row = await self._row(session_id)
         line = await self._timeline(row).line()
@@ -68,9 +68,11 @@ class Curation(Redoing):
     async def adopt(
         self, session_id: str, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
     ) -> list[Stale]:
-        """Take edited artifacts in: those that are named, or all. What becomes stale by that, and what redoing costs.
+        """Adopt edited artifacts and return the steps that become stale, with the cost of running them again.
 
-        Nothing runs; a resume redoes it.
+        ``paths`` are the artifacts to adopt; by default all edited ones. ``by`` and ``reason`` are recorded. No step
+        runs: the next resume runs the stale steps again. Raises `FolderRefused` if a path is not an artifact of the
+        session, and `VerbRefused` if it is not edited.
         """
         self._check_open()
         texts(by=by, reason=reason)
@@ -83,13 +85,14 @@ class Curation(Redoing):
             try:
                 line = await self._adopt(row, workflow, line, chosen, by, reason)
             except (HoldLost, AlreadyRunning):
-                continue  # it moved since it was looked at
+                continue  # the session has changed since it was read
             return stale_of(line, await self._examined(workflow, await self._row(session_id), line))
 
     async def restore(self, session_id: str, paths: Collection[str] = ()) -> list[str]:
-        """Put the recorded content of artifacts back: of those that are named, or of all that differ.
+        """Restore the recorded content of artifacts and return their paths.
 
-        What is replaced is kept in the folder's ``.pausepoint/bin``. Returns the paths.
+        ``paths`` are the artifacts to restore; by default all that differ. The replaced content is kept in the folder's
+        ``.pausepoint/bin``. Raises `FolderRefused` if a path is not an artifact of the session.
         """
         self._check_open()
         row, workflow, line = await self._artifact_session(session_id)
@@ -102,7 +105,8 @@ class Curation(Redoing):
         line = await self._timeline(row).line()
         if line.trail is None:
             raise VerbRefused(
-                f"session {row.session_id!r} has no artifacts: none of its steps leaves any",
+                f"Session {row.session_id!r} has no artifacts, because no step of its workflow publishes any. Declare"
+                " one with @step(publishes=Artifact(...)).",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         return row, self._workflow_of(row), line
@@ -111,7 +115,7 @@ class Curation(Redoing):
         self, folder: str | Path, workflow: Workflow[Any], session_id: str | None, accept_incomplete: bool,
         by: str | None, given: dict[str, Any],
     ) -> SessionId:  # fmt: skip
-        """The session of a folder, made anew if this store does not have it."""
+        """Return the id of a folder's session. If this store does not have the session, create it from the folder."""
         path = Path(folder).absolute()
         found = await in_thread(recorded, path, workflow)
         if found is None:
@@ -128,31 +132,32 @@ class Curation(Redoing):
         await self._check_carried(workflow, carried, new.session_id, path)
         if await self.store.create(new) is None:
             raise InputConflict(
-                f"session {new.session_id!r} exists already; give another session_id", session_id=new.session_id
+                f"Session {new.session_id!r} already exists. Pass another session_id.", session_id=new.session_id
             )
         self.driver.on_change()
         return SessionId(new.session_id)
 
     async def _known_there(self, workflow: Workflow[Any], session_id: str, folder: Path) -> SessionId:
-        """A session that this store has already, if that is its folder."""
+        """Return the id of a session that this store already has. Raises if its folder is another one."""
         line = await self._timeline(await self._row(session_id)).line()
         trail = line.trail
         if trail is None or Path(trail.folder).resolve() != folder.resolve():
-            where = "no folder" if trail is None else f"its folder at {trail.folder}"
+            where = "without a folder" if trail is None else f"with its folder at {trail.folder}"
             raise FolderRefused(
-                f"{folder} was left by session {session_id!r}, which is in this store, with {where}; put the folder"
-                " back there, or give another session_id= to make another session of it",
+                f"Folder {folder} belongs to session {session_id!r}, which is in this store {where}. Move the folder"
+                " back there, or pass another session_id= to create another session from it.",
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
         await self._check_carried(workflow, line, session_id, folder)
         return SessionId(session_id)
 
     async def _check_carried(self, workflow: Workflow[Any], line: Line, session_id: str, folder: Path) -> None:
-        """Have a look whether the session could go on with the code at hand, before anything is stored."""
+        """Check that the session can be resumed with the present code, before anything is stored."""
         wrong = await self._misfit_of(workflow, line)
         if wrong is not None:
             raise FolderMisfit(
-                f"{folder} cannot be gone on with: {'; '.join(wrong[0])}; it was not touched, start in a new folder",
+                f"Folder {folder} cannot be resumed with this code: {'; '.join(wrong[0]).rstrip('.')}. The folder was"
+                " not changed. Start in a new folder.",
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
 
@@ -167,7 +172,7 @@ class Curation(Redoing):
         self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = (),
         written_anew: bool = False,
     ) -> Examination:  # fmt: skip
-        """How everything stands; ``written_anew``: also if nothing of it is there. Else `FolderRefused`, then."""
+        """Examine all artifacts. Raises `FolderRefused` if the whole folder is gone, unless ``written_anew``."""
         assert line.trail is not None
         shelf = ArtifactFolder(Path(line.trail.folder))
         if not written_anew and await in_thread(is_gone, line.trail, shelf):
@@ -180,12 +185,12 @@ class Curation(Redoing):
     async def _settle_artifacts(
         self, row: SessionRow, edits: Edits, rerun: tuple[str, ...], by: str | None
     ) -> SessionRow:  # fmt: skip
-        """Before a resume: have edits taken in or put back, and have what is stale by that redone. Else refuse."""
+        """Before a resume, adopt or discard edits and rewind to the stale steps. Raises if a decision is missing."""
         workflow = self.workflows.get(row.workflow)
-        if row.live or workflow is None or not workflow.leaves or row.status is Status.CANCELLED:
+        if row.live or workflow is None or not workflow.publishes or row.status is Status.CANCELLED:
             return row
         if edits not in (None, "accept", "discard"):
-            raise ValueError(f"edits is 'accept' or 'discard', not {edits!r}")
+            raise ValueError(f"edits must be 'accept' or 'discard', not {edits!r}.")
         while True:
             line = await self._timeline(row).line()
             if line.trail is None:
@@ -216,13 +221,16 @@ class Curation(Redoing):
         found = await self._examined(workflow, row, line, rerun)
         for step in _changed(workflow, line.trail):
             if step not in found.redo:
-                text = f"the code of {step} has changed since; what it left is kept: resume(rerun=[{step!r}]) redoes it"
+                text = (
+                    f"the code of step {step!r} has changed since it ran; its artifacts are kept."
+                    f" resume(rerun=[{step!r}]) runs it again"
+                )
                 tell(logging.WARNING, text, row.session_id, step)
         asked = line.trail.runs_again(rerun, ASKED)
         if asked or found.redo or line.trail.pending or is_concerned(workflow, line):
             await self._redo(row, workflow, line, found, by)
             row = await self._row(row.session_id)
-        elif row.status in UNDRIVEN:  # a crash may have left something undone in its folder
+        elif row.status in UNDRIVEN:  # a crash may have interrupted a publication into the folder
             await Publisher(_Looked(self, workflow, row, line), line.trail).take_up()
         return row
 
@@ -231,12 +239,14 @@ class Curation(Redoing):
         if not open_ones:
             return
         costs = stale_of(line, found)
-        stale = "; accepting makes stale: " + ", ".join(map(str, costs)) if costs else ""
+        stale = f" Accepting the edits makes these steps stale: {', '.join(map(str, costs))}." if costs else ""
         broken = [each for each in open_ones if each.state == "invalid"]
-        ways = "edits='discard' puts the recorded content back" + ("" if broken else ", edits='accept' takes it in")
-        mend = f"; mend {broken[0].file.path}, or have {broken[0].work.step} run again with rerun=" if broken else ""
+        accept = "edits='accept' to accept the edits, or "
+        ways = f"Pass {'' if broken else accept}edits='discard' to restore the recorded content."
+        repair = f" Or fix {broken[0].file.path}, or pass rerun=[{broken[0].work.step!r}]." if broken else ""
         raise UndecidedEdits(
-            f"session {row.session_id!r}: {'; '.join(found.problems())}{stale}. {ways}{mend}",
+            f"Session {row.session_id!r} has changed artifacts: {'; '.join(found.problems()).rstrip('.')}.{stale}"
+            f" {ways}{repair}",
             session_id=row.session_id, paths=[each.file.path for each in found.undecided],
             stale=[each.step for each in costs],
         )  # fmt: skip
@@ -252,15 +262,15 @@ class Curation(Redoing):
         by: str | None,
         reason: str,
     ) -> Line:
-        """One record that takes edits in; the bytes are kept, so that they can be restored as they are."""
+        """Write one record that adopts edits. The bytes are kept, so that `restore` can return to them."""
         assert line.trail is not None
         shelf, blobs = ArtifactFolder(Path(line.trail.folder)), list[tuple[bytes, bytes]]()
         lending = StateAccess(workflow, line.state, self.store, self.limits)
         adopted = tuple(_adopted(workflow, lending, each, blobs) for each in chosen)
         for each in chosen:
             await in_thread(shelf.keep, each.data or b"")
-        leave = await self._timeline(row).last_step() if line.step is None else None
-        body = EditBody((), by, reason, row.ended or "", leave, adopted)
+        last_step = await self._timeline(row).last_step() if line.step is None else None
+        body = EditBody((), by, reason, row.ended or "", last_step, adopted)
         line.state.provide(dict(blobs))
         line.edit(body)
         for change in line.trail.adopts(row.seq + 1, by, adopted):
@@ -296,7 +306,7 @@ class Curation(Redoing):
             return plan
         from pausepoint.engine.plan import with_artifacts
 
-        # While it runs its folder is in motion; the log knows what it keeps.
+        # While the session runs, its folder keeps changing; only the log says which steps are reused.
         again = _finished(workflow, line.trail, rerun)
         line.trail.runs_again(rerun, ASKED)
         found = Examination((), {}) if row.live else await self._examined(workflow, row, line, again)
@@ -309,7 +319,7 @@ class Curation(Redoing):
         return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, anew, rounds)
 
     async def _rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
-        """The steps that were visited more than once since the first visit that runs again."""
+        """Return the steps that were visited more than once since the first visit that runs again."""
         if not found.redo or all(count == 1 for count in line.visits.values()):
             return []
         since = min(redo.since for redo in found.redo.values())
@@ -317,19 +327,19 @@ class Curation(Redoing):
         return [step for step, count in line.visits.items() if count - before.get(step, 0) > 1]
 
     async def _check_free(self, session_id: str, folder: str | Path | None) -> None:
-        """Before a session is stored: its folder is not another's."""
+        """Before a session is stored, check that its folder does not belong to another session."""
         if folder is None or await self.store.get(session_id) is not None:
             return
         path = Path(folder).absolute()
         check_free((await in_thread(ArtifactFolder(path).notes)).get("session.json"), path, session_id)
 
     async def _check_folder(self, session_id: str, folder: str | Path | None) -> None:
-        """A session that is there already has its folder."""
+        """Check that ``folder`` is the folder of an existing session."""
         trail = (await self._timeline(await self._row(session_id)).line()).trail
         if folder is not None and trail is not None and trail.folder != str(Path(folder).absolute()):
             raise InputConflict(
-                f"session {session_id!r} exists already, and its folder is {trail.folder}, not {folder};"
-                " use another session_id, or leave folder= out",
+                f"Session {session_id!r} already exists, and its folder is {trail.folder}, not {folder}. Pass another"
+                " session_id, or leave out folder=.",
                 session_id=session_id,
             )
 
@@ -338,38 +348,42 @@ class Curation(Redoing):
 
 
 class _Looked:
-    """A session that nobody holds, for what a `Publisher` does without writing to its log."""
+    """A session without a hold, for the parts of `Publisher` that do not write to the log."""
 
-    def __init__(self, control: Curation, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
+    def __init__(self, control: Artifacts, workflow: Workflow[Any], row: SessionRow, line: Line) -> None:
         self.session_id, self.row, self.line = row.session_id, row, line
         self.store, self.workflow, self.limits = control.store, workflow, control.limits
 
 
 def _changed(workflow: Workflow[Any], trail: Trail) -> list[str]:
-    """The finished steps whose code is another than the one that they ran with."""
+    """Return the finished steps whose code has changed since they ran."""
     ran = [work for work in trail.works.values() if work.step in workflow.outline and work.code and not work.skipped]
     return [work.step for work in ran if work.code != code_of(workflow.step(work.step).fn)]
 
 
 def trail_for(workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
-    """Where a new session leaves its artifacts; None if it leaves none. `FolderRefused` if nobody said where."""
-    if not workflow.leaves:
+    """Return the artifact trail of a new session; None if its workflow publishes no artifacts.
+
+    Raises `FolderRefused` if ``folder`` is missing, or is given for a workflow without artifacts.
+    """
+    if not workflow.publishes:
         if folder is not None:
             raise FolderRefused(
-                f"workflow {workflow.name!r} leaves no artifacts; take folder= out, or have a step leave some",
+                f"Workflow {workflow.name!r} publishes no artifacts. Leave out folder=, or declare an artifact with"
+                " @step(publishes=Artifact(...)).",
                 session_id=session_id, path=str(folder),
             )  # fmt: skip
         return None
     if folder is None:
         raise FolderRefused(
-            f"workflow {workflow.name!r} leaves artifacts: say where, with folder='output/...'",
+            f"Workflow {workflow.name!r} publishes artifacts and needs a folder for them. Pass folder='output/...'.",
             session_id=session_id, path="",
         )  # fmt: skip
     return Trail(str(Path(folder).absolute()))
 
 
 def stale_of(line: Line, found: Examination) -> list[Stale]:
-    """The finished steps that run again, and what they took when they last ran."""
+    """Return the finished steps that must run again, with the time and money of their last run."""
     works = line.trail.works if line.trail is not None else {}
     return [Stale(step, redo.why, works[step].took / 1e6, works[step].usd / 1e6) for step, redo in found.redo.items()]
 
@@ -377,9 +391,9 @@ def stale_of(line: Line, found: Examination) -> list[Stale]:
 def _not_yet_migrated(row: SessionRow, line: Line, workflow: Workflow[Any], found: Examination) -> VerbRefused:
     paths = [each.file.path for each in found.findings if each.state != "valid"]
     return VerbRefused(
-        f"session {row.session_id!r} was stored by version {line.version} of {row.workflow!r}, the code is version"
-        f" {workflow.version}, and artifacts have changed: {', '.join(paths) or 'to run again'}; put them back with"
-        " restore(), resume the session, which migrates it, pause it, and change them then",
+        f"Session {row.session_id!r} was stored by version {line.version} of {row.workflow!r}, and this code is version"
+        f" {workflow.version}. Migrate it before you change its artifacts ({', '.join(paths) or 'steps to rerun'}):"
+        " call restore(), resume the session, which migrates it, pause it, then change the artifacts again.",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip
 
@@ -393,26 +407,27 @@ def _finished(workflow: Workflow[Any], trail: Trail, rerun: Sequence[str]) -> tu
 def _chosen(
     found: Examination, paths: Collection[str], states: Collection[str], row: SessionRow
 ) -> list[Finding]:  # fmt: skip
-    """The findings that are meant. What is named must be one of them."""
+    """Return the findings to act on. Raises if a named path is not an artifact or is in another state."""
     known = {each.file.path: each for each in found.findings}
     for path in paths:
         if path not in known:
             check_inside(path)
             raise FolderRefused(
-                f"session {row.session_id!r} has no artifact {path!r}{did_you_mean(path, known)}",
+                f"Session {row.session_id!r} has no artifact {path!r}{did_you_mean(path, known)}",
                 session_id=row.session_id, path=path,
             )  # fmt: skip
         wrong = known[path]
         if wrong.state not in states:
             raise VerbRefused(
-                f"{path} is {wrong.state}: {wrong.why}; nothing was changed: name what is {' or '.join(states)}",
+                f"Artifact {path!r} is {wrong.state} ({wrong.why}). Nothing was changed. Name only artifacts that are"
+                f" {' or '.join(states)}.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
     return [each for each in found.findings if each.state in states and (not paths or each.file.path in paths)]
 
 
 def _adopted(workflow: Workflow[Any], lending: StateAccess, found: Finding, blobs: Blobs) -> Adopted:
-    """An edit of a file as a change of the state."""
+    """Convert the edit of a file into a change of the state."""
     data, file = found.data or b"", found.file
     artifact = artifact_named(workflow, found.work.step, file.pattern)
     assert artifact is not None, file.path
@@ -428,7 +443,7 @@ def _adopted(workflow: Workflow[Any], lending: StateAccess, found: Finding, blob
 
 
 async def _uncut(past: Past, found: Finding) -> Finding:
-    """A file that is the beginning of what was recorded, and no more, was cut off: nobody edits like that."""
+    """Mark a file as invalid if it is a mere beginning of the recorded content: it was cut off, not edited."""
     try:
         recorded = await past.content_of(found.file, found.work.step)
     except FolderRefused:

@@ -1,4 +1,4 @@
-"""What every verb needs: the store, the workflows that are known, the sessions that run here."""
+"""The base of all verbs: the store, the registered workflows, and the sessions that run here."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pausepoint.runtime.waker import Waker
 from pausepoint.stores.base import Store
 
 Drives = Literal["all", "asked", "none"]
-"""What an engine drives: all that it knows, what its verbs ask for, or nothing."""
+"""Which sessions an engine drives: all of its workflows, those that its verbs start or resume, or none."""
 
 
 class Service:
-    """One open store and the definitions at hand. The verbs are in the classes that build on it."""
+    """One open store and the registered workflows. Subclasses add the verbs."""
 
     def __init__(self, store: Store, workflows: Iterable[Workflow[Any]], clock: Clock, limits: Limits) -> None:
         self.store = store
@@ -48,13 +48,13 @@ class Service:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written at present, since when, and what to do; None while all is well."""
+        """Why the store cannot be written to, since when, and what to do; None while the store is healthy."""
         self._check_open()
         return self.store.trouble
 
     @property
     def ending(self) -> str:
-        """Why this engine is ending what runs, once it is: a signal, or `close`. Empty before that."""
+        """Why this engine is shutting down: a signal, or `close`. Empty before that."""
         return self.driver.ending
 
     @property
@@ -63,35 +63,38 @@ class Service:
         return tuple(map(SessionId, {**self.driver.runs, **self.driver.beginning}))
 
     async def _wake(self, row: SessionRow) -> object:
-        """Drive a session that could go on by itself."""
+        """Drive a session that is due."""
         raise NotImplementedError
 
     def _check_open(self) -> None:
         if not self.is_open:
-            raise StoreClosed("the engine is not open; use it inside `async with Engine(…) as engine:`")
+            raise StoreClosed("The engine is not open. Use it inside `async with Engine(…) as engine:`.")
 
     def register(self, workflow: Workflow[Any]) -> None:
-        """Make a workflow known, as those passed to ``Engine(workflows=…)`` are."""
+        """Register a workflow, as ``Engine(workflows=…)`` does.
+
+        Raises `DefinitionError` if another workflow has the same name.
+        """
         if not isinstance(workflow, Workflow):
             raise DefinitionError(
-                f"a Workflow is needed, not {type(workflow).__name__} {workflow!r:.60}; make one:"
-                " Workflow(name, state=Model, steps=[…])"
+                f"The engine needs a Workflow, not {type(workflow).__name__} {workflow!r:.60}. Create one:"
+                " Workflow(name, state=Model, steps=[…])."
             )
         known = self.workflows.setdefault(workflow.name, workflow)
         if known is not workflow:
-            raise DefinitionError(f"two different workflows are named {workflow.name!r}; rename one")
+            raise DefinitionError(f"Two different workflows are named {workflow.name!r}. Rename one of them.")
 
     def _workflow_of(self, row: SessionRow) -> Workflow[Any]:
         workflow = self.workflows.get(row.workflow)
         if workflow is None:
             raise DefinitionError(
-                f"session {row.session_id!r} belongs to workflow {row.workflow!r}, which this engine does not know;"
-                " pass it: Engine(…, workflows=[…])" + did_you_mean(row.workflow, self.workflows)
+                f"Session {row.session_id!r} belongs to workflow {row.workflow!r}, which is not registered with this"
+                f" engine. Pass it: Engine(…, workflows=[…]){did_you_mean(row.workflow, self.workflows)}"
             )
         if row.version > workflow.version:
             raise DefinitionError(
-                f"session {row.session_id!r} was stored by version {row.version} of {row.workflow!r}; this code is"
-                f" version {workflow.version}: run the newer code"
+                f"Session {row.session_id!r} was stored by version {row.version} of {row.workflow!r}, but this code is"
+                f" version {workflow.version}. Run the newer code."
             )
         return workflow
 
@@ -99,7 +102,7 @@ class Service:
         row = await self.store.get(check_session_id(session_id))
         if row is None:
             raise UnknownSession(
-                f"no session {session_id!r} in this store; engine.sessions() lists those that are",
+                f"This store has no session {session_id!r}. List its sessions with engine.sessions().",
                 session_id=session_id,
             )
         return row
@@ -109,9 +112,8 @@ class Service:
         if row.holder == self.store.number:
             holder = f"this engine ({holder})"
         return AlreadyRunning(
-            f"session {row.session_id!r} is driven by {holder}; wait for it with await (await"
-            f" engine.session({row.session_id!r})).outcome(), pause it, or take it over with"
-            f" engine.resume({row.session_id!r}, steal=True)",
+            f"Session {row.session_id!r} is driven by {holder}. Wait for it with engine.outcome({row.session_id!r}),"
+            f" pause it, or take it over with engine.resume({row.session_id!r}, steal=True).",
             session_id=row.session_id, holder=holder,
         )  # fmt: skip
 
@@ -123,14 +125,14 @@ class Service:
             row.spent_usd / 1e6, row.spent_tokens, None if row.budget_usd is None else row.budget_usd / 1e6,
             row.progress, tuple(row.waiting.split(",")) if row.waiting else (),
             to_datetime(row.wakes_at) if row.wakes_at else None, row.parent_id, row.seq,
-            row.leaving,
+            row.held_by_guard,
         )  # fmt: skip
 
 
 def check_owner(row: SessionRow, owner: str | None) -> None:
     if owner is not None and row.owner is not None and owner != row.owner:
         raise WrongOwner(
-            f"session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}; resume it as its owner",
+            f"Session {row.session_id!r} belongs to {row.owner!r}, not to {owner!r}. Resume it as its owner.",
             session_id=row.session_id, owner=row.owner,
         )  # fmt: skip
 
@@ -139,17 +141,19 @@ def tags_of(tags: str | Sequence[str]) -> tuple[str, ...]:
     found = (tags,) if isinstance(tags, str) else tuple(tags)
     for tag in found:
         if not isinstance(tag, str):
-            raise TypeError(f"a tag is a text, not {type(tag).__name__}: {tag!r}")
+            raise TypeError(f"A tag must be a string, not {type(tag).__name__}: {tag!r}.")
         texts(tag=tag)
     return found
 
 
 def texts(**given: object) -> None:
-    """Who, why and whose are kept as they are told: refuse early what could not be stored."""
+    """Check that names and reasons are strings that can be stored. Raises `TypeError` or `ValueError`."""
     for name, value in given.items():
         if value is None or value == "":
             continue
         if not isinstance(value, str):
-            raise TypeError(f"{name} must be a text, not {type(value).__name__}: {value!r}")
+            raise TypeError(f"{name} must be a string, not {type(value).__name__}: {value!r}.")
         if said(ValueError(value)) != value:
-            raise ValueError(f"{name} must be a text of at most 10,000 characters that can be stored: {value!r:.60}")
+            raise ValueError(
+                f"{name} must be a string of at most 10,000 characters that can be encoded as UTF-8: {value!r:.60}."
+            )

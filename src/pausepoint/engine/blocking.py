@@ -1,8 +1,8 @@
-"""The same verbs for plain blocking code: an engine on an event loop in a thread of its own.
+"""The verbs for plain blocking code: an engine whose event loop runs in its own thread.
 
-A verb is one line here: its name, parameters, types and docstring are those of the async
-one. Adding a verb to `Control`, `Reading` or `Session` means adding that line to
-`BlockingEngine` or `BlockingSession`; a test names what is missing.
+Each verb is one line here. Its name, parameters, types and docstring are those of the async verb. When you add a verb
+to `Control`, `Queries` or `Session`, add its line to `BlockingEngine` or `BlockingSession`. A test reports missing
+verbs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ S = TypeVar("S", bound="BaseModel")
 M = TypeVar("M", bound="BaseModel")
 
 
-# What follows gives a verb its blocking form. The overloads are for type checkers: a session becomes a blocking
-# session, an async iterator an iterator.
+# The following functions give a verb its blocking form. The overloads are for type checkers: a session becomes a
+# blocking session, and an async iterator becomes an iterator.
 
 
 @overload
@@ -50,7 +50,7 @@ def on_engine(
     verb: Callable[Concatenate[Control, P], AsyncIterator[R]],
 ) -> Callable[Concatenate[BlockingEngine, P], Iterator[R]]: ...
 def on_engine(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb of the engine, blocking."""
+    """Return the blocking form of an engine's verb."""
     return _blocking(verb, "BlockingEngine")
 
 
@@ -67,14 +67,14 @@ def on_session(
     verb: Callable[Concatenate[Session[M], P], AsyncIterator[R]],
 ) -> Callable[Concatenate[BlockingSession[M], P], Iterator[R]]: ...
 def on_session(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb of a session, blocking."""
+    """Return the blocking form of a session's verb."""
     return _blocking(verb, "BlockingSession")
 
 
 def on_files(
     verb: Callable[Concatenate[Files, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[BlockingFiles, P], R]:
-    """A verb of a session's files, blocking."""
+    """Return the blocking form of a verb of `Files`."""
     blocking: Callable[Concatenate[BlockingFiles, P], R] = _blocking(verb, "BlockingFiles")
     return blocking
 
@@ -102,11 +102,11 @@ _HERE = {
     "AsyncGenerator[SessionInfo, None]": "Iterator[SessionInfo]",
     "Session[": "BlockingSession[",
 }
-"""What an async verb returns, and what its blocking form returns instead."""
+"""The return types of async verbs, and those of their blocking forms."""
 
 
 def _described(call: Callable[..., Any], owner: str) -> Callable[..., Any]:
-    """What ``help()`` shows: the verb's own words, and what it gives here."""
+    """Make ``help()`` show the verb's docstring and signature with the blocking return type."""
     signature = inspect.signature(call)
     returns = str(signature.return_annotation)
     for theirs, ours in _HERE.items():
@@ -119,9 +119,10 @@ def _described(call: Callable[..., Any], owner: str) -> Callable[..., Any]:
 
 
 class BlockingEngine:
-    """What ``with Engine(…) as engine:`` gives: the verbs of an `Engine`, each of which waits for its result.
+    """The blocking engine that ``with Engine(…) as engine:`` opens.
 
-    Any thread may call them. The sessions run on a thread of their own.
+    It has the verbs of `Engine`. Each verb blocks until its result is available and may be called from any thread. The
+    sessions run on an event loop in a separate thread.
     """
 
     def __init__(self, control: Control, close: Callable[[], Awaitable[None]], *, signals: bool) -> None:
@@ -200,12 +201,12 @@ class BlockingEngine:
     import_session = on_engine(Control.import_session)
 
     def files(self, session_id: str) -> BlockingFiles:
-        """The files of a session."""
+        """Return the files of a session. See `Engine.files`."""
         return BlockingFiles(self._thread.look(lambda: self._wrapped.files(session_id)), self._thread)
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written at present, since when, and what to do; None while all is well."""
+        """Why the store cannot be written to, since when, and what to do; None while the store is healthy."""
         return self._thread.look(lambda: self._wrapped.trouble)
 
     @property
@@ -215,19 +216,19 @@ class BlockingEngine:
 
     @property
     def ending(self) -> str:
-        """Why this engine is ending what runs, once it is: a signal, or `close`. Empty before that."""
+        """Why this engine is shutting down: a signal, or `close`. Empty before that."""
         return self._wrapped.ending
 
     def register(self, workflow: Workflow[Any]) -> None:
-        """Make a workflow known, as those passed to ``Engine(workflows=…)`` are."""
+        """Register a workflow, as ``Engine(workflows=…)`` does. See `Engine.register`."""
         self._thread.look(lambda: self._wrapped.register(workflow))
 
     def close(self) -> None:
-        """End what runs after its current operation, then close the store. Twice is no error."""
+        """Stop all running sessions after their current operation, then close the store. Safe to call twice."""
         self._end(None)
 
     def _begin(self, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Open the store on the loop's thread, then take the signals."""
+        """Open the store on the loop's thread, then install the signal handlers."""
         try:
             self._thread.call(start)
             atexit.register(self.close)
@@ -238,9 +239,9 @@ class BlockingEngine:
             raise
 
     def _end(self, error: BaseException | None) -> None:
-        """The end of the ``with`` block, which ``error`` may have led to."""
+        """Close everything at the end of the ``with`` block. ``error`` is the exception that ended it, if any."""
         if not self._thread.is_ours:
-            return  # a forked child that leaves its parent's block: there is nothing of its own to close
+            return  # a forked process exits its parent's block and has nothing of its own to close
         if self._thread.is_here:
             self._thread.check()
         with self._ending:
@@ -257,7 +258,7 @@ class BlockingEngine:
         except Exception:
             self._thread.stop()
             raise
-        else:  # not after a third signal: whatever holds the loop up must not hold up the program
+        else:  # not after a third signal: code that blocks the loop must not block the program's exit
             self._thread.stop()
         finally:
             self._interrupts.uninstall()
@@ -269,7 +270,7 @@ class BlockingEngine:
 
 
 class BlockingFiles:
-    """The files of one session, with verbs that wait for their result."""
+    """The files of one session, for blocking code. See `Files`."""
 
     def __init__(self, files: Files, thread: LoopThread) -> None:
         self._wrapped = files
@@ -286,12 +287,15 @@ class BlockingFiles:
 
     @property
     def outputs(self) -> Path:
-        """A folder for what a program leaves: the session's own, and gone with it. It is made when it is asked for."""
+        """The session's folder for output files. It is created on first use and deleted with the session."""
         return self._wrapped.outputs
 
 
 class BlockingSession(Generic[S]):
-    """A handle on one session: an id, and verbs that wait for their result."""
+    """A handle on one session, for blocking code.
+
+    It has the verbs of `Session`. Each verb blocks until its result is available.
+    """
 
     def __init__(self, session: Session[S], thread: LoopThread) -> None:
         self._wrapped = session
@@ -311,7 +315,7 @@ class BlockingSession(Generic[S]):
 
     @property
     def files(self) -> BlockingFiles:
-        """The files of the session."""
+        """The session's files."""
         return BlockingFiles(self._thread.look(lambda: self._wrapped.files), self._thread)
 
     info = on_session(Session.info)

@@ -1,4 +1,4 @@
-"""The verbs: start, pause, resume, cancel. One service behind every front end."""
+"""The verbs that start, pause, resume and cancel sessions. Every front end uses them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import msgspec
 
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.artifacts import Curation, trail_for
+from pausepoint.engine.artifacts import Artifacts, trail_for
 from pausepoint.engine.base import check_owner, tags_of, texts
 from pausepoint.engine.events import append_event
-from pausepoint.engine.questions import Answering
+from pausepoint.engine.questions import Questions
 from pausepoint.engine.retention import Retention
 from pausepoint.engine.session import Session
 from pausepoint.engine.time_travel import together
@@ -58,31 +58,35 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="BaseModel")
 
 
-class Control(Curation, Retention, Transfer, Answering):
-    """The verbs over one open store."""
+class Control(Artifacts, Retention, Transfer, Questions):
+    """All verbs over one open store."""
 
-    drive_class = Drive  # the testing package has one of its own
+    drive_class = Drive  # the testing package replaces this class
 
     @overload
     async def session(self, session_id: str) -> Session[Any]: ...
     @overload
     async def session(self, session_id: str, workflow: Workflow[S]) -> Session[S]: ...
     async def session(self, session_id: str, workflow: Workflow[Any] | None = None) -> Session[Any]:
-        """A handle on a stored session. With a workflow its state has a type; a session of another one is refused."""
+        """Return a handle on a stored session.
+
+        Pass ``workflow`` to get a typed state. Raises `UnknownSession` if there is no session with this id, or if it
+        belongs to another workflow.
+        """
         self._check_open()
         row = await self._row(session_id)
         if workflow is not None:
             self.register(workflow)
             if row.workflow != workflow.name:
                 raise UnknownSession(
-                    f"no session {session_id!r} of workflow {workflow.name!r}: the one with this id is of"
-                    f" {row.workflow!r}; look at the id, or ask for it without the workflow",
+                    f"Session {session_id!r} belongs to workflow {row.workflow!r}, not {workflow.name!r}. Check the id,"
+                    " or leave out the workflow.",
                     session_id=session_id,
                 )
         return Session(self, SessionId(row.session_id))
 
     def files(self, session_id: str) -> Files:
-        """The files of a session."""
+        """Return the files of a session, to add, read and list them."""
         self._check_open()
         return Files(self.store, self.clock, check_session_id(session_id), self._check_open)
 
@@ -95,12 +99,19 @@ class Control(Curation, Retention, Transfer, Answering):
         paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
         folder: str | Path | None = None, **fields: Any,
     ) -> Session[S]:  # fmt: skip
-        """Store a session, then run it in the background.
+        """Create a session, run it in the background, and return a handle on it.
 
-        An id that is taken goes on if the input is the same, and is an `InputConflict` otherwise. ``at_step`` begins
-        at a later step; the earlier ones are recorded as skipped. ``keep_for``: how long after its last update `gc` may
-        remove it (by default the engine's, `timedelta.max` is for ever). ``folder`` is where its artifacts go, if its
-        steps publish any.
+        Pass the input as a ``state`` or as keyword ``fields``. If a session with this ``session_id`` exists and has the
+        same input, it is resumed; if the input differs, `InputConflict` is raised.
+
+        - ``session_id``: by default a new random id.
+        - ``owner``, ``tags``: stored with the session, to find and filter sessions.
+        - ``budget``: the most dollars the session and its children may spend. It pauses when they are spent.
+        - ``at_step``: start at a later step. The earlier steps are recorded as skipped.
+        - ``paused``, with ``reason`` and ``by``: store the session paused instead of running it.
+        - ``keep_for``: how long after its last update `gc` may remove the session. The default is the engine's;
+          ``timedelta.max`` means forever.
+        - ``folder``: the folder for its artifacts. Required if its steps publish any.
         """
         self._check_open()
         self.register(workflow)
@@ -130,7 +141,7 @@ class Control(Curation, Retention, Transfer, Answering):
                 row = await self.store.create(new)
             if row is None:
                 return None
-            is_held = row.holder is not None  # not if everything stands still
+            is_held = row.holder is not None  # not while a pause of everything is in effect
             Watch(row.session_id, row.workflow).started(row.step, paused=not is_held)
             run = self._begin(workflow, row, new.records) if is_held else None
             self.waker.ask(row.session_id)
@@ -158,10 +169,11 @@ class Control(Curation, Retention, Transfer, Answering):
     def _input(
         self, workflow: Workflow[Any], given: BaseModel | dict[str, Any], at_step: str | None
     ) -> tuple[dict[str, bytes], bytes]:
-        """The encoded fields that a session starts with, and a digest of what was given for them."""
+        """Return the encoded fields that a session starts with, and a digest of the given input."""
         if not isinstance(given, dict | workflow.model):
             raise StateRefused(
-                f"{workflow.name} takes a {workflow.model.__name__}, not a {type(given).__name__}",
+                f"Workflow {workflow.name!r} takes a {workflow.model.__name__}, not a {type(given).__name__}. Pass a"
+                f" {workflow.model.__name__}, or its fields as keywords.",
                 field=type(given).__name__,
             )
         values = workflow.shape.start(given)
@@ -178,7 +190,7 @@ class Control(Curation, Retention, Transfer, Answering):
         self, workflow: Workflow[Any], session_id: str, slots: dict[str, Slot], at_step: str | None, by: str | None,
         trail: Trail | None,
     ) -> tuple[tuple[Record, ...], str]:  # fmt: skip
-        """A key frame, and a skipped visit for every step before ``at_step``."""
+        """Return a key frame and a skipped visit for every step before ``at_step``, and the first step to run."""
         now = self.clock.now()
         target = workflow.first if at_step is None else workflow.step(at_step).name
         body = KeyBody(
@@ -199,12 +211,12 @@ class Control(Curation, Retention, Transfer, Answering):
         row = await self._row(new.session_id)
         if (row.workflow, row.input_digest) != (new.workflow, new.input_digest):
             raise InputConflict(
-                f"session {row.session_id!r} exists already, with other input (workflow {row.workflow!r});"
-                " use another session_id, or resume it by its id",
+                f"Session {row.session_id!r} already exists with different input (workflow {row.workflow!r}). Pass"
+                f" another session_id, or resume it with engine.resume({row.session_id!r}).",
                 session_id=row.session_id,
             )
         check_owner(row, new.owner)
-        if new.pause is not None:  # asked to stand still, not to go on
+        if new.pause is not None:  # start(paused=True) pauses an existing session instead of resuming it
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return Session(self, SessionId(row.session_id))
         if await self._is_part_of_all(row):
@@ -218,10 +230,15 @@ class Control(Curation, Retention, Transfer, Answering):
         tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[Any]:  # fmt: skip
-        """A new session that begins as another one stands, or stood before visit ``at_step`` (given as for `rewind`).
+        """Create a new session from another one's present state, or from its state before visit ``at_step``.
 
-        It runs in the background, unless ``paused``. Changes are given by name, or as a mapping. Owner, tags and budget
-        are those of the other one where none are given. The other one may be in any status and is not touched.
+        The new session runs in the background, unless ``paused``. The source may have any status and is not changed.
+
+        - ``at_step``: a visit, as for `rewind`. By default the fork continues where the source is now.
+        - ``changes`` and keywords: changes of the state, as for `edit`.
+        - ``reuse``: keep the finished operations of the visit, so that only the rest runs again.
+        - ``owner``, ``tags``, ``budget``: by default those of the source.
+        - ``folder``: the folder for its artifacts, if its steps publish any.
         """
         self._check_open()
         texts(owner=owner, reason=reason, by=by)
@@ -241,7 +258,7 @@ class Control(Curation, Retention, Transfer, Answering):
                 async with self._sharing_files(row, new) as new:
                     created = await self._create(workflow, new)
             except DamagedRecord:
-                await self._row(source)  # if it was removed in the meantime, that is what to say
+                await self._row(source)  # raises UnknownSession if the source was removed meanwhile
                 raise
             if created is not None:
                 return created
@@ -252,12 +269,12 @@ class Control(Curation, Retention, Transfer, Answering):
         self, folder: str | Path, workflow: Workflow[S], /, *, session_id: str | None = None,
         incomplete: Literal["accept"] | None = None, by: str | None = None, **given: Any,
     ) -> Session[S]:  # fmt: skip
-        """The session of a folder of artifacts; made anew of it where this store does not have it. Nothing runs.
+        """Return the session of an artifact folder. If this store does not have it, create it from the folder.
 
-        It stands where the folder's completion records lead, or, without such, where its files do; then ``given`` is
-        the input that no file carries, and files that do not add up are refused unless ``incomplete="accept"``: then it
-        goes on with the first step that is not known to be done. `FolderRefused` says what is wrong; the folder is not
-        touched.
+        No step runs. The session's position comes from the folder's completion records or, without them, from its
+        files. In the second case ``given`` is the input that no file contains. If the files do not determine the
+        position, `FolderRefused` is raised; pass ``incomplete="accept"`` to continue with the first step that is not
+        known to be done. The folder is not changed.
         """
         self._check_open()
         self.register(workflow)
@@ -267,7 +284,7 @@ class Control(Curation, Retention, Transfer, Answering):
     async def same_input(
         self, workflow: Workflow[S], state: S | None = None, /, *, at_step: str | None = None, **fields: Any
     ) -> list[SessionInfo]:
-        """The sessions that `start` was called for with this very input, newest first, however they stand now."""
+        """Return the sessions that were started with the same input, newest first, whatever their status."""
         self._check_open()
         _, digest = self._input(workflow, _given(state, fields), at_step)
         rows = await self.store.find(Filter(workflow=workflow.name, input_digest=digest, level="root"))
@@ -277,10 +294,10 @@ class Control(Curation, Retention, Transfer, Answering):
         self, session_id: str, event_type: str, summary: str = "", data: Mapping[str, Any] | None = None, *,
         agent_name: str = "",
     ) -> None:  # fmt: skip
-        """Append an event to the history of a session, whether this engine drives it or nobody does.
+        """Append an event to a session's history from outside its steps. Inside a step, use `Context.emit`.
 
-        Inside a step use `Context.emit`. A session that another process drives raises `AlreadyRunning`; the names of
-        the engine's own events raise `EventRefused`.
+        Raises `AlreadyRunning` if another process drives the session, and `EventRefused` if ``event_type`` is one of
+        the engine's own events.
         """
         self._check_open()
         await append_event(self, session_id, event_type, summary, data or {}, agent_name)
@@ -297,23 +314,32 @@ class Control(Curation, Retention, Transfer, Answering):
         until: str | None = None, edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
         here: bool = True,
     ) -> Session[Any]:  # fmt: skip
-        """Close the operator's pauses, test the others again, and go on from exactly there, in this process.
+        """Resume a session in this process, exactly where it stopped, and return a handle on it.
 
-        A session that waits or sleeps goes on waiting or sleeping; ``wake`` ends its timers now.
-        ``code="accept"`` takes what the definition has changed behind the session as it is. ``until`` a step: pause
-        once that has ended, if it does while this engine drives the session. ``edits``: artifacts that somebody changed
-        are taken in, or put back as they were; without it, `UndecidedEdits` if that would make finished steps stale.
-        ``rerun``: finished steps that are to run again, with all that reads what they wrote. ``here=False`` withdraws
-        the operator's pauses and leaves the session to another engine; it needs no definition.
+        Operator pauses are closed; the conditions behind other pauses, such as a budget, are checked again. A session
+        that waits or sleeps continues to do so. A completed session is returned unchanged.
+
+        - ``by``: the person who resumes, recorded in the history. ``owner``: raise `WrongOwner` unless it owns the
+          session.
+        - ``steal``: take the session over from the process that drives it. Otherwise `AlreadyRunning` is raised.
+        - ``budget``: a new budget in dollars.
+        - ``wake``: end its open timers now.
+        - ``code="accept"``: resume even though step code that the session depends on has changed.
+        - ``until``: the step after which the session pauses again, if it gets there while this engine drives it.
+        - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
+          `UndecidedEdits` is raised if the edits would make finished steps stale.
+        - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
+        - ``here=False``: only close the operator pauses and leave the session to another engine. The workflow need not
+          be registered.
         """
         self._check_open()
         texts(by=by, owner=owner)
         if here:
             self._check_drives("resume", session_id)
         elif steal or wake or code or until or edits or rerun:
-            raise ValueError("here=False only withdraws pauses: pass by, owner and budget with it, nothing else.")
+            raise ValueError("here=False only closes pauses. Pass nothing but by, owner and budget with it.")
         if code not in (None, "accept"):
-            raise ValueError(f"code is 'accept' or None, not {code!r}")
+            raise ValueError(f"code must be 'accept' or None, not {code!r}.")
         row = await self._row(session_id)
         check_owner(row, owner)
         row = await self._settle_artifacts(row, edits, as_names(rerun), by)
@@ -325,7 +351,7 @@ class Control(Curation, Retention, Transfer, Answering):
             raise _ended_for_good(row)
         driven = row.live and not steal and not self.driver.strands(row)
         if driven and before is Status.RUNNING:
-            await self.driver.begun(row.session_id)  # this engine may be about to drive it by itself
+            await self.driver.begun(row.session_id)  # the waker of this engine may be about to drive it
             if self._woke_here(session):
                 return session
             raise self._driven(row)
@@ -339,11 +365,11 @@ class Control(Curation, Retention, Transfer, Answering):
         self.waker.ask(row.session_id)
         records = await self.store.records(row.key, row.key_frame)
         row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
-        self.driver.on_change(budget is not None)  # children of it may be pausing here
-        if driven and row.live:  # it was pausing, and goes on where it is
+        self.driver.on_change(budget is not None)  # its children may be pausing in this process
+        if driven and row.live:  # it was about to pause, and now continues where it is
             return session
         waits = row.status in (Status.WAITING, Status.SLEEPING)
-        # Where a child is awaited, it may be the one that has to go on, and only the parent's step can say so.
+        # If it waits for a child, the child may have to be resumed, and only the parent's step knows that.
         if waits and not (wake or code or row.frozen or row.awaits_child):
             return session
         try:
@@ -356,10 +382,10 @@ class Control(Curation, Retention, Transfer, Answering):
         return session
 
     async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
-        """Lift the pause of everything, and return the sessions that it had stopped.
+        """Lift the pause of everything and return the sessions that it had paused.
 
-        They go on here, or in another process that is open and knows the workflow. What somebody paused by itself
-        stays paused.
+        They resume here, or in another running process that has their workflow. Sessions that were also paused
+        individually stay paused.
         """
         self._check_open()
         texts(by=by)
@@ -370,7 +396,7 @@ class Control(Curation, Retention, Transfer, Answering):
         return Listing([self._info(await self._row(row.session_id)) for row in found], found.damaged)
 
     def _woke_here(self, session: Session[Any]) -> bool:
-        """Whether this engine has picked the session up by itself, which is as good as having been asked to."""
+        """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""
         drive = self.driver.drive(session.id)
         if drive is None or not drive.taken_up or drive.resumed:
             return False
@@ -378,14 +404,14 @@ class Control(Curation, Retention, Transfer, Answering):
         return True
 
     def _stand_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
-        """From now on, or no longer: a session is to stand still once a step of it has ended."""
+        """Set the step after which a session must pause, or remove an earlier one."""
         self.driver.untils.pop(row.session_id, None)
         if until is None:
             return
         if driven:
             raise VerbRefused(
-                f"session {row.session_id!r} is still driven by {self.store.describe_holder(row.holder)}; until= is for"
-                " one that goes on here: wait until it is paused, then resume it",
+                f"Session {row.session_id!r} is still driven by {self.store.describe_holder(row.holder)}, and until="
+                " works only if the session is resumed in this process. Wait until it is paused, then resume it.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         self.driver.untils[row.session_id] = workflow.step(until).name
@@ -399,10 +425,10 @@ class Control(Curation, Retention, Transfer, Answering):
             )
 
     async def drive_only(self, session_id: str) -> None:
-        """Drive this session and its children, and pick up no other session from now on.
+        """Pick up only this session and its children from now on.
 
-        Sessions that run here already are not stopped. Use it with ``Engine(drives="asked")``, where nothing is picked
-        up until a verb asks for it.
+        Sessions that already run here are not stopped. Use this with ``Engine(drives="asked")``, where the engine picks
+        up only sessions that a verb asked for.
         """
         self._check_open()
         self._check_drives("drive", session_id)
@@ -411,7 +437,7 @@ class Control(Curation, Retention, Transfer, Answering):
         self.waker.poke()
 
     async def idle(self, *session_ids: str) -> None:
-        """Wait until this engine drives none of these sessions; without any id, until it drives nothing."""
+        """Wait until this engine drives none of these sessions. Without ids, wait until it drives no session."""
         self._check_open()
         await self.driver.idle(session_ids)
 
@@ -428,7 +454,7 @@ class Control(Curation, Retention, Transfer, Answering):
 
     @contextmanager
     def _driven_after_all(self, session_id: str, **how: Any) -> Iterator[None]:
-        """Who asked may go away, as a web request does, while the hold is taken: nobody would drive it."""
+        """If the caller is cancelled while it claims the session, as a web request may be, drive the session anyway."""
         try:
             yield
         except asyncio.CancelledError:
@@ -442,11 +468,11 @@ class Control(Curation, Retention, Transfer, Answering):
         except (UnknownSession, SessionEnded):
             pass  # there is nothing to drive
         except PausepointError as error:
-            tell(logging.WARNING, f"was taken up for somebody who went away, and cannot be driven: {error}", session_id)
+            tell(logging.WARNING, f"was claimed for a cancelled call and cannot be driven: {error}", session_id)
 
     async def _drive_if_ours(self, session_id: str, **how: Any) -> None:
         try:
-            row = await self.store.claim(session_id)  # comes after what was under way, whatever that came to
+            row = await self.store.claim(session_id)  # runs after the cancelled claim, whatever its result
         except AlreadyRunning:
             if session_id in self.driver.runs or (await self._row(session_id)).holder != self.store.number:
                 return
@@ -456,11 +482,11 @@ class Control(Curation, Retention, Transfer, Answering):
 
     async def _wake(self, row: SessionRow) -> Run | None:
         if row.session_id in self.driver.beginning:
-            return None  # whoever sent the message and the waker see it at the same time: one of them is enough
+            return None  # the sender of a message and the waker notice it at the same time; one of them is enough
         with self.driver.begins(row.session_id):
             workflow = self._workflow_of(row)
             records = await self.store.records(row.key, row.key_frame)
-            # Only as it stands: another engine may have driven it since it was due, and even have seen it fail.
+            # Only with this fence: another engine may have driven the session since it was due.
             return await self._take_over(workflow, row, records, fence=row.fence)
 
     def _begin(
@@ -485,22 +511,29 @@ class Control(Curation, Retention, Transfer, Answering):
         owner: str | None = None, everything: bool = False, reason: str = "", by: str | None = None,
         mode: PauseMode = "finish", freeze: bool = False,
     ) -> Listing[SessionInfo]:  # fmt: skip
-        """Ask sessions to stand still: one with all its children, those that match, or everything.
+        """Pause one session with its children, all sessions that match, or everything. Return the sessions.
 
-        Ended ones say so by their status. With ``freeze`` what they sleep is as much longer as the pause takes;
-        otherwise time goes on. A pause of ``everything`` stands until `lift_pause`: what any process
-        starts meanwhile is stored paused. Sessions whose facts cannot be read are asked as well and are in ``damaged``
-        of the list; if the one that was named is among them, its `DamagedRecord` is raised once that is done.
+        Sessions stop at their next safe point. Sessions that have ended are returned with their status.
+
+        - ``workflow``, ``tag``, ``owner``: pause all sessions that match. ``everything=True`` pauses all sessions until
+          `lift_pause`; sessions that any process starts meanwhile are stored paused.
+        - ``reason``, ``by``: recorded with the pause.
+        - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
+          runs it again.
+        - ``freeze``: stop the sessions' timers too, so that they are due later by the length of the pause.
+
+        Damaged sessions are paused too and are listed in ``damaged`` of the result. If the session you named is
+        damaged, its `DamagedRecord` is raised after the pause is stored.
         """
         self._check_open()
         texts(reason=reason, by=by)
         if mode not in ("finish", "abort"):
-            raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}")
+            raise ValueError(f"mode must be 'finish' or 'abort', not {mode!r}.")
         named = [part for part in (session_id, workflow, tag, owner) if part is not None]
         if everything == bool(named):
-            raise ValueError("name a session, a workflow, a tag or an owner; or everything=True alone")
+            raise ValueError("Pass a session id, workflow=, tag= or owner= to pause; or everything=True alone.")
         if session_id is not None:
-            with suppress(DamagedRecord):  # nothing may keep a session from being stopped
+            with suppress(DamagedRecord):  # a damaged session can be paused too
                 await self._row(session_id)
         query = Filter(
             session_id=session_id, workflow=workflow, tag=tag, owner=owner, unended=session_id is None,
@@ -509,17 +542,21 @@ class Control(Curation, Retention, Transfer, Answering):
         pause = msgspec.structs.replace(self._operator_pause(reason, by, mode, freeze), standing=everything)
         found = await self.store.pause(query, pause)
         pause_asked(found, by, reason)
-        found.sort(key=lambda row: row.session_id != session_id)  # who was named comes first, then its children
+        found.sort(key=lambda row: row.session_id != session_id)  # the named session first, then its children
         self.driver.on_change()
-        await self.driver.refresh()  # from now on the sessions of this process know
+        await self.driver.refresh()  # the drives of this process see the pause from now on
         for damage in found.damaged:
-            tell(logging.ERROR, f"was asked to pause, and is damaged: {damage}", damage.fields["session_id"])
+            tell(logging.ERROR, f"was asked to pause but is damaged: {damage}", damage.fields["session_id"])
             if damage.fields["session_id"] == session_id:
                 raise damage
         return Listing(map(self._info, found), found.damaged)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
-        """End a session for good; what it has done stays readable."""
+        """Cancel a session and its children, and return its status. What it has done stays readable.
+
+        A session that no process drives ends immediately, a running one at its next safe point. A session that has
+        completed or was cancelled is not changed.
+        """
         self._check_open()
         texts(reason=reason, by=by)
         row = await self._row(session_id)
@@ -528,7 +565,7 @@ class Control(Curation, Retention, Transfer, Answering):
         tree = await self.store.cancel(row.session_id, by, reason, self.clock.now())
         self.driver.on_change()
         for damage in tree.damaged:
-            tell(logging.ERROR, f"was asked to end, and is damaged: {damage}", damage.fields["session_id"])
+            tell(logging.ERROR, f"was asked to end but is damaged: {damage}", damage.fields["session_id"])
         for each in tree:
             if not each.live:
                 await end_parked(self.store, self.clock, each.session_id)
@@ -538,19 +575,19 @@ class Control(Curation, Retention, Transfer, Answering):
         return Pause(str(uuid4()), "operator", reason, by, self.clock.now(), mode=mode, freeze=freeze)
 
     async def _picked_up(self, row: SessionRow) -> None:
-        """Have a session that became due go on here, if its workflow is known here."""
+        """Drive a session that became due in this engine, if its workflow is registered here."""
         if self.drives != "all":
-            return  # an asked one is picked up by the waker
+            return  # the waker picks up asked sessions
         if row.due and row.status is Status.READY and row.workflow in self.workflows:
-            # What came is kept, whatever becomes of this; what cannot go on here is left to the waker, who says so.
+            # A received message is kept even if this fails. The waker logs why a session cannot resume here.
             with suppress(AlreadyRunning, HoldLost, SessionEnded, DefinitionError, DamagedRecord):
                 await self._wake(row)
-            await self.driver.begun(row.session_id)  # if the waker was quicker
+            await self.driver.begun(row.session_id)  # the waker may have been faster
 
     async def _started_for(
         self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
     ) -> None:  # fmt: skip
-        """Start the session that a message is for, unless it is there. If somebody else is quicker, to theirs."""
+        """Start the session that a message is for, unless it exists or another caller starts it first."""
         if await self.store.get(check_session_id(session_id)) is None:
             self.register(workflow)
             new = self._new_session(workflow, fields, check_session_id(session_id), None, by)
@@ -558,7 +595,7 @@ class Control(Curation, Retention, Transfer, Answering):
 
 
 def _named(given: BaseModel) -> set[str]:
-    """The fields that somebody gave, also one whose default was filled in place. What a factory makes is not given."""
+    """Return the fields that the caller set, including defaults changed in place. Factory values do not count."""
     plain = {name: field for name, field in type(given).model_fields.items() if field.default_factory is None}
     changed = {name for name, field in plain.items() if getattr(given, name, field.default) != field.default}
     return given.model_fields_set | changed
@@ -566,14 +603,14 @@ def _named(given: BaseModel) -> set[str]:
 
 def _given(state: BaseModel | None, fields: dict[str, Any]) -> BaseModel | dict[str, Any]:
     if state is not None and fields:
-        raise TypeError("give the state as a model or as fields, not both")
+        raise TypeError("Pass the input either as a state or as keyword fields, not both.")
     return fields if state is None else state
 
 
 def _ended_for_good(row: SessionRow) -> VerbRefused:
     return VerbRefused(
-        f"session {row.session_id!r} was cancelled and cannot be resumed; rewind it to a step, fork it, or start a new"
-        " one",
+        f"Session {row.session_id!r} was cancelled and cannot be resumed. Rewind it to a step, fork it, or start a new"
+        " session.",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip
 
@@ -588,7 +625,7 @@ class _Children:
     async def child(self, child_id: str) -> SessionRow | None:
         row = await self.control.store.get(child_id)
         if row is not None and self.control.driver.strands(row):
-            return msgspec.structs.replace(row, live=False)  # held by us, driven by nobody
+            return msgspec.structs.replace(row, live=False)  # this engine holds it without driving it
         return row
 
     async def child_state(self, workflow: Workflow[Any], row: SessionRow) -> Any:

@@ -27,7 +27,7 @@ def session(info: SessionInfo) -> dict[str, Any]:
         "status": info.status.value,
         "step": info.step,
         "visit": info.visit,
-        "leaving": info.leaving,
+        "held_by_guard": info.held_by_guard,
         "owner": info.owner,
         "tags": list(info.tags),
         "created_at": moment(info.created_at),

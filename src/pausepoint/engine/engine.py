@@ -1,4 +1,4 @@
-"""The public Engine: a store from its URL, and the verbs over it for as long as it is open."""
+"""The public `Engine`: opens a store by its URL and provides the verbs while it is open."""
 
 from __future__ import annotations
 
@@ -37,14 +37,24 @@ DEFAULT_URL = f"sqlite:///{DEFAULT_STORE}"
 class Engine(Control):
     """Runs workflows and keeps their sessions in a store.
 
-    ``url`` is ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path, or a `Store`.
-    Used as ``async with Engine(…) as engine:``; leaving the block ends what still runs after its current operation
-    and leaves those sessions ready. ``signals`` does the same for Ctrl+C and SIGTERM. ``keep_for`` is how long after
-    its last update a session may be removed by `gc`; None: never. ``create=False`` is for who only looks or asks:
-    where there is no store yet, opening raises `StoreMissing` and makes nothing. ``drives`` is what the engine
-    drives: ``"all"`` sessions of its workflows that are due, only those that its verbs were ``"asked"`` to start or
-    resume (see `drive_only`), or ``"none"``, for programs that only look and ask. In plain blocking code
-    ``with Engine(…) as engine:`` gives the same verbs without ``await``, on a thread of its own.
+    Open it with ``async with Engine(…) as engine:``. When the block exits, running sessions stop after their current
+    operation and stay ready to resume. In blocking code, ``with Engine(…) as engine:`` opens a `BlockingEngine`: the
+    same verbs without ``await``.
+
+    - ``url``: the store: ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, ``:memory:``, a path, or a
+      `Store`.
+    - ``workflows``: the workflows whose sessions this engine can drive. `start` registers its workflow too.
+    - ``limits``: the largest values that a state or an operation may store.
+    - ``clock``: the source of time. Tests pass their own.
+    - ``signals``: on Ctrl+C and SIGTERM, stop sessions as at the end of the block.
+    - ``keep_for``: how long after its last update `gc` may remove a session. None means never.
+    - ``create``: with False, opening raises `StoreMissing` if there is no store, and creates nothing.
+    - ``questions_expire``: how long a question waits, unless the workflow or the call says otherwise. None means
+      forever.
+    - ``drives``: the sessions this engine drives: ``"all"`` due sessions of its workflows, only those that its verbs
+      are ``"asked"`` to start or resume (see `drive_only`), or ``"none"``, for programs that only read and send
+      requests.
+    - ``on_step``: an async function, called with the session's id, the step and the visit number before a step runs.
 
     >>> import asyncio
     >>> from pydantic import BaseModel
@@ -79,9 +89,9 @@ class Engine(Control):
         on_step: OnStep | None = None,
     ) -> None:
         if drives not in get_args(Drives):
-            raise ValueError(f"drives is 'all', 'asked' or 'none', not {drives!r}.")
+            raise ValueError(f"drives must be 'all', 'asked' or 'none', not {drives!r}.")
         if not is_time_to_answer(questions_expire):
-            raise ValueError(f"questions_expire is a timedelta above zero, or None, not {questions_expire!r}")
+            raise ValueError(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
         clock = clock or SystemClock()
         super().__init__(store_from(url, clock, create), workflows, clock, limits)
         self.drives = drives
@@ -97,11 +107,11 @@ class Engine(Control):
         self._pid = 0
 
     def __enter__(self) -> BlockingEngine:
-        from pausepoint.engine.blocking import BlockingEngine  # an async program does without
+        from pausepoint.engine.blocking import BlockingEngine  # async programs do not need it
 
         self._opened_by("with")
         if self._blocking is not None:
-            raise StoreClosed("this Engine was opened before; make another one")
+            raise StoreClosed("This Engine was opened before and cannot be opened again. Create another one.")
         self._blocking = BlockingEngine(self, self.close, signals=self._signals)
         self._blocking._begin(self._open)
         return self._blocking
@@ -114,7 +124,7 @@ class Engine(Control):
 
     def _opened_by(self, way: str) -> None:
         if self._way not in ("", way):
-            raise CallRefused(f"this Engine was opened by `{self._way}`; make another one for `{way}`")
+            raise CallRefused(f"This Engine was opened with `{self._way}`. Create another one for `{way}`.")
         self._way = way
 
     async def _open(self) -> None:
@@ -140,11 +150,11 @@ class Engine(Control):
             raise verdict from None
 
     async def close(self) -> None:
-        """End what runs after its current operation, then close the store. Twice is no error."""
+        """Stop all running sessions after their current operation, then close the store. Safe to call twice."""
         if not self.is_open:
             return
         if self._watch is not None:
-            self._watch.leaving = True
+            self._watch.closing = True
         await self.waker.stop()
         try:
             await self.driver.stop("the engine was closed")
@@ -157,10 +167,12 @@ class Engine(Control):
     def _check_open(self) -> None:
         super()._check_open()
         if os.getpid() != self._pid:
-            raise StoreClosed("this engine was opened by another process; open an Engine of its own after fork()")
+            raise StoreClosed(
+                "This engine was opened by another process. Open a new Engine in this process after fork()."
+            )
         if self._blocking is not None and not self._blocking._thread.is_here:
             raise CallRefused(
-                "this Engine was opened by `with`; use the blocking engine that it gave: `with Engine(…) as engine:`"
+                "This Engine was opened with `with`. Use the blocking engine from `with Engine(…) as engine:`."
             )
 
 
@@ -171,10 +183,10 @@ def run(
     paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
     folder: str | Path | None = None, **fields: Any,
 ) -> Outcome[S]:  # fmt: skip
-    """Start a session, wait until it stops running, and say how it stands. For scripts and notebooks.
+    """Run a workflow in a new session, wait until it stops, and return its outcome. For scripts and notebooks.
 
     The options are those of `Engine.start`; ``store`` is the first argument of `Engine`. A session that fails or pauses
-    raises nothing: look at the outcome's ``status``. With a ``session_id``, running again goes on.
+    does not raise: check the outcome's ``status``. Pass ``session_id`` to resume the session when you call this again.
 
     >>> from pydantic import BaseModel
     >>> from pausepoint import Workflow, run, step
@@ -196,14 +208,18 @@ def run(
 
 
 def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> Store:
-    """The one place that knows which URL means which store."""
+    """Return the store for a URL, a path or a `Store`. Only this function imports concrete stores."""
     if isinstance(url, Path):
         return SqliteStore(url, clock=clock, create=create)
     if not isinstance(url, str):
         if not hasattr(url, "commit"):
-            raise StoreError(f"a store is needed, not {type(url).__name__} {url!r:.60}; give a path, a URL or a Store")
+            raise StoreError(
+                f"{type(url).__name__} {url!r:.60} is not a store. Pass a path, a URL or a Store to the engine."
+            )
         if not create:
-            raise StoreError(f"create=False is for a path or a URL; say it to the {type(url).__name__} instead")
+            raise StoreError(
+                f"create=False works only with a path or a URL. Pass create=False to {type(url).__name__} instead."
+            )
         return url
     if url in (":memory:", "sqlite:///:memory:", "sqlite://:memory:", "sqlite://"):
         return SqliteStore(":memory:", clock=clock, create=create)
@@ -212,5 +228,6 @@ def store_from(url: str | Path | Store, clock: Clock, create: bool = True) -> St
     if "://" not in url:
         return SqliteStore(url, clock=clock, create=create)
     raise StoreError(
-        f"{url!r} names no store that Pausepoint knows; use sqlite:///path/to/file.db, a path, or :memory:"
+        f"{url!r} is not the URL of a store that Pausepoint supports. Use sqlite:///path/to/file.db, a path, or"
+        " :memory:."
     )

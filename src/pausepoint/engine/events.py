@@ -1,4 +1,4 @@
-"""Append an event to a session's log from outside of its steps."""
+"""Appends an event to a session's log from outside its steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pausepoint.model.sessions import Commit, SessionRow
 async def append_event(
     engine: Service, session_id: str, event_type: str, summary: str, data: Mapping[str, Any], agent_name: str
 ) -> None:
-    """Commit the event through the drive of the session, or directly if nobody drives it."""
+    """Commit the event through the session's drive, or directly if no process drives the session."""
     if event_type in ENGINE_EVENTS:
         raise EventRefused(f"Event type {event_type!r} is reserved for the engine. Give the event another name.")
     texts(event_type=event_type, summary=summary, agent_name=agent_name)
@@ -34,12 +34,12 @@ async def append_event(
             await run.finished()
             continue
         row = await engine._row(session_id)
-        if row.live:  # in another process, or the store refused when the hold was to be given back
+        if row.live:  # in another process, or the store failed to release the hold
             raise engine.driver.troubles.get(session_id) or engine._driven(row)
         try:
             await engine.store.revise(_commit(row, engine.clock.now(), event_type, summary, data, agent_name))
         except (HoldLost, AlreadyRunning):
-            continue  # the session moved since it was read
+            continue  # the session has changed since it was read
         engine.driver.changed(session_id)
         return
 
@@ -47,13 +47,13 @@ async def append_event(
 def _commit(
     row: SessionRow, now: int, event_type: str, summary: str, data: Mapping[str, Any], agent_name: str
 ) -> Commit:
-    """The event alone: everything else of the session stays as it is."""
+    """Return a commit of the event that leaves the rest of the session unchanged."""
     raw = msgspec.Raw(encode(dict(data), f"event {event_type}"))
     body = EventBody(event_type, summary, agent_name, raw)
     step = row.step or ""
     record = seal(row.digest, row.seq + 1, row.seq, "event", step, row.visit, now, to_payload(body))
     return Commit(
         row.key, row.fence, row.seq, (record,), max(now, row.updated_at), row.key_frame, row.step, row.visit,
-        row.leaving, ended=row.ended, failure=row.failure, release=True, keep_crashes=True, progress=row.progress,
+        row.held_by_guard, ended=row.ended, failure=row.failure, release=True, keep_crashes=True, progress=row.progress,
         waiting=row.waiting, wakes_at=row.wakes_at, parent=row.parent,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, and what Ctrl+C and SIGTERM mean to the thread that waits for it."""
+"""Runs an event loop in its own thread, and handles Ctrl+C and SIGTERM in the thread that waits for it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ R = TypeVar("R")
 
 
 class Interrupts:
-    """Ctrl+C and SIGTERM while a blocking engine is open.
+    """Handles Ctrl+C and SIGTERM while a blocking engine is open.
 
-    The main thread is interrupted where it stands, so it leaves the engine's block; that waits for the operations in
-    flight. A second signal aborts them, a third one ends the program without waiting any longer.
+    The first signal interrupts the main thread, which exits the engine's block and waits there for the operations in
+    flight. A second signal aborts them. A third one ends the program without waiting any longer.
     """
 
     def __init__(self, abort: Callable[[str], None]) -> None:
@@ -37,14 +37,14 @@ class Interrupts:
         self._received: signal.Signals | None = None
 
     def install(self) -> None:
-        """Only the main thread can take signals. One that the program was told to ignore stays ignored."""
+        """Install the handlers, in the main thread only. A signal that the program ignores stays ignored."""
         if _is_main():
             for number in (signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._former[number] = signal.signal(number, self._on_signal)
 
     def uninstall(self) -> None:
-        """Put back what was there before, unless somebody else has taken the signal over since."""
+        """Restore the previous handlers, unless other code has replaced ours since."""
         self._closing = False
         if _is_main():
             for number, former in self._former.items():
@@ -52,27 +52,27 @@ class Interrupts:
                     signal.signal(number, former)
 
     def hold(self, wake: Callable[[None], None]) -> None:
-        """A call begins: until `release` a signal wakes it, and is raised by it.
+        """Begin a call: until `release`, a signal wakes the call, and the call raises it.
 
-        Raised by the handler itself it can be lost: Python drops what is raised inside of a finalizer.
+        The handler itself must not raise, because Python drops exceptions that are raised inside a finalizer.
         """
         if _is_main():
             self._calls.append(wake)
 
     def release(self) -> None:
-        """The call is over."""
+        """End a call, and raise a signal that arrived during it."""
         if _is_main():
             self._calls.pop()
         self.raise_pending()
 
     def raise_pending(self) -> None:
-        """Raise what came while the main thread was in a call."""
+        """Raise a signal that arrived while the main thread was in a call."""
         if self._pending is not None and _is_main():
             number, self._pending = self._pending, None
             raise _end_of_program(number)
 
     def closing(self, error: BaseException | None) -> str:
-        """From now on signals are counted; one that led here is the first. The reason to give for the end, if any."""
+        """Count signals from now on; a signal that caused the closing is the first. Return the reason to record."""
         self._closing = _is_main()
         reason = ""
         if isinstance(error, KeyboardInterrupt):
@@ -83,11 +83,11 @@ class Interrupts:
         return reason
 
     def verdict(self) -> BaseException | None:
-        """How the program has to end, if a signal came while the engine was closing."""
+        """Return the exception that must end the program, if a signal arrived while the engine was closing."""
         return None if self._received is None else _end_of_program(self._received)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Runs between any two bytecodes of the main thread."""
+        """Handle a signal. This runs between any two bytecodes of the main thread."""
         name = signal.Signals(number)
         if os.getpid() != self._pid:
             raise _end_of_program(name)
@@ -118,7 +118,7 @@ def _end_of_program(number: signal.Signals) -> BaseException:
 
 
 class LoopThread:
-    """An event loop in a thread of its own, and calls into it that wait for their result."""
+    """An event loop in its own thread, with calls into it that block until their result is available."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
@@ -126,16 +126,16 @@ class LoopThread:
         self._loop = self._runner.get_loop()
         self._over = False
         self._pid = os.getpid()
-        # Reentrant: a signal handler of the main thread may come while that thread has it.
+        # Reentrant: a signal handler may run in the main thread while that thread holds the lock.
         self._lock = threading.RLock()
-        # A daemon: an engine that nobody closed is closed as the program exits, and must not keep it from exiting.
+        # A daemon: an engine that was not closed is closed at program exit, and must not prevent that exit.
         self._thread = threading.Thread(target=self._serve, name=f"{NAME} loop", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:  # the system has no more threads
             self._runner.close()
             raise
-        except BaseException:  # an interrupt: the thread may have begun, and closes the loop itself
+        except BaseException:  # an interrupt: the thread may have started, and then closes the loop itself
             self._over = True
             self.post(self._loop.stop)
             raise
@@ -143,40 +143,42 @@ class LoopThread:
     def _serve(self) -> None:
         with self._runner:
             while not self._over:
-                # A step that calls sys.exit() stops the loop. Whoever waits for it is told; the others go on.
+                # A step that calls sys.exit() stops the loop. Its callers get the error; other sessions continue.
                 with suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
 
     @property
     def is_over(self) -> bool:
-        """Whether it takes no more calls."""
+        """Whether the loop accepts no more calls."""
         return self._over
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the loop's own thread."""
-        return not self._over and threading.get_ident() == self._thread.ident  # the system uses numbers again
+        """Whether the calling thread is the loop's thread."""
+        return not self._over and threading.get_ident() == self._thread.ident  # the system reuses thread ids
 
     @property
     def is_ours(self) -> bool:
-        """Whether this is still the process that made it: threads do not survive a fork."""
+        """Whether this is the process that created the thread. Threads do not survive a fork."""
         return os.getpid() == self._pid
 
     def check(self) -> None:
-        """Refuse a call that could never return."""
+        """Raise if a call into the loop could never return."""
         if not self.is_ours:
-            raise StoreClosed("this engine was opened by another process; open an Engine of its own after fork()")
+            raise StoreClosed(
+                "This engine was opened by another process. Open a new Engine in this process after fork()."
+            )
         if self.is_here:
             raise CallRefused(
-                "a blocking verb was called on the engine's own event loop, where it would wait for itself for ever;"
-                " call it from a plain `def` step, or with `await asyncio.to_thread(…)`"
+                "A blocking verb was called on the engine's own event loop, where it would wait for itself forever."
+                " Call it from a plain `def` step, or with `await asyncio.to_thread(…)`."
             )
         if self._over:
-            raise StoreClosed("the engine is closed; open another one: `with Engine(…) as engine:`")
+            raise StoreClosed("The engine is closed. Open another one: `with Engine(…) as engine:`.")
 
     def call(self, verb: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, **kwargs: Any) -> R:
         """Run a coroutine function on the loop and wait for it. An interrupted wait cancels it."""
-        ended: SimpleQueue[object] = SimpleQueue()  # may be put into by a signal handler, unlike an event
+        ended: SimpleQueue[object] = SimpleQueue()  # unlike an Event, safe to use in a signal handler
         self._interrupts.hold(ended.put)
         try:
             return self._wait(ended, lambda: verb(*args, **kwargs))
@@ -185,7 +187,7 @@ class LoopThread:
 
     def _wait(self, ended: SimpleQueue[object], begin: Callable[[], Coroutine[Any, Any, R]]) -> R:
         self.check()
-        with self._lock:  # so that nothing is handed over behind the loop's end, where it would wait for ever
+        with self._lock:  # no call may be scheduled after the loop's end, where it would wait forever
             self.check()
             future = asyncio.run_coroutine_threadsafe(begin(), self._loop)
         try:
@@ -194,12 +196,12 @@ class LoopThread:
             self._interrupts.raise_pending()
             return future.result()
         except CancelledError:
-            raise StoreClosed("the engine was closed while this call waited for it") from None
+            raise StoreClosed("The engine was closed while this call waited for it. Open another one.") from None
         finally:
             future.cancel()
 
     def look(self, fact: Callable[[], R]) -> R:
-        """Have something looked up on the loop, where nothing changes meanwhile."""
+        """Evaluate ``fact`` on the loop, where nothing changes meanwhile, and return its result."""
 
         async def there() -> R:
             return fact()
@@ -207,20 +209,20 @@ class LoopThread:
         return self.call(there)
 
     def iterate(self, stream: AsyncIterator[R]) -> Iterator[R]:
-        """What an async iterator gives, one blocking step after another.
+        """Yield the items of an async iterator, blocking for each one.
 
-        Left early, the stream is dropped with this generator, and the loop's own hook closes it over there.
+        If the caller stops early, the stream is dropped with this generator, and the loop's own hook closes it.
         """
         while (found := self.call(_next, stream)) is not None:
             yield found[0]
 
     def post(self, act: Callable[..., object], *args: object) -> None:
-        """Have something done on the loop, without waiting."""
-        with suppress(RuntimeError):  # closed meanwhile: nothing is left to be done
+        """Schedule a function on the loop without waiting for it."""
+        with suppress(RuntimeError):  # the loop is closed, so there is nothing left to do
             self._loop.call_soon_threadsafe(act, *args)
 
     def stop(self) -> None:
-        """End the loop. Calls that still wait are told that the engine was closed."""
+        """End the loop. Calls that still wait raise `StoreClosed`."""
         with self._lock:
             self._over = True
             self.post(self._loop.stop)

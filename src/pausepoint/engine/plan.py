@@ -1,7 +1,7 @@
-"""What a resume would do, and why: made from records alone, nothing runs.
+"""Plans: what a resume would do, and why. A plan is made from records alone; nothing runs.
 
-A plan says for every step whether it is done, runs next, will run, may run or will not, up to
-the next route, whose choice nobody knows before the step in front of it has ended.
+For each step, a plan says whether it is done, runs next, will run, may run or is left out. Steps after the next route
+may run: the route decides only when the step before it has ended.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pausepoint.model.views import Stale
 Verdict = Literal["done", "next", "will run", "may run", "left out"]
 
 _NEW = -1
-"""The version of a field that will be written: none that anybody has read."""
+"""The version of a field that will be written. No step has read it."""
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
-    """One step of a plan: what becomes of it and why. ``visits`` is how often it has run to its end so far."""
+    """One step of a plan: its verdict and the reason. ``visits`` is the number of its finished visits."""
 
     step: str
     verdict: Verdict
@@ -38,11 +38,11 @@ class PlannedStep(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a resume of a session would do. ``obstacles`` are the reasons for which it would not go on at all.
+    """What a resume of a session would do. ``obstacles`` are the reasons why it would not run at all.
 
-    ``artifacts`` are the files that it left, as they stand; ``stale`` the finished steps that would run again;
-    ``undecided`` the files that somebody has to decide about first; ``changed`` the steps that are kept although their
-    code is another by now.
+    ``artifacts`` are the states of its published files. ``stale`` are the finished steps that would run again.
+    ``undecided`` are the edited files that need a decision first. ``changed`` are the steps that are reused although
+    their code has changed.
     """
 
     session_id: SessionId
@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain data, for `json.dumps`."""
+        """Return the plan as plain data, for `json.dumps`."""
         return {
             "session_id": self.session_id,
             "status": self.status.value,
@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True):
         }
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[object, ...]] = [("", "stands still", "", obstacle) for obstacle in self.obstacles]
+        rows: list[tuple[object, ...]] = [("", "paused", "", obstacle) for obstacle in self.obstacles]
         rows += [(each.step, each.verdict, each.visits or "", each.why) for each in self.steps]
         return table(["step", "what", "visits", "why"], rows, f"Plan of session {self.session_id}, {self.status}")
 
@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True):
 def make_plan(
     workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], misfit: tuple[str, ...]
 ) -> Plan:
-    """The plan of a session that stands as its row, its records and its open pauses say."""
+    """Return the plan of a session, from its row, its records and its open pauses."""
     obstacles = misfit or tuple(_obstacle(pause) for pause in pauses if pause.kind != "operator")
     ahead = {} if row.ended in ("completed", "cancelled") else _ahead(workflow, row, line)
     steps = tuple(_planned(line, step.name, ahead) for step in workflow.steps)
@@ -100,17 +100,17 @@ def with_artifacts(
     plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Sequence[str],
     writes: Mapping[str, tuple[str, ...]], anew: str | None, rounds: Collection[str] = (),
 ) -> Plan:  # fmt: skip
-    """The plan with what follows from the artifacts in the session's folder.
+    """Return the plan, extended by what follows from the artifacts in the session's folder.
 
-    ``changed``: steps whose code is another than it was. ``writes``: what each step writes. ``anew``: the step that
-    is open, and begins once more. ``rounds``: those that were visited more than once since what runs again.
+    ``changed`` are the steps whose code has changed, ``writes`` the fields that each step writes. ``anew`` is the open
+    step if it starts again. ``rounds`` are the steps visited more than once since the first step that runs again.
     """
     outlook = _Outlook(trail, found, anew, rounds)
     steps: list[PlannedStep] = []
     for each in plan.steps:
         each = outlook.of(each, writes[each.step])
         if each.verdict == "done" and each.step in changed:
-            why = f"{each.why}; its code has changed since; resume with rerun= to run it again"
+            why = f"{each.why}; its code has changed; resume with rerun= to run it again"
             each = msgspec.structs.replace(each, why=why)
         steps.append(each)
     return msgspec.structs.replace(
@@ -121,9 +121,9 @@ def with_artifacts(
 
 
 class _Outlook:
-    """What becomes of the steps, one after the other: whether one is kept depends on what those before it write.
+    """Decides about the steps one after the other: whether one is reused depends on what the steps before it write.
 
-    ``first`` is the first that runs again; ``written``: fields that may be others than they were when it is passed.
+    ``first`` is the first step that runs again. ``written`` are the fields that may have changed by then.
     """
 
     def __init__(self, trail: Trail, found: Examination, anew: str | None, rounds: Collection[str]) -> None:
@@ -132,7 +132,7 @@ class _Outlook:
         self.behind, self.versions, self.written = False, dict(trail.versions), set[str]()
 
     def of(self, each: PlannedStep, writes: Sequence[str]) -> PlannedStep:
-        """The next one, and what comes of what it writes."""
+        """Decide about the next step, and note the fields it writes."""
         self.behind = self.behind or each.step == self.first
         verdict, why = self._verdict(each)
         if verdict in ("next", "will run"):
@@ -142,31 +142,31 @@ class _Outlook:
         return msgspec.structs.replace(each, verdict=verdict, why=why)
 
     def _verdict(self, each: PlannedStep) -> tuple[Verdict, str]:
-        kept, work = self.trail.kept.get(each.step), self.trail.works.get(each.step)
+        reused, work = self.trail.reused.get(each.step), self.trail.works.get(each.step)
         if each.step in self.redo:
             comes_next = each.verdict == "next" if self.first is None else each.step == self.first
             return "next" if comes_next else "will run", self.redo[each.step].why
-        comes_again = each.verdict == "may run" or (kept is None and self.behind and each.verdict != "done")
+        comes_again = each.verdict == "may run" or (reused is None and self.behind and each.verdict != "done")
         if work is not None and (each.step in self.rounds or (comes_again and self.first is not None)):
-            return "may run", "it is in a loop, whose rounds are passed once more"
+            return "may run", "it is in a loop that runs again"
         if self.behind and work is not None and (field := self._first_written(work)):
-            return "may run", f"runs if {field}, which it reads, is written"
-        if (kept is not None and kept.holds(self.versions)) or (self.behind and work is not None):
-            self.versions |= kept.left.writes if kept is not None else {}
+            return "may run", f"runs if its input {field} is written"
+        if (reused is not None and reused.holds(self.versions)) or (self.behind and work is not None):
+            self.versions |= reused.published.writes if reused is not None else {}
             self.written -= {*work.writes} if work is not None else set()
-            return "done", "kept: what it read is as it was"
+            return "done", "reused: its inputs are unchanged"
         if self.first is not None and each.verdict == "next":
-            return ("will run", each.why) if self.behind else ("may run", f"comes round again after {self.first}")
-        return each.verdict, "begins anew: what it reads was edited" if each.step == self.anew else each.why
+            return ("will run", each.why) if self.behind else ("may run", f"runs again after {self.first}")
+        return each.verdict, "starts again: its input was edited" if each.step == self.anew else each.why
 
     def _first_written(self, work: Work) -> str:
-        """A field that a finished visit reads, and that nobody had written by then, or the visit were stale."""
+        """Return the first field that a finished visit reads and that an earlier step may write now."""
         found = (field for field in sorted(self.written) if any(overlap(field, place) for place in work.places))
         return next(found, "")
 
 
 def _obstacle(pause: Pause) -> str:
-    where = "behind" if pause.kind == "guard" else "at"
+    where = "after" if pause.kind == "guard" else "at"
     return f"{pause.kind}: {pause.reason}" + (f" ({where} {pause.step})" if pause.step else "")
 
 
@@ -179,16 +179,16 @@ def _planned(line: Line, step: str, ahead: dict[str, tuple[Verdict, str]]) -> Pl
         return PlannedStep(
             step, "done", "its checkpoint is kept" if visits == 1 else f"{visits} visits are kept", visits
         )
-    return PlannedStep(step, "left out", "the session did not come by here")
+    return PlannedStep(step, "left out", "the session did not reach it")
 
 
 def _ahead(workflow: Workflow[Any], row: SessionRow, line: Line) -> dict[str, tuple[Verdict, str]]:
-    """The steps that are still to come, as far as that is known."""
+    """Return the steps still to come, as far as known."""
     found: dict[str, tuple[Verdict, str]] = {}
     here = line.step
     if here is None or here not in workflow.outline:
         return found
-    if not line.leaving:
+    if not line.held_by_guard:
         found[here] = ("next", _why_next(row, line))
     _follow(workflow, here, found)
     for name in found:
@@ -199,13 +199,14 @@ def _ahead(workflow: Workflow[Any], row: SessionRow, line: Line) -> dict[str, tu
 
 
 def _follow(workflow: Workflow[Any], here: str, found: dict[str, tuple[Verdict, str]]) -> None:
-    """Along the list up to the next route; behind it everything that it may lead to."""
+    """Add the steps up to the next route, then all steps that the route may lead to."""
     while here not in workflow.routes:
         following = workflow.following(here)
         if following is None or following in found:
             return
         guards = workflow.guards.get(here, ())
-        after = f"follows {here}" + (f", if {' and '.join(guard.name for guard in guards)} let it" if guards else "")
+        names = " and ".join(guard.name for guard in guards)
+        after = f"follows {here}" + (f", if {names} {'allow' if len(guards) > 1 else 'allows'} it" if guards else "")
         found[following] = ("will run", after)
         here = following
     open_ends = [here]
@@ -225,7 +226,7 @@ def _why_next(row: SessionRow, line: Line) -> str:
     if row.failure is not None and row.ended == "failed":
         return f"failed: {row.failure.type}: {row.failure.message}"
     reasons = []
-    if line.left and line.opened == line.left[-1][1] + 2:  # its visit began with the key frame of a rewind
+    if line.left_behind and line.opened == line.left_behind[-1][1] + 2:  # the visit began with a rewind's key frame
         reasons.append("rewound")
     if line.operations:
         count = sum(1 for operation in line.operations.values() if not operation.total)
@@ -238,4 +239,4 @@ def _why_next(row: SessionRow, line: Line) -> str:
         reasons.append(f"waits for {' or '.join(kinds)}")
     if row.wakes_at:
         reasons.append(f"sleeps until {to_datetime(row.wakes_at).isoformat(timespec='seconds')}")
-    return "; ".join(reasons) or ("never ran" if not line.visits.get(line.step or "") else "comes round again")
+    return "; ".join(reasons) or ("never ran" if not line.visits.get(line.step or "") else "runs again")

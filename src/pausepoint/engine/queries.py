@@ -1,4 +1,4 @@
-"""Looking at sessions: their facts, their state, how they end, their history. Nothing here writes."""
+"""The verbs that read sessions: their facts, state, outcome and history. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -42,17 +42,20 @@ if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
 
 WINDOW = 256
-"""How many records are read at a time when a log is read backwards."""
+"""The number of records read at a time when a log is read backwards."""
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at a session that another process drives."""
+"""Seconds between two checks of a session that another process drives."""
 
 
-class Reading(Service):
-    """The verbs that only look."""
+class Queries(Service):
+    """The verbs that only read."""
 
     async def info(self, session_id: str) -> SessionInfo:
-        """What is known about a session without reading its state."""
+        """Return a session's facts, such as status, position and cost, without reading its state.
+
+        Raises `UnknownSession` if there is no session with this id.
+        """
         self._check_open()
         return self._info(await self._row(session_id))
 
@@ -62,12 +65,16 @@ class Reading(Service):
         parent: str | None = None, tree: str | None = None, level: Level = "any", sort: Sort = "created",
         reverse: bool = False, limit: int | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
-        """Sessions that match, newest first. Those whose facts cannot be read are in ``damaged`` of the list.
+        """Return the sessions that match, newest first. Unreadable ones are listed in ``damaged`` of the result.
 
-        ``status`` may be several, ``prefix`` is how the id begins, ``parent`` is who called them, ``tree`` is
-        a session together with all that it called. ``level="root"``
-        leaves out what another session called, ``"top"`` only those whose caller matches as well. ``sort`` by
-        ``created``, ``updated``, ``workflow``, ``spent`` or ``id``. With ``limit`` no others are read.
+        - ``workflow``, ``owner``, ``tag``, ``status``: filters. ``status`` may be one status or several.
+        - ``prefix``: the beginning of the id.
+        - ``parent``: the id of a session, to list only its children. ``tree``: the id of a session, to list it with
+          all its descendants.
+        - ``level``: ``"root"`` leaves out all children; ``"top"`` leaves out children whose parent matches too.
+        - ``sort``: ``"created"``, ``"updated"``, ``"workflow"``, ``"spent"`` or ``"id"``. ``reverse`` turns the order
+          around.
+        - ``limit``: the most sessions to read and return.
         """
         self._check_open()
         above = None if parent is None else (await self._row(parent)).key
@@ -82,17 +89,20 @@ class Reading(Service):
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Status | str | Iterable[Status | str] | None = None, level: Level = "any",
     ) -> dict[tuple[str, Status], int]:  # fmt: skip
-        """How many sessions match, by workflow and status; ``level`` is as for `sessions`. None of them is read."""
+        """Return the number of sessions that match, by workflow and status, without reading them.
+
+        The filters are those of `sessions`.
+        """
         self._check_open()
         return await self.store.tally(
             Filter(workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), level=level)
         )
 
     async def find(self, beginning: str) -> SessionInfo:
-        """The session of that id, or the only one whose id begins so: what a person types.
+        """Return the session whose id is, or begins with, what a person typed.
 
-        The id of a child begins like that of the session that called it; then the latter is meant. In a child's id both
-        parts may be cut: ``k3f9.8348``. Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
+        A child's id begins with its parent's id; if both match, the parent is returned. Both parts of a child's id may
+        be shortened: ``k3f9.8348``. Raises `UnknownSession`, or `AmbiguousSession` with the candidates.
         """
         self._check_open()
         row = await self.store.get(beginning) if is_session_id(beginning) else None
@@ -109,7 +119,7 @@ class Reading(Service):
             return await self._find_child(beginning)
         some = ", ".join(row.session_id for row in above[:10]) + (", …" if len(above) > 10 else "")
         raise AmbiguousSession(
-            f"{len(above)} sessions begin with {beginning!r}: {some}; give more of the id",
+            f"{len(above)} session ids begin with {beginning!r}: {some}. Type more of the id.",
             session_id=beginning, candidates=[row.session_id for row in above],
         )  # fmt: skip
 
@@ -120,26 +130,32 @@ class Reading(Service):
                 whole = f"{(await self.find(called_by)).session_id}.{rest}"
                 if whole != beginning:
                     return await self.find(whole)
-        raise UnknownSession(f"no session begins with {beginning!r}", session_id=beginning)
+        raise UnknownSession(
+            f"No session id begins with {beginning!r}. List the sessions with engine.sessions().", session_id=beginning
+        )
 
     async def children(self, session_id: str) -> Listing[SessionInfo]:
-        """The sessions that a session has called, newest first."""
+        """Return the child sessions of a session, newest first."""
         self._check_open()
         found = await self.store.find(Filter(parent=(await self._row(session_id)).key))
         return Listing(map(self._info, found), found.damaged)
 
     async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
-        """The state as of the last checkpoint, validated field by field.
+        """Return the session's state at its last checkpoint, or at an earlier one.
 
-        ``at_checkpoint``: as of the end of an earlier visit (``"write#2"``; ``"write"`` is the last one), or of any
-        record of the log, by its number.
+        ``at_checkpoint`` is a visit (``"write#2"``, or ``"write"`` for the last one) or the number of any record of the
+        log. The workflow must be registered; use `stored` if it is not. Raises `UnknownCheckpoint` if there is no such
+        checkpoint, and `StateRefused` if the model does not accept the stored state.
         """
         self._check_open()
         row = await self._row(session_id)
         return await self._state(self._workflow_of(row), row, at_checkpoint)
 
     async def stored(self, session_id: str, at_checkpoint: int | str | None = None) -> StoredState:
-        """The state as it is stored, as plain JSON, whatever code is at hand. ``at_checkpoint`` is as for `state`."""
+        """Return the stored state as plain JSON, without the workflow's code.
+
+        ``at_checkpoint`` is as for `state`.
+        """
         self._check_open()
         row = await self._row(session_id)
         seq, state = await self._state_at(row, at_checkpoint)
@@ -149,12 +165,12 @@ class Reading(Service):
         return StoredState(SessionId(row.session_id), seq, values)
 
     async def workflow_of(self, session_id: str) -> Workflow[Any]:
-        """Return the definition of a session's workflow. `DefinitionError` if this engine does not know it."""
+        """Return the definition of a session's workflow. Raises `DefinitionError` if it is not registered here."""
         self._check_open()
         return self._workflow_of(await self._row(session_id))
 
     async def outline(self, session_id: str) -> tuple[str, ...]:
-        """The steps of a session's workflow, in their order, as it was last driven; whatever code is at hand."""
+        """Return the workflow's steps in order, as of the last run of the session, without the workflow's code."""
         self._check_open()
         line = await self._timeline(await self._row(session_id)).line()
         return tuple(line.outline)
@@ -178,7 +194,11 @@ class Reading(Service):
         return cast("BaseModel", lending.build())
 
     async def outcome(self, session_id: str, run: Run | None = None) -> Outcome[Any]:
-        """Wait until the session neither runs nor will go on by itself, then say how it stands."""
+        """Wait until a session stops, and return its outcome.
+
+        A session has stopped when it has ended, is paused, or waits for a message or an answer. While a timer runs or a
+        child works, this waits on. Raises the error that broke the drive, if this engine could not continue driving.
+        """
         self._check_open()
         run = self.driver.runs.get(session_id, run)
         with waited_for(run):
@@ -188,7 +208,7 @@ class Reading(Service):
                     raise run.broken
             row = await self._unheld(session_id)
             state = await self._final_state(row, run)
-        visits, took, usd = run.kept if run is not None else (0, 0, 0)
+        visits, took, usd = run.saved if run is not None else (0, 0, 0)
         pauses = await self.store.pauses(row.key) if row.pause_requested or row.open_pauses else []
         return Outcome(
             SessionId(row.session_id), row.status, tuple(pauses), row.failure,
@@ -197,7 +217,7 @@ class Reading(Service):
         )  # fmt: skip
 
     async def _open_questions(self, row: SessionRow) -> tuple[Question, ...]:
-        """What it, or something that it called, waits for; of one that waits for nobody, nothing is read."""
+        """Return the open questions of a session and its children. Reads nothing if the session does not wait."""
         if row.ended is not None or row.waiting is None:
             return ()
         now = self.clock.now()
@@ -225,31 +245,31 @@ class Reading(Service):
                     raise self.driver.troubles.get(session_id) or _undriven(row)
                 if not (row.live or await self._moves_by_itself(row)):
                     return row
-                self._workflow_of(row)  # rather now than after the wait
+                self._workflow_of(row)  # raise now rather than after the wait
                 await self._news_of(news)
 
     async def _moves_by_itself(self, row: SessionRow) -> bool:
-        """Whether a parked session will go on without anybody's help: a timer runs, or a child of it moves."""
+        """Return whether a parked session will continue on its own, because a timer runs or a child works."""
         if row.wakes_by_itself:
-            return not self.waker.leaves(row)
+            return not self.waker.skips(row)
         if row.status is not Status.WAITING or row.awaits_timer:
             return row.status is Status.WAITING
         if not row.awaits_child:
             return False
         tree = await self.store.find(Filter(session_id=row.session_id, tree=True, unended=True))
         if row not in tree:
-            return True  # a child has ended since it was looked at, and told it so
+            return True  # a child has ended since the row was read, and has reported to it
         return any(each.live or each.wakes_by_itself for each in tree if each.key != row.key)
 
     async def _news_of(self, news: asyncio.Event) -> None:
-        """Wait until something may have changed. A process that is killed tells nobody, so look from time to time."""
+        """Wait until something may have changed, or for `LOOK_EVERY`, since a killed process sends no notice."""
         with suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), LOOK_EVERY)
-        news.clear()  # before the next look, so that nothing is missed in between
+        news.clear()  # before the next check, so that no change is missed in between
         self._check_open()
 
     async def pauses(self, session_id: str) -> list[Pause]:
-        """The open pause records of a session."""
+        """Return the open pauses of a session: why it does not run."""
         self._check_open()
         return await self.store.pauses((await self._row(session_id)).key)
 
@@ -259,11 +279,11 @@ class Reading(Service):
         return await self.store.standing_pause()
 
     async def _is_part_of_all(self, row: SessionRow) -> bool:
-        """Whether a pause of everything keeps it where it is: only a resume lets it go on, no verb that starts."""
+        """Return whether a pause of everything holds the session. Only a resume may then continue it, not a start."""
         return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
 
     async def plan(self, session_id: str, *, rerun: str | Sequence[str] = ()) -> Plan:
-        """What a resume would do with each step, and why. Nothing runs and nothing is changed.
+        """Return what a resume would do with each step, and why. Runs and changes nothing.
 
         ``rerun`` is as for `resume`.
         """
@@ -276,7 +296,7 @@ class Reading(Service):
     async def _planned(
         self, workflow: Workflow[Any], row: SessionRow, line: Line, pauses: list[Pause], rerun: Sequence[str] = ()
     ) -> Plan:
-        from pausepoint.engine.plan import make_plan  # nothing that only runs sessions needs it
+        from pausepoint.engine.plan import make_plan  # programs that only run sessions do not need it
 
         misfit = await self._misfit_of(workflow, line)
         if misfit is None and not fits(workflow, line):
@@ -284,10 +304,9 @@ class Reading(Service):
         return make_plan(workflow, row, line, pauses, misfit[0] if misfit else ())
 
     async def misfits(self) -> Listing[Misfit]:
-        """The parked sessions that would not go on with the code at hand, and why.
+        """Return the parked sessions that cannot be resumed with the present code, and why.
 
-        Nothing is claimed or changed; migrations are tried in memory. Of each session the records from its last key
-        frame on are read.
+        Changes nothing: migrations are tried in memory. Reads each session's records from its last key frame on.
         """
         self._check_open()
         found = await self.store.find(Filter(unended=True))
@@ -298,7 +317,7 @@ class Reading(Service):
         return misfits
 
     async def _misfit(self, row: SessionRow) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Why a session would not go on, and what can be done; None if it would."""
+        """Return why a session cannot be resumed and what to do about it; None if it can."""
         try:
             line = fold(await self.store.records(row.key, row.key_frame))
             return await self._misfit_of(self._workflow_of(row), line)
@@ -320,7 +339,10 @@ class Reading(Service):
         return None
 
     async def health(self) -> Health:
-        """How the store is, who else has it open, and which sessions nobody looks after. Nothing is changed."""
+        """Return the store's health: its errors, the other processes that have it open, and crashed sessions.
+
+        Changes nothing.
+        """
         self._check_open()
         about, found = await self.store.about(), await self.store.find(Filter())
         crashes = {SessionId(row.session_id): row.crashes for row in found if row.crashes and row.ended is None}
@@ -334,13 +356,13 @@ class Reading(Service):
     async def checkpoints(
         self, session_id: str, *, before: int | None = None, limit: int | None = 100
     ) -> list[Checkpoint]:
-        """The last finished visits, the newest last; those that a rewind has left behind are marked.
+        """Return the checkpoints of the last finished visits, newest last. Those undone by a rewind are marked.
 
-        ``before`` a number: to page backwards, pass the ``seq`` of the first one seen. ``limit=None``: all of them.
+        To page backwards, pass the ``seq`` of the first checkpoint you have as ``before``. ``limit=None`` returns all.
         """
         self._check_open()
         if limit is not None and limit < 0:
-            raise ValueError(f"limit must be a number of checkpoints, or None for all of them, not {limit}")
+            raise ValueError(f"limit must be a number of checkpoints, 0 or more, or None for all, not {limit}.")
         return await self._timeline(await self._row(session_id)).checkpoints(before, limit)
 
     async def diff(
@@ -349,9 +371,9 @@ class Reading(Service):
         """Compare the state at two checkpoints, given as for `state`. None means now.
 
         Pass ``other=`` to compare with another session, such as a fork: ``b`` is then a checkpoint of that one.
-        Values are compared as they are stored, whatever the version of the workflow was.
+        Stored values are compared, so the two states may be of different versions of the workflow.
         """
-        from pausepoint.log.diff import Comparison  # nothing that only runs sessions needs it
+        from pausepoint.log.diff import Comparison  # programs that only run sessions do not need it
 
         self._check_open()
         if a is None and other is None:
@@ -371,14 +393,17 @@ class Reading(Service):
         return seq, (await timeline.line(seq)).state
 
     async def origin(self, session_id: str) -> Origin | None:
-        """Where a fork comes from; None if the session is none."""
+        """Return the session and checkpoint that a fork comes from; None if the session is not a fork."""
         self._check_open()
         (first,) = await self.store.records((await self._row(session_id)).key, 1, 1)
         body: KeyBody = body_of(first)
         return body.origin
 
     async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
-        """The history after a cursor; with ``follow``, also what comes, until the session ends."""
+        """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
+
+        ``after`` is the ``cursor`` of the last event you have seen.
+        """
         self._check_open()
         cursor = history.Cursor.parse(after) if after else history.Cursor()
         progress: tuple[int, int] | None = None
@@ -408,9 +433,9 @@ class Reading(Service):
                 await self._news_of(news)
 
     async def watch(self, session_id: str) -> AsyncGenerator[SessionInfo, None]:
-        """Yield what is known about a session: now, and each time it may have changed, until it has ended.
+        """Yield a session's facts now and whenever they may have changed, until the session has ended.
 
-        Another process may change it without a word to this one, so the session is also looked at every second.
+        Another process may change the session without notifying this one, so it is also checked every second.
         """
         self._check_open()
         with self.driver.listening(session_id) as news:
@@ -422,7 +447,7 @@ class Reading(Service):
                 await self._news_of(news)
 
     async def last_event(self, session_id: str, event_type: str) -> Event | None:
-        """Return the last event of a type that `emit` or a step added; None if there is none. Reads backwards."""
+        """Return the last event of a type that `emit` or a step added; None if there is none."""
         self._check_open()
         row = await self._row(session_id)
         until = row.seq
@@ -446,7 +471,7 @@ class Reading(Service):
         return next(each for each in reversed(found) if each.event_type == event.event_type)
 
     async def _news(self, row: SessionRow, cursor: history.Cursor) -> list[Event]:
-        # Signals first: those that came after record row.seq belong to the next reading.
+        # Signals first: those that arrived after record row.seq belong to the next read.
         signals = [signal for signal in await self.store.signals(row.key, cursor.signal) if signal.after <= row.seq]
         records = await self.store.records(row.key, cursor.seq + 1, row.seq) if cursor.seq < row.seq else []
         return list(history.events(row.session_id, cursor, records, signals))
@@ -456,9 +481,12 @@ def _statuses(given: Status | str | Iterable[Status | str] | None) -> tuple[Stat
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if name not in list(Status):
-            raise ValueError(f"{name!r} is no status{did_you_mean(str(name), list(Status))}")
+            raise ValueError(f"{name!r} is not a status{did_you_mean(str(name), list(Status))}")
     return tuple(map(Status, names))
 
 
 def _undriven(row: SessionRow) -> StoreUnavailable:
-    return StoreUnavailable(f"session {row.session_id!r} is held by this engine and driven by nobody; resume it")
+    return StoreUnavailable(
+        f"Session {row.session_id!r} is held by this engine but not driven, because the store failed to release it."
+        f" Resume it with engine.resume({row.session_id!r})."
+    )

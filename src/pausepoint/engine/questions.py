@@ -1,4 +1,4 @@
-"""What people say to sessions: answers to questions, and messages. And which questions there are."""
+"""The verbs over questions: list them, answer them, and send messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pausepoint.codec.values import as_json, as_plain, decode, encode
 from pausepoint.codec.walk import is_model
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import texts
-from pausepoint.engine.queries import Reading
+from pausepoint.engine.queries import Queries
 from pausepoint.errors import (
     AnswerConflict,
     AnswerRefused,
@@ -51,23 +51,26 @@ from pausepoint.model.views import Listing
 Statuses = QuestionStatus | str | Iterable[QuestionStatus | str] | None
 
 
-class Answering(Reading):
-    """The verbs for who is asked, and for who shows what is asked."""
+class Questions(Queries):
+    """The verbs that list and answer questions, and send messages."""
 
     questions_expire: timedelta | None = EXPIRY
-    """How long a question waits if neither the call nor the workflow says so; None: for ever."""
+    """How long a question waits unless the call or the workflow says otherwise. None means forever."""
 
-    # looking
+    # reading
 
     async def questions(
         self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
         owner: str | None = None, key: str | int | None = None, prefix: str = "", after: int = 0,
         limit: int | None = None,
     ) -> Listing[Question]:  # fmt: skip
-        """The questions that wait, over all sessions or in one and what it called; oldest first.
+        """Return the open questions of all sessions, or of one session and its children, oldest first.
 
-        Those that cannot be read are in ``damaged`` of the list. ``status``: others than those that wait, or None for
-        all. ``prefix``: those whose id begins so. To page, pass the ``n`` of the last one as ``after``.
+        - ``status``: one or more statuses instead of ``WAITING``; None returns questions in every status.
+        - ``workflow``, ``owner``, ``key``: further filters. ``prefix``: the beginning of the question's id.
+        - ``after``, ``limit``: to page, pass the ``n`` of the last question you have as ``after``.
+
+        Unreadable questions are listed in ``damaged`` of the result.
         """
         query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key, prefix=prefix)
         now = self.clock.now()
@@ -78,7 +81,7 @@ class Answering(Reading):
         self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
         owner: str | None = None, key: str | int | None = None,
     ) -> dict[QuestionStatus, int]:  # fmt: skip
-        """How many questions there are, by status; those that wait, unless something else is said. See `questions`."""
+        """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
         query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key)
         return await self.store.tally_questions(query)
 
@@ -92,11 +95,14 @@ class Answering(Reading):
         return Inquiry(session_id=session_id, statuses=_statuses(status), key=key, **filters)
 
     async def question(self, question_id: str) -> Question:
-        """One question, with all that was known when it was asked: the state, what the step had done, the history."""
+        """Return one question, with the state, the step's finished operations and the chat history at that time.
+
+        Raises `UnknownQuestion` if there is no question with this id.
+        """
         self._check_open()
         row = await self._question(question_id)
         found = question_of(row, self.clock.now())
-        with suppress(Redacted):  # what was taken away stays away; the rest is still the question
+        with suppress(Redacted):  # the question is returned without the redacted content
             return replace(found, **await self._around(row))
         return found
 
@@ -107,7 +113,7 @@ class Answering(Reading):
         return found[0]
 
     async def _around(self, row: QuestionRow) -> dict[str, str | None]:
-        """The record's copies of what the log says, as of the moment of asking."""
+        """Return copies of the state, the progress and the chat history as of the time of the question."""
         asking = await self._row(row.session_id)
         values = (await self.stored(row.session_id, row.facts.seq)).values
         line = await self._timeline(asking).line(row.facts.seq)
@@ -119,7 +125,7 @@ class Answering(Reading):
         }
 
     async def _progress(self, row: QuestionRow, line: Line) -> dict[str, Any]:
-        """What the open visit had done when it asked, and what waits for the answer."""
+        """Return the operations that the visit had finished when it asked, and the tool that waits for the answer."""
         done = [each for each in line.operations.values() if not each.total]
         large = await self.store.blobs({bytes.fromhex(each.value.hash) for each in done if type(each.value) is Blob})
         tool = None if row.asked is None else row.asked.tool
@@ -142,16 +148,24 @@ class Answering(Reading):
         self, question_id: str | None, value: Any, *, session_id: str | None = None, key: str | int | None = None,
         by: str | None = None, channel: str = "", seen: str | None = None,
     ) -> Receipt:  # fmt: skip
-        """Answer a question, once and for all: the first answer is taken, the same again gets the same receipt.
+        """Answer a question and return a receipt.
 
-        The question is named by its id; or by its session and its ``key``, also before it is asked; or by its session
-        alone, if one question waits there. ``seen`` is the `Question.digest` of what was answered: if something else is
-        asked by now, the answer is refused (`QuestionChanged`). What is not taken is noted in the session's history.
+        The first answer counts. The same answer again gets the same receipt; a different one raises `AnswerConflict`.
+
+        Name the question by its id; or pass None and name it by ``session_id`` and ``key``, which also works before it
+        is asked; or by ``session_id`` alone, if only one question of the session waits.
+
+        - ``by``, ``channel``: the person who answers, and how. Both are recorded.
+        - ``seen``: the `Question.digest` that the person saw. If the session asks something else by now,
+          `QuestionChanged` is raised.
+
+        Raises a `QuestionError` if the answer is not accepted, for example `UnknownQuestion`, `QuestionClosed` or
+        `AnswerRefused`. Refused answers are recorded in the session's history.
         """
         self._check_open()
         texts(by=by, channel=channel)
         if question_id is None and session_id is None:
-            raise TypeError("name the question: by its id, or by session_id= (and key=)")
+            raise TypeError("answer() needs a question. Pass its id, or session_id= with or without key=.")
         encoded = self._encoded(value)
         given = Answer(
             value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
@@ -170,17 +184,22 @@ class Answering(Reading):
         self, /, session_id: str, value: Any, *, workflow: Workflow[Any] | None = None, by: str | None = None,
         channel: str = "", **fields: Any,
     ) -> Status:  # fmt: skip
-        """Send a message to a session: it answers the question that waits there, else the next ``ctx.receive`` gets it.
+        """Send a message to a session and return its status.
 
-        Early ones are kept. Where several questions wait, it is refused (`SeveralQuestions`), and the first one after a
-        question has expired as well (`QuestionClosed`): it may have been meant as its answer. With ``workflow`` a
-        session that does not exist is started first, with ``fields`` as its input.
+        The message answers the open question if there is one; otherwise the next ``ctx.receive`` gets it. Messages are
+        kept until they are received. Pass ``workflow`` to start the session first if it does not exist, with ``fields``
+        as its input.
+
+        Raises `SeveralQuestions` if several questions wait, and `QuestionClosed` for the first message after a question
+        has expired, since it may be a late answer.
         """
         self._check_open()
         texts(by=by, channel=channel)
         encoded = self._encoded(value)
         if workflow is None and fields:
-            raise TypeError(f"fields ({', '.join(fields)}) are for a session that is started: give workflow= as well")
+            raise TypeError(
+                f"The fields {', '.join(fields)} are the input of a new session. Pass workflow= to start one."
+            )
         if workflow is not None:
             await self._started_for(session_id, workflow, fields, by)
         row = await self._row(session_id)
@@ -188,7 +207,7 @@ class Answering(Reading):
             value=encoded, shown=as_plain(decode(encoded)), at=self.clock.now(), by=by, channel=channel,
             session_id=row.session_id, message=True,
         )  # fmt: skip
-        with suppress(AnswerRefused):  # who sends messages is told as in a chat: it is asked again, with the reason
+        with suppress(AnswerRefused):  # as in a chat: the question is asked again with the reason
             await self._answered(given)
         return (await self._row(session_id)).status
 
@@ -206,13 +225,13 @@ class Answering(Reading):
         return encode(plain, "message", self.limits)
 
     async def _picked_up(self, row: SessionRow) -> None:
-        """Have a session that became due go on here."""
+        """Drive a session that became due in this engine."""
         raise NotImplementedError
 
     async def _started_for(
         self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
     ) -> None:  # fmt: skip
-        """Start the session that a message is for, unless it is there."""
+        """Start the session that a message is for, unless it exists."""
         raise NotImplementedError
 
 
@@ -220,7 +239,7 @@ def _digest(seen: str) -> bytes:
     try:
         return bytes.fromhex(seen)
     except ValueError:
-        raise ValueError(f"seen is the digest of a Question, not {seen!r:.60}") from None
+        raise ValueError(f"seen must be the digest of a Question, not {seen!r:.60}.") from None
 
 
 def _statuses(given: Statuses) -> tuple[QuestionStatus, ...]:
@@ -228,31 +247,31 @@ def _statuses(given: Statuses) -> tuple[QuestionStatus, ...]:
     known = [each.value for each in QuestionStatus]
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} is no status of a question{did_you_mean(str(name), known)}")
+            raise ValueError(f"{name!r} is not a status of a question{did_you_mean(str(name), known)}")
     return tuple(map(QuestionStatus, names))
 
 
 def _unknown(question_id: str) -> UnknownQuestion:
     return UnknownQuestion(
-        f"no question has the id {question_id!r} in this store; engine.questions() lists those that wait",
+        f"This store has no question with the id {question_id!r}. List the open questions with engine.questions().",
         session_id="", question_id=question_id,
     )  # fmt: skip
 
 
 def _kept(row: SessionRow, signal: SignalRecord) -> Receipt:
-    """That an answer waits for its question."""
+    """Return the receipt of an answer that was given before its question."""
     said = reply_of(signal.payload)
     return Receipt(row.session_id, signal.n, to_datetime(signal.at), None, said.key, 0, signal.by, said.channel)
 
 
 def _refusal(given: Answer, answered: Answered) -> QuestionError:
-    """Why an answer was not taken, and what to do instead."""
+    """Return the error for an answer that was not accepted."""
     question = answered.question
     if answered.early is not None and answered.row is not None:
         first = _kept(answered.row, answered.early)
         return AnswerConflict(
-            f"{given.key!r} of session {first.session_id!r} was answered before, by {_whose(first)}, and otherwise;"
-            " that answer waits for the question",
+            f"Question {given.key!r} of session {first.session_id!r} already has a different answer, given by"
+            f" {_whose(first)}. That answer counts; it is kept until the question is asked.",
             session_id=first.session_id, question_id="", by=first.by, channel=first.channel, answered_at=_when(first),
         )  # fmt: skip
     if answered.several:
@@ -261,8 +280,8 @@ def _refusal(given: Answer, answered: Answered) -> QuestionError:
         if given.question is not None:
             return _unknown(given.question)
         return UnknownQuestion(
-            f"session {given.session_id!r} waits for no answer; engine.questions() lists what waits, and"
-            " engine.send() sends a message",
+            f"Session {given.session_id!r} has no open question. List open questions with engine.questions(), or send a"
+            " message with engine.send().",
             session_id=given.session_id or "", question_id="",
         )  # fmt: skip
     return _refused(given, answered, question)
@@ -271,40 +290,42 @@ def _refusal(given: Answer, answered: Answered) -> QuestionError:
 def _refused(given: Answer, answered: Answered, question: QuestionRow) -> QuestionError:
     facts, asked = question.facts, question.asked
     named: dict[str, Any] = {"session_id": question.session_id, "question_id": facts.id}
-    what = f"question {facts.id}" + ("" if asked is None else f" ({asked.text!r})")
+    what = f"Question {facts.id}" + ("" if asked is None else f" ({asked.text!r})")
     match answered.verdict:
         case "conflict":
             first = receipt(question)
             assert first is not None
             return AnswerConflict(
-                f"{what} was answered before, by {_whose(first)}, and otherwise; that answer stands",
+                f"{what} already has a different answer, given by {_whose(first)}. That answer counts.",
                 **named, by=first.by, channel=first.channel, answered_at=_when(first),
             )  # fmt: skip
         case "changed":
             return QuestionChanged(
-                f"{what} is in round {facts.version} by now and asks something else than was answered; look again",
+                f"{what} has changed since you read it and is in round {facts.version} now. Read it again, then answer.",
                 **named, version=facts.version, digest=facts.seen.hex(),
             )  # fmt: skip
         case "invalid":
             return AnswerRefused(
-                f"{what} cannot take this answer: {objection_to(given, question)}; {_next(asked)}",
+                f"{what} does not accept this answer: {objection_to(given, question).rstrip('.')}. {_next(asked)}",
                 **named, reason=objection_to(given, question),
             )  # fmt: skip
         case "elsewhere":
             return WrongSession(
-                f"{what} belongs to session {question.root_id!r}, not to {given.session_id!r}; nothing was answered",
+                f"{what} belongs to session {question.root_id!r}, not to {given.session_id!r}. Nothing was answered."
+                " Pass the right session_id, or none.",
                 **named,
             )  # fmt: skip
     status = question.standing(given.at)
-    hint = "resume its session to have it asked anew" if status is QuestionStatus.EXPIRED else "look what is asked now"
+    expired = status is QuestionStatus.EXPIRED
+    hint = "Resume its session to ask again." if expired else "List the open questions with engine.questions()."
     return QuestionClosed(
-        f"{what} is {status.value} and takes no answer any more; {hint}", **named, status=status.value
+        f"{what} is {status.value} and accepts no more answers. {hint}", **named, status=status.value
     )  # fmt: skip
 
 
 def _whose(first: Receipt) -> str:
     channel = f" through {first.channel}" if first.channel else ""
-    return f"{first.by or 'somebody'}{channel} at {_when(first)}"
+    return f"{first.by or 'someone'}{channel} at {_when(first)}"
 
 
 def _when(first: Receipt) -> str:
@@ -312,16 +333,16 @@ def _when(first: Receipt) -> str:
 
 
 def _next(asked: Asked | None) -> str:
-    """What follows an answer that could not be right."""
+    """Return what happens after an answer of the wrong form."""
     if asked is None or asked.round < asked.rounds:
-        return "it is asked again, answer it then"
-    return f"this was the last of {asked.rounds} rounds, and its step goes on without an answer"
+        return "The session asks again; answer it then."
+    return f"This was the last of {asked.rounds} rounds, and its step continues without an answer."
 
 
 def _several(given: Answer, several: tuple[QuestionRow, ...]) -> SeveralQuestions:
     listed = "; ".join(f"{row.facts.id} ({row.asked.text if row.asked else 'redacted'!r})" for row in several)
     return SeveralQuestions(
-        f"{len(several)} questions of session {given.session_id!r} wait: {listed}; answer one of them by its id",
+        f"Session {given.session_id!r} has {len(several)} open questions: {listed}. Answer one of them by its id.",
         session_id=given.session_id or "", question_id="", candidates=[row.facts.id for row in several],
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""What has to go when something is redacted: which records carry it, and which large values nobody else names.
+"""Finds what a redaction must remove: the records that contain a value, and the large values that only they reference.
 
-Pure, but for the walk through the log. The record of a redaction says which entries it took the content of; whoever
-proves the log reads it there.
+Apart from reading the log, this is pure. The record of a redaction lists the entries whose content it removed, and the
+check of the log reads it there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TYPE = "session.redacted"
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What the record of a redaction says. ``records`` are stretches: the first and the last number of each."""
+    """The content of a redaction's record. ``records`` are ranges: the first and the last number of each."""
 
     records: list[tuple[int, int]] = []
     signals: list[int] = []
@@ -44,7 +44,7 @@ _taken = msgspec.json.Decoder(Taken)
 
 @dataclass
 class Carriers:
-    """The records to take the content of, and the large values that only they name."""
+    """The records whose content must be removed, and the large values that only they reference."""
 
     seqs: set[int] = field(default_factory=set)
     gone: set[bytes] = field(default_factory=set)
@@ -57,12 +57,12 @@ class Carriers:
 
     @property
     def unnamed(self) -> tuple[bytes, ...]:
-        """What nothing names any more once the records have lost their content."""
+        """The large values that nothing references once the records have lost their content."""
         return tuple(sorted(self.gone - self.kept))
 
 
 async def stretches(store: Store, row: SessionRow) -> AsyncIterator[list[Record]]:
-    """The log from its end to its beginning, from key frame to key frame: never more than one stretch in memory."""
+    """Yield the log from end to beginning, one key frame's range at a time, to keep memory small."""
     until = row.seq
     while until > 0:
         since = await store.key_frame(row.key, until)
@@ -71,8 +71,11 @@ async def stretches(store: Store, row: SessionRow) -> AsyncIterator[list[Record]
 
 
 async def carriers_of_field(store: Store, row: SessionRow, name: str, harmless: Collection[bytes]) -> Carriers:
-    """The records that carry a field's value, unless it is one of ``harmless``, and what the visits that wrote it
-    remembered on the way. The field is followed through migrations, to whatever it may have been before."""
+    """Find the records that contain a field's value, unless it is one of ``harmless``.
+
+    The operations of the visits that wrote the field are included. Earlier names of the field are followed through
+    migrations.
+    """
     found, names = Carriers(), {name}
     writers: set[tuple[str, int]] = set()
     async for records in stretches(store, row):
@@ -92,7 +95,7 @@ async def carriers_of_field(store: Store, row: SessionRow, name: str, harmless: 
 
 
 async def carriers_of_records(store: Store, row: SessionRow, seqs: Collection[int]) -> Carriers:
-    """These records, as far as they still have a content."""
+    """Find those of these records that still have content."""
     found = Carriers()
     async for records in stretches(store, row):
         for record in records:
@@ -102,7 +105,7 @@ async def carriers_of_records(store: Store, row: SessionRow, seqs: Collection[in
 
 
 def _before(body: DefinitionBody, names: set[str]) -> set[str]:
-    """What fields were called before a migration. One that it wrote may come from any of those that it dropped."""
+    """Return the fields' names before a migration. A field that it wrote may come from any field that it dropped."""
     found = {body.moved.get(name, name) for name in names}
     return found.union(body.dropped) if names.intersection(body.fields) else found
 
@@ -117,13 +120,13 @@ def _carries(body: Any, names: set[str], harmless: Collection[bytes]) -> bool:
 
 
 def _changes(body: Any) -> list[Change]:
-    """All that a record writes, or will have written again."""
+    """Return all changes that a record contains, including those of reused checkpoints."""
     if isinstance(body, CheckpointBody):
         return list(body.changes)
     if isinstance(body, EditBody):
         return [*body.changes, *(each.change for each in body.adopted)]
     if isinstance(body, KeyBody) and body.trail is not None:
-        return [change for kept in body.trail.kept.values() for change in kept.changes]
+        return [change for reused in body.trail.reused.values() for change in reused.changes]
     return []
 
 
@@ -132,7 +135,7 @@ def _remembers(body: Any) -> bool:
 
 
 def named_by(body: Any) -> set[bytes]:
-    """The large values that a record names."""
+    """Return the hashes of the large values that a record references."""
     return {bytes.fromhex(hash_) for hash_ in _named(body)}
 
 
@@ -153,12 +156,12 @@ def _hashes(values: Iterable[Inline | Blob]) -> Iterator[str]:
 
 
 def taken_by(body: Any) -> Taken | None:
-    """What a record says was redacted; None if it is not the record of a redaction."""
+    """Return what a record says was redacted; None if it is not the record of a redaction."""
     return _taken.decode(body.data) if isinstance(body, EventBody) and body.type == TYPE else None
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as stretches.
+    """Return numbers as ranges.
 
     >>> ranges([3, 1, 2, 7])
     [(1, 3), (7, 7)]

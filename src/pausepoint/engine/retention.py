@@ -1,4 +1,4 @@
-"""The end of a session's data: removal by hand or by expiry, redaction, sweeping, and the proof that all is intact."""
+"""The verbs that remove data: removal by hand or by expiry, redaction and clean-up; and the check for damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
 from pausepoint.engine.base import texts
-from pausepoint.engine.queries import Reading
+from pausepoint.engine.queries import Queries
 from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from pausepoint.engine.verify import Verification
 
 ROWS = 500
-"""How many rows are deleted, or looked at, in one transaction; others commit in between."""
+"""The number of rows deleted or read in one transaction. Other writers commit in between."""
 
 QUESTIONS_KEPT_FOR = timedelta(days=7)
-"""How long after its end it is still known what became of a question."""
+"""How long a question's row is kept after the question is closed."""
 
 BYTES = 2**20
-"""How much space is given back in one transaction."""
+"""The number of bytes given back to the file system in one transaction."""
 
 
 class _Default:
-    """The field's own default."""
+    """Stands for the field's own default."""
 
 
 DEFAULT = _Default()
@@ -61,14 +61,15 @@ DEFAULT = _Default()
 _EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false", b"n": b"null"} | {
     sign.encode(): b"0" for sign in "-0123456789"
 }
-"""What is left of a stored value, by the first byte of its JSON."""
+"""The empty value that replaces a stored value, by the first byte of its JSON."""
 
 
 class CleanUp(msgspec.Struct):
-    """What a clean-up has done, or would do. Sizes are in bytes; ``expired_bytes`` only of what it would do.
+    """What `gc` has done, or would do. Sizes are in bytes; ``expired_bytes`` is set only for a dry run.
 
-    ``strays`` are what uploads that were cut off have left behind, ``unknown`` the ids whose folders of files lie
-    beside the store although it has no such session. Those stay: they may belong to another copy of the database.
+    ``kept`` are sessions that could not be removed, with the reason. ``strays`` are the remains of interrupted uploads.
+    ``unknown`` are ids that have a folder of files but no session in the store. Their folders are kept, because they
+    may belong to another copy of the database.
     """
 
     applied: bool
@@ -88,10 +89,10 @@ class CleanUp(msgspec.Struct):
 
 
 class Redaction(msgspec.Struct, frozen=True):
-    """What a redaction has taken away.
+    """The result of a redaction: the numbers of the redacted records and signals.
 
-    ``erased`` is False if the old bytes may still be in the write-ahead log, because another process reads the database
-    at the moment: `gc` erases them.
+    ``erased`` is False if the old bytes may still be in the write-ahead log, because another process is reading the
+    database. `gc` erases them later.
     """
 
     records: tuple[int, ...]
@@ -99,11 +100,11 @@ class Redaction(msgspec.Struct, frozen=True):
     erased: bool
 
 
-class Retention(Reading):
-    """The verbs that take data away, and the one that looks whether any is damaged."""
+class Retention(Queries):
+    """The verbs that remove data, and the one that checks it for damage."""
 
     keep_for: timedelta | None = None
-    """How long sessions that are started from here are kept, unless they say so themselves; None: for ever."""
+    """How long `gc` keeps sessions started by this engine, unless `start` says otherwise. None means forever."""
 
     def _kept_for(self, keep_for: timedelta | None) -> int | None:
         found = self.keep_for if keep_for is None else keep_for
@@ -111,18 +112,19 @@ class Retention(Reading):
             return None
         if not isinstance(found, timedelta):
             raise TypeError(
-                f"keep_for is a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}"
+                f"keep_for must be a timedelta, such as timedelta(days=30), not {type(found).__name__}: {found!r}."
             )
         if found < timedelta(0):
-            raise ValueError(f"keep_for cannot be negative: {found!r}")
+            raise ValueError(f"keep_for cannot be negative: {found!r}.")
         return found // timedelta(microseconds=1)
 
     # removal
 
     async def remove(self, session_id: str, *, by: str | None = None, reason: str = "") -> Tombstone:
-        """Delete a session and all that it called: their files first, then their records. A tombstone stays.
+        """Delete a session and its children: their files first, then their records. Return the tombstone that stays.
 
-        One that is driven is refused: pause or cancel it first. What is interrupted, `gc` completes.
+        ``by`` and ``reason`` are recorded in the tombstone. Raises `AlreadyRunning` if a process drives one of the
+        sessions; pause or cancel it first. If the removal is interrupted, `gc` completes it.
         """
         self._check_open()
         texts(by=by, reason=reason)
@@ -144,25 +146,26 @@ class Retention(Reading):
             while (stone := await self.store.strip(removal.key, self._at_once(ROWS))) is None:
                 await asyncio.sleep(0)
         except DamagedRecord:
-            # Nothing is left to be stripped: perhaps another cleaner was at the same and was quicker.
+            # Nothing remains to be deleted, perhaps because another process has completed the same removal.
             if removal.tombstone not in await self.store.tombstones(removal.tombstone.session_id):
                 raise
             return removal.tombstone
         return stone
 
     def _at_once(self, many: int) -> int:
-        """How much to do in one batch. On a full disk the ballast has to pay for it, and that is small."""
+        """Return the size of one batch. It is small on a full disk, where the ballast file provides the only space."""
         return many if self.store.trouble is None else max(1, many // 32)
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
-        """What is left of removed sessions, in the order of their removal."""
+        """Return the tombstones of removed sessions in the order of removal, of all sessions or of one id."""
         self._check_open()
         return await self.store.tombstones(session_id)
 
     async def events(self, session_id: str, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
-        """The history after a cursor; with ``follow``, also what comes, until the session ends.
+        """Yield a session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
 
-        Of a session that was removed, the last event is left: ``session.removed``.
+        ``after`` is the ``cursor`` of the last event you have seen. A removed session has one event,
+        ``session.removed``.
         """
         events = super().events(session_id, after, follow=follow)
         try:
@@ -191,14 +194,18 @@ class Retention(Reading):
         keep_questions_for: timedelta = QUESTIONS_KEPT_FOR,
         on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp:  # fmt: skip
-        """Say what could be cleaned up; with ``apply``, do it.
+        """Report what could be cleaned up; with ``apply=True``, clean it up.
 
-        Completes removals that were interrupted, removes sessions that have expired, deletes large values that nothing
-        names, and gives the space back. Works in small batches, so others go on meanwhile; ``on_progress`` is called
-        between them. Cancelling it between two batches loses nothing. ``keep_for``: sessions that are completed or
-        cancelled, and of which nobody said how long they are kept, have expired so long after their last update.
-        Questions that came to their end are forgotten after ``keep_questions_for``; what was asked and answered stays
-        in the log. Those that wait are never.
+        Completes interrupted removals, removes expired sessions, deletes large values that nothing references, and
+        gives the space back to the file system. It works in small batches, so sessions keep running, and it can be
+        cancelled between two batches.
+
+        - ``now``: the time to compare with; by default the present.
+        - ``keep_for``: how long completed and cancelled sessions without a ``keep_for`` of their own are kept after
+          their last update. By default they do not expire.
+        - ``keep_questions_for``: how long closed questions stay listed. What was asked and answered stays in the log;
+          open questions are always kept.
+        - ``on_progress``: called with the report between batches.
         """
         self._check_open()
         report = CleanUp(apply)
@@ -242,7 +249,7 @@ class Retention(Reading):
                             report.expired_bytes += await self.store.weight(session_id)
                         report.expired.append(SessionId(session_id))
                 except UnknownSession:
-                    pass  # another cleaner was quicker
+                    pass  # another process has removed it
                 except (DamagedRecord, StoreUnavailable, AlreadyRunning) as error:
                     report.kept[SessionId(session_id)] = str(error)
                 tell(report)
@@ -259,7 +266,7 @@ class Retention(Reading):
         return has_expired(tree, now, ended_for)
 
     async def _forget_questions(self, report: CleanUp, before: int, tell: Callable[[CleanUp], None]) -> None:
-        """How many could be forgotten is only known once they are."""
+        """Delete closed questions. A dry run does not count them."""
         while report.applied and (count := await self.store.forget_questions(before, self._at_once(ROWS))):
             report.questions += count
             tell(report)
@@ -285,7 +292,7 @@ class Retention(Reading):
             except UnknownSession:
                 report.unknown += [session_id] if session_id not in going else []
             except DamagedRecord:
-                pass  # what is its own cannot be told
+                pass  # its records cannot say which files belong to it
             else:
                 report.strays += count
                 report.stray_bytes += size
@@ -298,18 +305,26 @@ class Retention(Reading):
         signal: int | None = None, event: str | None = None, file: str | None = None,
         by: str | None = None, reason: str = "",
     ) -> Redaction:  # fmt: skip
-        """Take the content out of what is stored, for good; that it was there, and who took it away, stays.
+        """Permanently remove content from the store. The history still shows that it existed and who removed it.
 
-        ``field``: its present value becomes ``value`` (by default the field's default), and every record that carries
-        it is emptied, with what the visits that wrote it remembered. ``seq``: one record. ``signal``: a message or
-        request, by its number. ``event``: the entry behind an event, by its cursor. ``file``: a file, by its id, with
-        its bytes; what steps have made of it is in the fields that they wrote.
+        Name exactly one thing to redact:
+
+        - ``field``: a field of the state. Its present value becomes ``value`` (the field's default if not given). Every
+          record that contains the field is emptied, with the operations of the visits that wrote it.
+        - ``seq``: one record, by its number.
+        - ``signal``: a message or request, by its number.
+        - ``event``: the record or signal of an event, by the event's cursor.
+        - ``file``: a file, by its id, with its bytes. Redact the fields that steps derived from it separately.
+
+        ``by`` and ``reason`` are recorded. Raises `ValueError` unless one thing is named, and `VerbRefused` if the
+        record or signal does not exist or cannot be redacted.
         """
         self._check_open()
         texts(by=by, reason=reason)
         if sum(each is not None for each in (field, seq, signal, event, file)) != 1:
             raise ValueError(
-                "name one thing to redact: a field, a record (seq=), a signal, an event (by its cursor) or a file"
+                "redact() takes exactly one thing to redact. Pass field=, seq= (a record), signal=, event= (a cursor) or"
+                " file=."
             )
         while True:
             row = await self._row(session_id)
@@ -319,7 +334,7 @@ class Retention(Reading):
             try:
                 return await self._redact(row, field, value, *where, redaction.Taken(field=field, by=by, reason=reason))
             except HoldLost:
-                continue  # it moved since it was looked at
+                continue  # the session has changed since it was read
 
     async def _redact(
         self,
@@ -346,7 +361,7 @@ class Retention(Reading):
         return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.store.fold())
 
     async def _entry(self, row: SessionRow, cursor: str) -> tuple[int | None, int | None]:
-        """Which record or signal an event tells of. Its cursor says what was read with it, so the later of the two."""
+        """Return the record or signal that an event comes from: the later of the two in its cursor."""
         at = history.Cursor.parse(cursor)
         if at.index or not at.signal:
             return at.seq + bool(at.index), None
@@ -360,9 +375,9 @@ class Retention(Reading):
         harmless: list[bytes] = []
         if work.line.version != workflow.version and name in workflow.shape.fields and name not in state.slots:
             raise StateRefused(
-                f"session {work.row.session_id!r} was stored by version {work.line.version} of {workflow.name!r}, which"
-                f" has no field {name!r}; name it as it is stored ({', '.join(sorted(state.slots))}), or resume the"
-                " session first, which migrates it",
+                f"Session {work.row.session_id!r} was stored by version {work.line.version} of {workflow.name!r}, which"
+                f" has no field {name!r}. Use a stored name ({', '.join(sorted(state.slots))}), or resume the session"
+                " first to migrate it.",
                 field=name,
             )
         if name in workflow.shape.fields:
@@ -372,19 +387,19 @@ class Retention(Reading):
             work.changes = await self._replacement(lending, name, value, work)
             harmless += [bytes(change.value.data) for change in work.changes if isinstance(change.value, Inline)]
         elif name in state.slots and work.line.version != workflow.version:
-            work.changes = (await self._emptied(state, name, value),)  # a migration has yet to read it
+            work.changes = (await self._emptied(state, name, value),)  # a later migration still reads it
         elif name in state.slots:  # stored before the model lost it
             state.carry({}, {}, (name,))
         work.found = await redaction.carriers_of_field(self.store, work.row, name, harmless)
         if name not in workflow.shape.fields and not work.found.seqs:
             raise StateRefused(
-                f"no record of session {work.row.session_id!r} has a field {name!r}"
+                f"No record of session {work.row.session_id!r} has a field {name!r}"
                 + did_you_mean(name, workflow.shape.fields),
                 field=name,
             )
 
     async def _emptied(self, state: State, name: str, value: Any) -> Change:
-        """What takes the place of a field that only an older version has: nothing is known of its type but its form."""
+        """Return the change that empties a field that only an older version has, judging its type by its JSON."""
         if value is not DEFAULT:
             return Change(name, "set", Inline(msgspec.Raw(encode(value, name, self.limits))))
         if needed := state.needs([name]):
@@ -392,7 +407,7 @@ class Retention(Reading):
         return Change(name, "set", Inline(msgspec.Raw(_EMPTY.get((state.read(name) or b"null")[:1], b"null"))))
 
     async def _replacement(self, lending: StateAccess, name: str, value: Any, work: _Work) -> tuple[Change, ...]:
-        """What takes the field's place, validated; with what an older version has stored, only the field itself."""
+        """Return the validated changes that replace a field. For an older version, only the field itself is checked."""
         place, blobs = lending.shape.fields[name], work.blobs
         value = _default(lending, name) if value is DEFAULT else place.check(value)
         changes: tuple[Change, ...] = (Change(name, "set", stored(_encoded(lending, name, value), blobs)),)
@@ -405,40 +420,46 @@ class Retention(Reading):
         row = work.row
         found = await self.store.records(row.key, seq, seq) if 1 <= seq <= row.seq else []
         if not found:
-            raise work.refusal(f"there is no record {seq}; its log has the numbers 1 to {row.seq}")
+            raise work.refusal(f"has no record {seq}. Its log has the records 1 to {row.seq}.")
         (record,) = found
         if record.redacted:
-            raise work.refusal(f"record {seq} was redacted before")
+            raise work.refusal(f"has no content in record {seq}: it was redacted before. Nothing was changed.")
         if record.kind in ("operation", "wait") and seq > work.line.opened:
             raise work.refusal(
-                f"record {seq} is remembered by the visit that is open ({work.line.step}#{work.line.visit}), which"
-                " would do it again; let the visit end, or rewind it, first"
+                f"still needs record {seq}: the open visit {work.line.step}#{work.line.visit} would run the operation"
+                " again without it. Let the visit end, or rewind it, then redact the record."
             )
         if redaction.taken_by(body_of(record)) is not None:
-            raise work.refusal(f"record {seq} says what was redacted; the log could not be proved without it")
+            raise work.refusal(
+                f"needs record {seq}: it lists what was redacted, and the log cannot be verified without it."
+                " Redact another record."
+            )
         work.found = await redaction.carriers_of_records(self.store, row, {seq})
 
     async def _redact_signal(self, work: _Work, n: int) -> None:
         found = await self.store.signals(work.row.key, n - 1) if n >= 1 else []
         if not found:
-            raise work.refusal(f"there is no signal {n}")
+            raise work.refusal(f"has no signal {n}. Check the number.")
         if found[0].redacted:
-            raise work.refusal(f"signal {n} was redacted before")
+            raise work.refusal(f"has no content in signal {n}: it was redacted before. Nothing was changed.")
         work.signals = (n,)
         if found[0].kind == "file":
             work.files = (file_facts(found[0].payload),)
             work.line.chunked.pop(work.files[0].id, None)
         work.found = await redaction.carriers_of_records(self.store, work.row, ())
         if any(signal.n == n for signal in await self.store.mail(work.row.key)):
-            work.consume = (n,)  # nobody can read it any more
+            work.consume = (n,)  # no step can read it any more
 
-    # proof
+    # verification
 
     async def verify(
         self, session_id: str | None = None, *, on_progress: Callable[[Verification], None] | None = None
     ) -> Verification:
-        """Look whether anything that is stored is damaged: one session, or everything. Nothing is changed."""
-        from pausepoint.engine.verify import Inspector  # nothing that only runs sessions needs it
+        """Check one session, or the whole store, for damage, and return what was found. Changes nothing.
+
+        ``on_progress`` is called with the report so far.
+        """
+        from pausepoint.engine.verify import Inspector  # programs that only run sessions do not need it
 
         self._check_open()
         inspector = Inspector(self.store, on_progress or (lambda report: None))
@@ -448,7 +469,7 @@ class Retention(Reading):
 
 
 class _Work:
-    """One redaction in the making: the present line, what goes, and what takes its place."""
+    """One redaction in progress: the present line, what is removed, and what replaces it."""
 
     def __init__(self, row: SessionRow, line: Line, found: redaction.Carriers, taken: redaction.Taken) -> None:
         self.row = row
@@ -463,23 +484,23 @@ class _Work:
 
     def refusal(self, why: str) -> VerbRefused:
         row = self.row
-        return VerbRefused(f"session {row.session_id!r}: {why}", session_id=row.session_id, status=row.status.value)
+        return VerbRefused(f"Session {row.session_id!r} {why}", session_id=row.session_id, status=row.status.value)
 
     def commit(self, now: int) -> Commit:
-        """The record of the redaction, and a key frame that needs nothing of what went."""
+        """Return the commit: the record of the redaction, and a key frame that needs nothing of what was removed."""
         row, line = self.row, self.line
         for change in self.changes:
             line.state.apply(change)
         self.blobs += line.state.seal()
         frame = line.key_body()
-        if frame.journal is None and line.step is not None:  # what the visit hands to outside services stays the same
+        if frame.journal is None and line.step is not None:  # keeps the visit's idempotency keys
             frame = msgspec.structs.replace(frame, journal=Journal(line.opened))
         self.found.kept |= redaction.named_by(frame)
         first = self._seal(row.digest, row.seq + 1, now, self._event())
         second = self._seal(first.digest, first.seq + 1, now, frame)
         return Commit(
             row.key, row.fence, row.seq, (first, second), max(now, row.updated_at), second.seq, line.step, line.visit,
-            line.leaving, row.ended, row.failure, release=True, keep_crashes=True, progress=row.progress,
+            line.held_by_guard, row.ended, row.failure, release=True, keep_crashes=True, progress=row.progress,
             blobs=tuple(self.blobs), waiting=row.waiting, wakes_at=row.wakes_at, consume=self.consume,
             redact=tuple(sorted(self.found.seqs)), redact_signals=self.signals, unname=self.found.unnamed,
         )  # fmt: skip
@@ -492,7 +513,7 @@ class _Work:
         what = "a file" if self.files else what
         why = f" ({taken.reason})" if taken.reason else ""
         data = msgspec.Raw(msgspec.json.encode(taken))
-        return EventBody(redaction.TYPE, f"{what} was redacted by {taken.by or 'somebody'}{why}", taken.by or "", data)
+        return EventBody(redaction.TYPE, f"{what} was redacted by {taken.by or 'someone'}{why}", taken.by or "", data)
 
     def _seal(self, previous: bytes, seq: int, now: int, body: EventBody | KeyBody) -> Record:
         kind: RecordKind = "event" if isinstance(body, EventBody) else "key"
@@ -504,7 +525,7 @@ def _default(lending: StateAccess, name: str) -> Any:
         others = {each: None for each in lending.shape.fields if each != name}
         return getattr(lending.shape.build(others), name)
     except StateRefused as error:
-        raise StateRefused(f"{name!r} has no default; give the value that is to take its place", field=name) from error
+        raise StateRefused(f"Field {name!r} has no default. Pass value= to replace it.", field=name) from error
 
 
 def _encoded(lending: StateAccess, name: str, value: Any) -> bytes:
@@ -516,7 +537,7 @@ def _children_first(removals: list[Removal]) -> list[Removal]:
 
 
 def _with_files(store: Store) -> list[str]:
-    """The sessions that have a folder. Its name begins with the id."""
+    """Return the ids of the sessions that have a folder of files. A folder's name begins with the id."""
     folder = store.folder("any")
     if folder is None or not folder.parent.is_dir():
         return []
@@ -525,12 +546,12 @@ def _with_files(store: Store) -> list[str]:
 
 
 def _remove_files(folder: Path, session_id: str) -> None:
-    """Delete a session's folder, and make sure that it is gone for good before anything else is deleted."""
+    """Delete a session's folder durably, before anything else of the session is deleted."""
     if not os.path.lexists(folder.parent):
         return
     try:
         while os.path.lexists(folder):
-            with suppress(FileNotFoundError):  # another cleaner is at the same
+            with suppress(FileNotFoundError):  # another process deletes the same folder
                 folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
         descriptor = os.open(folder.parent, os.O_RDONLY)
         try:
@@ -539,6 +560,6 @@ def _remove_files(folder: Path, session_id: str) -> None:
             os.close(descriptor)
     except OSError as exc:
         raise StoreUnavailable(
-            f"the files of session {session_id!r} in {folder} cannot be deleted ({exc.strerror}); look at the folder's"
-            " permissions, then run engine.gc(apply=True), which goes on with the removal"
+            f"The files of session {session_id!r} in {folder} cannot be deleted ({exc.strerror}). Check the folder's"
+            " permissions, then call engine.gc(apply=True) to complete the removal."
         ) from exc

@@ -1,4 +1,4 @@
-"""A handle on one session: an id and the verbs of its engine."""
+"""`Session`: a handle on one session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ S = TypeVar("S", bound="BaseModel")
 
 
 class Session(Generic[S]):
-    """A handle on one session: an id and an engine, nothing else."""
+    """A handle on one session: its id and the engine's verbs for it. It holds no other data."""
 
     def __init__(self, control: Control, session_id: SessionId, run: Run | None = None) -> None:
         self._control = control
@@ -45,39 +45,46 @@ class Session(Generic[S]):
 
     @property
     def files(self) -> Files:
-        """The files of the session."""
+        """The session's files."""
         return self._control.files(self.id)
 
     async def info(self) -> SessionInfo:
-        """Status, position, owner, times."""
+        """Return the session's facts: status, position, owner, times and cost."""
         return await self._control.info(self.id)
 
     async def status(self) -> Status:
-        """What the session is doing."""
+        """Return the session's status."""
         return (await self._control.info(self.id)).status
 
     async def state(self, at_checkpoint: int | str | None = None) -> S:
-        """The state as of the last checkpoint, or of an earlier one: its number, or a visit such as ``"write#2"``."""
+        """Return the session's state at its last checkpoint, or at an earlier one.
+
+        ``at_checkpoint`` is a visit such as ``"write#2"``, or a checkpoint's number. See `Engine.state`.
+        """
         return cast(S, await self._control.state(self.id, at_checkpoint))
 
     async def stored(self, at_checkpoint: int | str | None = None) -> StoredState:
-        """The state as it is stored, as plain JSON, whatever code is at hand."""
+        """Return the stored state as plain JSON, without the workflow's code."""
         return await self._control.stored(self.id, at_checkpoint)
 
     async def outline(self) -> tuple[str, ...]:
-        """The steps of its workflow, in their order, as it was last driven; whatever code is at hand."""
+        """Return the workflow's steps in order, as of the last run of the session, without the workflow's code."""
         return await self._control.outline(self.id)
 
     async def outcome(self) -> Outcome[S]:
-        """Wait until the session stops running: completed, failed, cancelled, paused, or left ready by a shutdown."""
+        """Wait until the session stops, and return its outcome: completed, failed, cancelled, paused, waiting or ready.
+
+        A session is ready if a shutdown stopped it. See `Engine.outcome`.
+        """
         return cast("Outcome[S]", await self._control.outcome(self.id, self._run))
 
     async def pause(
         self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False
     ) -> Status:
-        """Stop at the next safe point (``finish``), or cancel the running step (``abort``: resume runs it again).
+        """Pause the session and its children at their next safe point, and return the status.
 
-        With ``freeze`` the time that it sleeps stands still too.
+        ``mode="abort"`` cancels the running step instead; a resume runs it again. ``freeze`` stops the session's timers
+        too. ``reason`` and ``by`` are recorded. See `Engine.pause`.
         """
         return (await self._control.pause(self.id, reason=reason, by=by, mode=mode, freeze=freeze))[0].status
 
@@ -95,12 +102,16 @@ class Session(Generic[S]):
         rerun: str | Sequence[str] = (),
         here: bool = True,
     ) -> Session[S]:
-        """Go on from exactly there, in this process; ``wake`` ends its timers now.
+        """Resume the session in this process, exactly where it stopped.
 
-        ``code="accept"``: what the definition has changed behind the session is taken as it is. ``until`` a step:
-        pause once that has ended. ``edits``: what becomes of artifacts that somebody changed; ``rerun``: finished steps
-        to run again, with what reads from them. ``here=False`` leaves it to another engine. See
-        `Engine.resume`.
+        - ``steal``: take the session over from the process that drives it.
+        - ``budget``: a new budget in dollars. ``wake``: end open timers now.
+        - ``code="accept"``: resume even though step code has changed.
+        - ``until``: the step after which the session pauses again.
+        - ``edits``: ``"accept"`` or ``"discard"`` edited artifacts. ``rerun``: finished steps to run again.
+        - ``here=False``: only close the operator pauses and leave the session to another engine.
+
+        See `Engine.resume` for details and errors.
         """
         resumed = await self._control.resume(
             self.id, by=by, owner=owner, steal=steal, budget=budget, wake=wake, code=code, until=until, edits=edits,
@@ -110,54 +121,57 @@ class Session(Generic[S]):
         return self
 
     async def cancel(self, reason: str = "", *, by: str | None = None) -> Status:
-        """End the session: at once if nobody drives it, else at its next safe point."""
+        """Cancel the session and its children: immediately if no process drives it, else at its next safe point."""
         return await self._control.cancel(self.id, reason=reason, by=by)
 
     async def send(self, value: Any, *, by: str | None = None) -> Status:
-        """Send a message: it answers the question that waits, else the session's next ``ctx.receive`` gets it."""
+        """Send a message. It answers the open question if there is one; otherwise the next ``ctx.receive`` gets it."""
         return await self._control.send(self.id, value, by=by)
 
     async def questions(self, status: Statuses = QuestionStatus.WAITING) -> Listing[Question]:
-        """The questions that wait for an answer, here and in what it called; with ``status=None`` all there were."""
+        """Return the open questions of the session and its children; with ``status=None``, all its questions."""
         return await self._control.questions(self.id, status=status)
 
     async def answer(
         self, value: Any, *, question: str | None = None, key: str | int | None = None, by: str | None = None,
         channel: str = "", seen: str | None = None,
     ) -> Receipt:  # fmt: skip
-        """Answer the question that waits, or the one that is named by its id or key. See `Engine.answer`."""
+        """Answer the open question, or the one with this id (``question``) or ``key``. See `Engine.answer`."""
         return await self._control.answer(
             question, value, session_id=self.id, key=key, by=by, channel=channel, seen=seen
         )  # fmt: skip
 
     async def children(self) -> Listing[SessionInfo]:
-        """The sessions that this one has called, newest first."""
+        """Return the session's children, newest first."""
         return await self._control.children(self.id)
 
     async def plan(self, *, rerun: str | Sequence[str] = ()) -> Plan:
-        """What a resume would do with each step, and why. Nothing runs. ``rerun`` is as for `resume`."""
+        """Return what a resume would do with each step, and why. Runs nothing. ``rerun`` is as for `resume`."""
         return await self._control.plan(self.id, rerun=rerun)
 
     async def artifacts(self) -> list[ArtifactState]:
-        """The files that its steps left, and how each stands: valid, edited, invalid, missing or stale."""
+        """Return the state of each published file: valid, edited, invalid, missing or stale."""
         return await self._control.artifacts(self.id)
 
     async def adopt(
         self, paths: Collection[str] = (), *, by: str | None = None, reason: str = ""
     ) -> list[Stale]:  # fmt: skip
-        """Take edited artifacts in, all or those that are named; what becomes stale by that. Nothing runs."""
+        """Adopt edited artifacts, all or those in ``paths``, and return the steps that become stale. Runs nothing.
+
+        See `Engine.adopt`.
+        """
         return await self._control.adopt(self.id, paths, by=by, reason=reason)
 
     async def restore(self, paths: Collection[str] = ()) -> list[str]:
-        """Put the recorded content of artifacts back, of all that differ or those that are named."""
+        """Restore the recorded content of artifacts, all that differ or those in ``paths``, and return their paths."""
         return await self._control.restore(self.id, paths)
 
     async def pauses(self) -> list[Pause]:
-        """Why the session stands still: the open pause records."""
+        """Return the session's open pauses: why it does not run."""
         return await self._control.pauses(self.id)
 
     async def checkpoints(self, *, before: int | None = None, limit: int | None = 100) -> list[Checkpoint]:
-        """The last finished visits, the newest last; ``before`` a number, to page backwards. ``limit=None``: all."""
+        """Return the checkpoints of the last finished visits, newest last. See `Engine.checkpoints`."""
         return await self._control.checkpoints(self.id, before=before, limit=limit)
 
     async def diff(self, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None) -> Diff:
@@ -165,17 +179,18 @@ class Session(Generic[S]):
         return await self._control.diff(self.id, a, b, other=other)
 
     async def origin(self) -> Origin | None:
-        """Where a fork comes from; None if the session is none."""
+        """Return the session and checkpoint that a fork comes from; None if the session is not a fork."""
         return await self._control.origin(self.id)
 
     async def edit(
         self, changes: Mapping[str, Any] | None = None, /, *,
         by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
-        """Change the state of a parked session: fields by name, or a mapping (also of parts, such as ``"plan.title"``).
+        """Change the state of a parked session, and return its status.
 
-        All of it is validated and takes effect as a whole, or not at all. ``based_on``: the ``seq`` of its `info` when
-        the state was read; refused if it has moved since.
+        Pass fields as keywords or as a mapping, which may name parts of a field, such as ``"plan.title"``. All changes
+        are validated and take effect together or not at all. Pass ``based_on``, the ``seq`` from `info`, to make sure
+        that the session has not changed since you read its state. See `Engine.edit`.
         """
         return await self._control.edit(self.id, changes, by=by, reason=reason, based_on=based_on, **named)
 
@@ -183,10 +198,11 @@ class Session(Generic[S]):
         self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
         reuse: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
-        """Redo a visit and what follows: ``"write"`` (the last one), ``"write#2"``, or a checkpoint's number.
+        """Rewind the session to the beginning of a visit, and return its status. A resume then runs it again.
 
-        Nothing is deleted. ``reuse`` inherits what the visit has finished, so that only the rest is done again. With
-        changes, given as for `edit`, the state that the visit begins with is changed in the same transaction.
+        ``to`` is ``"write"`` (its last visit), ``"write#2"``, or a checkpoint's number. Nothing is deleted. ``reuse``
+        keeps the visit's finished operations, so that only the rest runs again. Changes, as for `edit`, apply to the
+        state at the beginning of the visit, in the same transaction. See `Engine.rewind`.
         """
         return await self._control.rewind(
             self.id, to, changes, reuse=reuse, by=by, reason=reason, based_on=based_on, **named
@@ -196,14 +212,14 @@ class Session(Generic[S]):
         self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
         reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
-        """What a resume, with this ``rerun``, would do after such a rewind; the changes are validated."""
+        """Return what a resume, with this ``rerun``, would do after such a rewind. Validates the changes."""
         return await self._control.plan_rewind(self.id, to, changes, reuse=reuse, rerun=rerun, **named)
 
     async def plan_fork(
         self, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
         reuse: bool = False, **named: Any,
     ) -> Plan:  # fmt: skip
-        """What such a fork would do; the changes are validated. Nothing is stored."""
+        """Return what such a fork would run. Validates the changes and stores nothing."""
         return await self._control.plan_fork(self.id, at_step, changes, reuse=reuse, **named)
 
     async def fork(
@@ -212,7 +228,7 @@ class Session(Generic[S]):
         tags: str | Sequence[str] | None = None, budget: float | Decimal | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[S]:  # fmt: skip
-        """A new session that begins as this one stands, or stood before visit ``at_step``; with ``changes``."""
+        """Create a new session from this one's state, now or before visit ``at_step``. See `Engine.fork`."""
         forked = await self._control.fork(
             self.id, at_step, changes, session_id=session_id, reuse=reuse, owner=owner, tags=tags, budget=budget,
             paused=paused, reason=reason, by=by, folder=folder, **named,
@@ -220,32 +236,35 @@ class Session(Generic[S]):
         return cast("Session[S]", forked)
 
     def events(self, after: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
-        """The history after a cursor; with ``follow``, also what comes, until the session ends."""
+        """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends."""
         return self._control.events(self.id, after, follow=follow)
 
     async def emit(
         self, event_type: str, summary: str = "", data: Mapping[str, Any] | None = None, *, agent_name: str = ""
     ) -> None:
-        """Append an event to the history, from outside of its steps. See `Engine.emit`."""
+        """Append an event to the session's history from outside its steps. See `Engine.emit`."""
         await self._control.emit(self.id, event_type, summary, data, agent_name=agent_name)
 
     def watch(self) -> AsyncIterator[SessionInfo]:
-        """Yield what is known about the session: now, and each time it may have changed, until it has ended."""
+        """Yield the session's facts now and whenever they may have changed, until it has ended."""
         return self._control.watch(self.id)
 
     async def remove(self, *, by: str | None = None, reason: str = "") -> Tombstone:
-        """Delete the session and all that it called; a tombstone stays. One that is driven is refused."""
+        """Delete the session and its children. A tombstone stays. Raises `AlreadyRunning` if a process drives it."""
         return await self._control.remove(self.id, by=by, reason=reason)
 
     async def redact(
         self, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None, signal: int | None = None,
         event: str | None = None, file: str | None = None, by: str | None = None, reason: str = "",
     ) -> Redaction:  # fmt: skip
-        """Take the content of a field, a record, a signal, an event or a file out of what is stored, for good."""
+        """Permanently remove the content of a field, record, signal, event or file from the store.
+
+        See `Engine.redact`.
+        """
         return await self._control.redact(
             self.id, field=field, value=value, seq=seq, signal=signal, event=event, file=file, by=by, reason=reason
         )
 
     async def verify(self) -> Verification:
-        """Look whether anything that is stored of the session is damaged."""
+        """Check all stored data of the session for damage, and return what was found."""
         return await self._control.verify(self.id)

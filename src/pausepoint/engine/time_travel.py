@@ -21,7 +21,7 @@ from pausepoint.definition.fields import Place
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import texts
-from pausepoint.engine.queries import Reading
+from pausepoint.engine.queries import Queries
 from pausepoint.errors import AlreadyRunning, DefinitionError, HoldLost, StateRefused, VerbRefused
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import EditBody, EventBody, Line, Origin, RewindBody, fold, refusal, to_payload
@@ -46,7 +46,7 @@ STAYS = ("operator", "budget")
 """The kinds of pauses that do not belong to a place in the workflow: a rewind leaves them open."""
 
 
-class Travel(Reading):
+class TimeTravel(Queries):
     """The verbs that move a session along its own history."""
 
     async def edit(
@@ -176,7 +176,7 @@ class Travel(Reading):
         found = await self._timeline(row).before(to, reuse)
         line = found.line
         if row.seq > found.base:
-            line.left = (*line.left, (found.base + 1, row.seq))
+            line.left_behind = (*line.left_behind, (found.base + 1, row.seq))
         if line.trail is not None:  # what was published from the line that is left is ours all the same
             now = (await self._timeline(row).line()).trail
             line.trail.known = now.known if now is not None else line.trail.known
@@ -255,7 +255,7 @@ class Travel(Reading):
             records.append(_after(records[-1], "edit", to_payload(edit)))
         commit = Commit(
             row.key, row.fence, row.seq, tuple(records), max(now, row.updated_at),
-            frame, line.step, visit, line.leaving,
+            frame, line.step, visit, line.held_by_guard,
             release=True, version=line.version, blobs=tuple(blobs), **facts,
         )  # fmt: skip
         await self.store.revise(commit)
@@ -286,7 +286,7 @@ class Travel(Reading):
             lending = StateAccess(workflow, line.state, self.store, self.limits)
             changes = await changed(lending, given, blobs, frozen=False)
             line.edit(EditBody(changes))
-        line.opened, line.left = 1, ()
+        line.opened, line.left_behind = 1, ()
         line.trail = self._new_trail(workflow, session_id, folder) if line.trail is not None else None
         blobs += line.state.seal()
         origin = Origin(row.session_id, base, visit, tuple(given))
@@ -299,8 +299,8 @@ class Travel(Reading):
         digest.update(msgspec.json.encode(changes))
         return NewSession(
             session_id, workflow.name, workflow.version, row.owner, row.tags, digest.digest(), now, line.step,
-            line.visit, row.budget_usd, (first,), tuple(blobs), names=tuple(sorted(names)), leaving=line.leaving,
-            keep_for=row.keep_for,
+            line.visit, row.budget_usd, (first,), tuple(blobs), names=tuple(sorted(names)),
+            held_by_guard=line.held_by_guard, keep_for=row.keep_for,
         )  # fmt: skip
 
     @asynccontextmanager
@@ -338,8 +338,8 @@ class Travel(Reading):
 def _standing(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:
     """The facts about a session that begins anew where a line ends."""
     return msgspec.structs.replace(
-        row, step=line.step, visit=line.visit, leaving=line.leaving, version=line.version, ended=None, failure=None,
-        waiting=None, wakes_at=None, due=False, open_pauses=open_pauses,
+        row, step=line.step, visit=line.visit, held_by_guard=line.held_by_guard, version=line.version, ended=None,
+        failure=None, waiting=None, wakes_at=None, due=False, open_pauses=open_pauses,
     )  # fmt: skip
 
 

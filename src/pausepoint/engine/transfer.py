@@ -32,7 +32,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from pausepoint.engine.queries import Reading
+from pausepoint.engine.queries import Queries
 from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, VerbRefused
 from pausepoint.log.replay import body_of
 from pausepoint.log.state import Blob
@@ -473,7 +473,7 @@ def _damaged(path: str | Path, what: str) -> DamagedRecord:
     return DamagedRecord(f"the file {path} {what}", path=str(path))
 
 
-class Transfer(Reading):
+class Transfer(Queries):
     """The verbs that write a session to a file and read it from one."""
 
     async def export_session(self, session_id: str, path: str | Path | None = None) -> Bundle:

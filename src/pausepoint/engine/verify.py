@@ -343,10 +343,10 @@ class _Walk:
     def _compare(self, line: Line, key_frame: int) -> None:
         """The facts in the row are those that the log tells."""
         row = self.row
-        told = {"step": line.step, "visit": line.visit, "leaving": line.leaving, "key_frame": key_frame}
+        told = {"step": line.step, "visit": line.visit, "held_by_guard": line.held_by_guard, "key_frame": key_frame}
         for name, value in told.items():
             if getattr(row, name) != value:
                 self.problem("facts", f"its row says {name} = {getattr(row, name)!r}, its log says {value!r}")
-        at_its_end = line.step is None and not line.leaving
+        at_its_end = line.step is None and not line.held_by_guard
         if at_its_end != (row.ended == "completed") and row.ended != "cancelled":
             self.problem("facts", f"its row says ended = {row.ended!r}, its log says step = {line.step!r}")

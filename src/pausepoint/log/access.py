@@ -1,7 +1,7 @@
-"""What passes between a state and a step: values are lent, the step's own ones are taken back.
+"""Reads the state for a step, and turns what the step returns into changes.
 
-Every attempt gets fresh values. What was lent and is not the step's to write must come
-back as it was; what is written is validated and encoded before anything is committed.
+Every attempt gets fresh values. A step must not modify values that it does not write. Written values are validated and
+encoded before anything is committed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCALARS = frozenset((int, float, bool, str, type(None)))
 
 
 class Lent:
-    """The arguments of one attempt, and which of them have to come back unchanged."""
+    """The arguments of one attempt, and the mutable ones that the step must not change."""
 
     __slots__ = ("mutable", "values", "whole")
 
@@ -35,7 +35,7 @@ class Lent:
 
 
 class StateAccess:
-    """Reads a session's state for its steps and checks, and turns what they return into changes."""
+    """Access to a session's state: reads it for steps and checks, and turns their results into changes."""
 
     __slots__ = (
         "known", "limits", "shape", "state", "store", "workflow",
@@ -50,7 +50,7 @@ class StateAccess:
         self.known: dict[str, tuple[Inline, Any]] = {}
 
     def fill_new_fields(self) -> None:
-        """Fields that the model has gained since the session was stored get their defaults."""
+        """Set the default in each field that the model has gained since the session was stored."""
         slots = self.state.slots
         missing = [name for name in self.shape.fields if name not in slots]
         if not missing:
@@ -63,7 +63,7 @@ class StateAccess:
     # reading
 
     def lend(self, step: BoundStep) -> Lent:
-        """The arguments of one attempt. Its values must have been prefetched."""
+        """Return the arguments of one attempt. Call `prefetch` first."""
         lent = Lent()
         for read in step.reads:
             place = read.place
@@ -78,11 +78,11 @@ class StateAccess:
 
     def _missing(self, reader: str, place: Place) -> Paused:
         writers = [name for name in self.workflow.writers(place.field) if name != reader]
-        source = f"{' or '.join(writers)} should have written it" if writers else "give it at the start"
+        source = f"{' or '.join(writers)} should write it" if writers else "pass it to start()"
         return Paused("missing", f"{reader} needs {place.path!r}, which is None; {source}")
 
     def read(self, place: Place, recent: int | None = None) -> Any:
-        """A fresh copy of the value at a place, or of the last items of the list there."""
+        """Return a fresh copy of the value at a place, or of the last ``recent`` items of its list."""
         path = place.path
         slot, known = self.state.slots.get(path), self.known.get(path)
         if known is not None and known[0] is slot and recent is None:
@@ -93,11 +93,11 @@ class StateAccess:
         if data is None:
             return self._younger(place, recent)
         if data == b"null" and place.under_optional:
-            return None  # the model around it is None
+            return None  # the model that contains it is None
         return place.typed.decode(data, place.path)
 
     def _stored(self, place: Place, recent: int | None) -> bytes | None:
-        """What is stored there; None if the place is a part that is younger than that."""
+        """Return the stored bytes; None if the place was added to its model after the value was stored."""
         try:
             data = self.state.read(place.path) if recent is None else self.state.recent(place.path, recent)
         except KeyError:
@@ -106,11 +106,11 @@ class StateAccess:
         return data
 
     def _younger(self, place: Place, recent: int | None) -> Any:
-        """The default of a part, which comes from the model around it."""
+        """Return the default of a nested field that is missing in the stored value."""
         if len(place.parts) == 1:
             raise StateRefused(
-                f"{place.path}: a part of it was added to the model after this session had begun, and has grown since;"
-                " carry the session up with a migration that writes the part",
+                f"Field {place.path!r}: a nested field was added to its model after this session started, and has grown"
+                " since. Write a migration that sets the nested field.",
                 field=place.path,
             )
         value = functools.reduce(getattr, place.parts[1:], self.read(self.shape.fields[place.field]))
@@ -118,20 +118,20 @@ class StateAccess:
 
     def _read_inline(self, place: Place, slot: Inline) -> Any:
         value = place.typed.decode(bytes(slot.data), place.path)
-        if place.typed.immutable:  # nobody can change it, so everybody may have the same one
+        if place.typed.immutable:  # an immutable value can be shared
             self.known[place.path] = slot, value
         return value
 
     def build(self) -> Any:
-        """The whole state as its model."""
+        """Return the whole state as an instance of its model."""
         return self.shape.build({name: self.read(place) for name, place in self.shape.fields.items()})
 
     def far(self, reader: BoundStep | Check) -> bool:
-        """Whether something that is about to be read may have to be fetched first."""
+        """Return whether `prefetch` may be needed before this step or check."""
         return not self.state.deep.isdisjoint(reader.fields)
 
     async def prefetch(self, reader: BoundStep | Check | None = None) -> None:
-        """Get the large values that a step or a check reads, or all of them."""
+        """Fetch the large values that a step or a check reads. Without one, fetch all."""
         if reader is None or reader.whole is not None:
             paths = list(self.state.deep)
         else:
@@ -142,12 +142,12 @@ class StateAccess:
             await self._prefetch_recent(read)
 
     async def _prefetch_recent(self, read: Read) -> None:
-        """Of a list that grew, get what its last items lie in, from the end on."""
+        """Fetch the blobs that contain the last items of a list, starting from its end."""
         while read.recent is not None and (needed := self.state.needs_recent(read.place.path, read.recent)):
             self.state.provide(await self.store.blobs(needed))
 
     def evaluate(self, check: Check) -> Any:
-        """Ask a guard, a route or a ``when``. Its values must have been prefetched."""
+        """Run a guard, a route or a ``when`` and return its result. Call `prefetch` first."""
         values = {}
         for read in check.reads:
             value = values[read.param] = self.read(read.place, read.recent)
@@ -157,10 +157,10 @@ class StateAccess:
             values[check.whole] = self.build()
         return check.fn(**values)
 
-    # taking back
+    # writing
 
     def check_unchanged(self, step: BoundStep, lent: Lent) -> None:
-        """What a step was lent and does not write stays as it was."""
+        """Check that a step changed no argument in place. Raises `LentValueChanged`."""
         for read, value in lent.mutable:
             self._check_one(step, read.place, value, read.recent)
         if lent.whole is not None:
@@ -171,8 +171,8 @@ class StateAccess:
     def _check_one(self, step: BoundStep, place: Place, value: object, recent: int | None = None) -> None:
         if not self._is_as_it_was(place, value, recent):
             raise LentValueChanged(
-                f"{step.name} changed {place.path!r} in place, but does not write it;"
-                " add it to writes=, or work on a copy",
+                f"Step {step.name!r} changed {place.path!r} in place, but does not write it."
+                " Add it to writes=, or work on a copy.",
                 field=place.path,
             )
 
@@ -182,13 +182,13 @@ class StateAccess:
             return True
         try:
             now = place.typed.encode(value, place.path, self.limits)
-            # Equal values may be written in two ways (the order of a set): then compare like with like.
+            # Equal values can have two encodings (the order of a set), so compare two fresh encodings as well.
             return now == before or now == place.typed.encode(self.read(place, recent), place.path, self.limits)
         except (ValueRefused, StateRefused):
             return False
 
     def accept(self, step: BoundStep, value: object, blobs: Blobs) -> tuple[Change, ...]:
-        """What the step wrote, validated field by field and encoded. Large values go to ``blobs``."""
+        """Return the changes that a step's result makes, validated and encoded. Large values go to ``blobs``."""
         return tuple([self._change(place, part, blobs) for place, part in _written(step, value)])
 
     def _change(self, place: Place, value: object, blobs: Blobs) -> Change:
@@ -197,20 +197,20 @@ class StateAccess:
             return Change(place.path, place.grows, stored(data, blobs))
         checked = place.check(value.value if isinstance(value, Replace) else value)
         slot = stored(place.typed.encode(checked, place.path, self.limits), blobs)
-        if type(checked) in _SCALARS and type(slot) is Inline:  # it comes back as it is, so it need not be read again
+        if type(checked) in _SCALARS and type(slot) is Inline:  # it decodes to the same value, so keep it
             self.known[place.path] = slot, checked
         return Change(place.path, "set", slot)
 
     def replaced(self, place: Place, value: object, blobs: Blobs) -> Change:
-        """A value that somebody else than a step sets, whether the place grows or not."""
+        """Return the change that overwrites a place, also if the place grows."""
         return self._change(place, value if isinstance(value, Replace) else Replace(value), blobs)
 
     def stored_change(self, path: str, act: Act, data: bytes, blobs: Blobs) -> Change:
-        """A change whose value is encoded already."""
+        """Return a change with a value that is already encoded."""
         return Change(path, act, stored(data, blobs))
 
     async def accept_whole(self, changes: tuple[Change, ...], blobs: Blobs) -> tuple[Change, ...]:
-        """Where the model's own validators look at the whole state: ask them; what they change is written too."""
+        """Validate the whole state with these changes. Return them with the changes that the validators made."""
         trial = self.state.copy()
         trial.provide(dict(blobs))
         for change in changes:
@@ -226,24 +226,27 @@ class StateAccess:
 
 
 def _written(step: BoundStep, value: object) -> list[tuple[Place, object]]:
-    """Which place gets which part of a return value."""
+    """Return which place gets which part of a step's result."""
     if not step.writes:
         if value is not None:
             raise StateRefused(
-                f"{step.name} returned {type(value).__name__}, but writes nothing; name the field in writes=", field=""
+                f"Step {step.name!r} returned {type(value).__name__}, but writes nothing. Name the field in writes=.",
+                field="",
             )
         return []
     if not step.many:
         return [(step.writes[0], value)]
     if type(value) is not dict and not isinstance(value, Mapping):
         raise StateRefused(
-            f"{step.name} writes several fields and must return a mapping, not {type(value).__name__}", field=""
+            f"Step {step.name!r} returned {type(value).__name__}, but writes several fields."
+            " Return a dict with the names of the fields as keys.",
+            field="",
         )
     places = step.places
     for path in value:
         if path not in places:
             raise WriteRefused(
-                f"{step.agent} may not write {path!r} in step {step.name!r}{did_you_mean(str(path), places)}",
+                f"Step {step.name!r} of {step.agent!r} may not write {path!r}{did_you_mean(str(path), places)}",
                 field=str(path),
             )
     return [(places[path], part) for path, part in value.items()]

@@ -1,7 +1,7 @@
-"""What differs between two states, as they are stored.
+"""Compares two stored states.
 
-Cost follows what differs: equal slots are not read, and of a list that only grew just what lies behind the part that
-both states share. A list that is otherwise different is told as a whole.
+The cost depends on the difference: equal slots are not read, and of a list that only grew, only the new items are read.
+Any other change to a list is reported as a change of the whole list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pausepoint.model.views import Difference
 
 
 class Comparison:
-    """Two states, reduced to what may differ. Hand over what `needs` asks for, then ask for the `changes`."""
+    """Two states, reduced to the slots that may differ. `provide` the blobs that it `needs`, then read `changes`."""
 
     def __init__(self, a: State, b: State) -> None:
         before: dict[str, Slot] = {}
@@ -37,7 +37,7 @@ class Comparison:
         self.a, self.b = State(before), State(after)
 
     def needs(self) -> set[bytes]:
-        """Hashes of the large values to `provide` next; ask again until nothing more is needed."""
+        """Return the hashes of the blobs to `provide` next. Call it again until it returns an empty set."""
         needed = self.a.needs(self.a.slots) | self.b.needs(self.b.slots)
         while self._shared and not needed:
             name, shared = self._shared.popitem()
@@ -48,12 +48,12 @@ class Comparison:
         return needed
 
     def provide(self, blobs: dict[bytes, bytes]) -> None:
-        """Hand over what `needs` asked for."""
+        """Pass in the blobs that `needs` asked for."""
         self.a.provide(blobs)
         self.b.provide(blobs)
 
     def changes(self) -> Iterator[Difference]:
-        """What differs, field by field."""
+        """Yield the differences, field by field."""
         for name in dict.fromkeys([*self.a.slots, *self.b.slots]):
             old, new = self.a.read(name), self.b.read(name)
             if old is None:
@@ -65,7 +65,7 @@ class Comparison:
 
 
 def compare(path: str, old: Any, new: Any) -> Iterator[Difference]:
-    """What differs between two plain values: objects key by key, lists that only grew by what is new.
+    """Yield the differences between two plain values. Objects are compared key by key, lists that grew by new items.
 
     >>> [str(each) for each in compare("", {"a": [1], "b": 1}, {"a": [1, 2], "c": None})]
     ['a: 1 item added: [2]', 'b: removed, was 1', 'c: added null']
@@ -86,12 +86,12 @@ def compare(path: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _only_grew(old: Any, new: Any) -> bool:
-    """Whether a list begins with all of another one."""
+    """Return whether the new list starts with the whole old list."""
     return _equal(old, new[: len(old)])
 
 
 def _equal(old: Any, new: Any) -> bool:
-    """As they are stored: Python takes 1, 1.0 and True for the same, also inside lists."""
+    """Compare two values as they are stored, because in Python 1, 1.0 and True are equal."""
     return msgspec.json.encode(old, order="deterministic") == msgspec.json.encode(new, order="deterministic")
 
 
@@ -100,7 +100,7 @@ def _value(data: bytes | None) -> Any:
 
 
 def _tagged(value: dict[str, Any]) -> bool:
-    """Whether an object stands for a value that JSON lacks, such as a date."""
+    """Return whether an object encodes a value that JSON does not have, such as a date."""
     return len(value) == 1 and next(iter(value)).startswith("$")
 
 
@@ -109,7 +109,7 @@ def _same(old: Slot, new: Slot) -> bool:
 
 
 def _without_shared(old: Slot, new: Slot) -> tuple[Slot, Slot, list[Slot]]:
-    """Two forms of a list that was appended to, without the segments that both begin with; and those."""
+    """Return two versions of an appended list without the segments that they share, and the shared segments."""
     grown = [slot for slot in (old, new) if type(slot) is Grown]
     if not grown or any(slot.act != "append" for slot in grown):
         return old, new, []

@@ -1,9 +1,8 @@
-"""A session's history: events, derived from its log and its signals.
+"""Derives the events of a session from its log and its signals.
 
-Events are not stored a second time: a record *is* an event, and what a step emits lies in
-the record that it was committed with. Log and signals have one common order (a signal
-knows the log's ``seq`` when it arrived), so a cursor ``"seq.signal.index"`` is exact: what
-was read stays read, what comes later comes after it.
+Events are not stored separately. A record *is* an event, and an event that a step emits is stored in the record that it
+was committed with. Log and signals share one order, because a signal stores the log's ``seq`` at its arrival. So a
+cursor ``"seq.signal.index"`` is exact: a reader that continues from it gets no event twice and misses none.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": 
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """How far a reader is: records up to ``seq``, signals up to ``signal``, ``index`` events of the next."""
+    """A reader's position: after record ``seq``, signal ``signal``, and ``index`` events of the next entry."""
 
     seq: int = 0
     signal: int = 0
@@ -45,7 +44,7 @@ class Cursor(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """Read a cursor that an event carried.
+        """Parse the cursor of an event.
 
         >>> Cursor.parse("12.3.0")
         Cursor(seq=12, signal=3, index=0)
@@ -54,7 +53,7 @@ class Cursor(msgspec.Struct, frozen=True):
             seq, signal, index = (int(part) for part in text.split("."))
         except ValueError:
             raise ValueError(
-                f"{text!r} is not a cursor; use one that an event carried, or '' for the beginning"
+                f"{text!r} is not a cursor. Pass the cursor of an event, or '' for the beginning."
             ) from None
         return cls(seq, signal, index)
 
@@ -65,7 +64,10 @@ class Cursor(msgspec.Struct, frozen=True):
 def events(
     session_id: str, start: Cursor, records: Iterable[Record], signals: Iterable[SignalRecord]
 ) -> Iterator[Event]:
-    """The events after ``start``, in order. ``records`` begin after its seq, ``signals`` after its signal."""
+    """Yield the events after ``start``, in order.
+
+    Pass the records after ``start.seq`` and the signals after ``start.signal``.
+    """
     entries: list[tuple[int, int, Record | SignalRecord]] = [(record.seq, 0, record) for record in records]
     entries += [(signal.after, signal.n, signal) for signal in signals]
     entries.sort(key=lambda entry: entry[:2])
@@ -91,8 +93,8 @@ Parts = tuple[int, str, str, str, dict[str, Any]]
 
 
 def of_tombstone(stone: Tombstone) -> Event:
-    """The last event of a session that was removed: the only one that is left."""
-    who = stone.by or "somebody"
+    """Return the last event of a removed session, the only one that remains."""
+    who = stone.by or "someone"
     data = {
         "by": stone.by, "reason": stone.reason, "status": stone.status, "workflow": stone.workflow,
         "owner": stone.owner, "created_at": to_datetime(stone.created_at).isoformat(), "records": stone.records,
@@ -112,7 +114,7 @@ def _of_signal(signal: SignalRecord) -> Parts:
             signal.at,
             signal.by or "",
             "message.received",
-            f"a message came from {signal.by or 'somebody'}",
+            f"message received from {signal.by or 'someone'}",
             {"n": signal.n},
         )
     if signal.kind in _ANSWERS:
@@ -120,17 +122,17 @@ def _of_signal(signal: SignalRecord) -> Parts:
     if signal.kind == "file":
         return signal.at, signal.by or "", "file.added", *_of_file(file_facts(signal.payload))
     if signal.kind == "child":
-        text = f"the child session {data['child']} {data['status']}" + (f": {data['reason']}" if data["reason"] else "")
+        text = f"child session {data['child']} {data['status']}" + (f": {data['reason']}" if data["reason"] else "")
         return signal.at, "", f"child.{data['status']}", text, data
     if "budget_usd" in data:
-        data["budget_usd"] /= 1e6  # kept as micro-dollars, shown as dollars like all money
-    who = signal.by or "somebody"
+        data["budget_usd"] /= 1e6  # stored in microdollars, shown in dollars
+    who = signal.by or "someone"
     reason = f": {data['reason']}" if data.get("reason") else ""
     return signal.at, signal.by or "", _SIGNALS[signal.kind], f"{who} asked to {signal.kind}{reason}", data
 
 
 def _of_answer(signal: SignalRecord, said: Reply) -> Parts:
-    who = signal.by or "somebody"
+    who = signal.by or "someone"
     data: dict[str, Any] = {"n": signal.n, "by": signal.by, "channel": said.channel}
     if signal.kind == "early":
         data["key"] = said.key
@@ -139,7 +141,7 @@ def _of_answer(signal: SignalRecord, said: Reply) -> Parts:
     if not said.why:
         return signal.at, who, "question.answered", f"{who} answered", data
     data |= {"why": said.why} | ({"reason": said.reason} if said.reason else {"refused": said.count})
-    return signal.at, who, "answer.refused", f"an answer of {who} was refused: {said.reason or said.why}", data
+    return signal.at, who, "answer.refused", f"an answer from {who} was refused: {said.reason or said.why}", data
 
 
 def _of_file(file: FileFacts) -> tuple[str, dict[str, Any]]:
@@ -157,7 +159,7 @@ def _of_record(record: Record) -> Iterator[Parts]:
         return
     body = body_of(record)
     for effect in getattr(body, "effects", ()):
-        if effect.left is None or (effect.left.files and not effect.left.of):
+        if effect.published is None or (effect.published.files and not effect.published.of):
             yield _of_effect(effect)
     if isinstance(body, KeyBody):
         if body.created:
@@ -173,7 +175,7 @@ def _of_record(record: Record) -> Iterator[Parts]:
             yield _of_wait(record, body)
     elif isinstance(body, EditBody | RewindBody):
         if body.reopened:
-            yield record.at, body.by or "", "session.reopened", f"it was {body.reopened}", {"was": body.reopened}
+            yield record.at, body.by or "", "session.reopened", f"reopened, was {body.reopened}", {"was": body.reopened}
         if isinstance(body, EditBody) and body.adopted:
             yield _of_adoption(record, body)
         else:
@@ -184,7 +186,7 @@ def _of_record(record: Record) -> Iterator[Parts]:
         yield record.at, body.by or "", body.type, body.summary, msgspec.json.decode(body.data)
     elif isinstance(body, EventBody):
         yield record.at, body.agent, body.type, body.summary, msgspec.json.decode(body.data)
-        if body.moved and body.next is None and not body.leaving:
+        if body.moved and body.next is None and not body.held_by_guard:
             yield record.at, body.agent, "session.completed", "completed", {}
 
 
@@ -196,19 +198,19 @@ def _of_origin(record: Record, body: KeyBody, origin: Origin) -> Parts:
 
 def _of_edit(record: Record, body: EditBody) -> Parts:
     fields = list(dict.fromkeys(change.path for change in body.changes))
-    summary = f"edited by {body.by or 'somebody'}: {', '.join(fields)}" + (f" ({body.reason})" if body.reason else "")
+    summary = f"edited by {body.by or 'someone'}: {', '.join(fields)}" + (f" ({body.reason})" if body.reason else "")
     return record.at, body.by or "", "session.edited", summary, {"fields": fields, "by": body.by, "reason": body.reason}
 
 
 def _of_adoption(record: Record, body: EditBody) -> Parts:
     files = {each.file.path: each.file.sha256 for each in body.adopted}
-    summary = f"edited by {body.by or 'somebody'}: {', '.join(files)}" + (f" ({body.reason})" if body.reason else "")
+    summary = f"edited by {body.by or 'someone'}: {', '.join(files)}" + (f" ({body.reason})" if body.reason else "")
     return record.at, body.by or "", "artifact.edited", summary, {"files": files, "by": body.by, "reason": body.reason}
 
 
 def _of_rewind(record: Record, body: RewindBody) -> Parts:
     why = f" ({body.reason})" if body.reason else ""
-    summary = f"rewound by {body.by or 'somebody'} to before {body.to}{why}"
+    summary = f"rewound by {body.by or 'someone'} to before {body.to}{why}"
     data = {"to": body.to, "seq": record.parent, "reuse": body.reuse, "by": body.by, "reason": body.reason}
     return record.at, body.by or "", "session.rewound", summary, data
 
@@ -241,7 +243,7 @@ def _of_wait(record: Record, body: WaitBody) -> Parts:
 def _of_question(record: Record, body: WaitBody, ask: Asked) -> Iterator[Parts]:
     agent = body.agent or record.step
     if ask.instead_of:
-        summary = f"nobody answered {ask.text!r}, so it is asked once more"
+        summary = f"no answer to {ask.text!r}, asking again"
         yield record.at, agent, "question.escalated", summary, {"question_id": ask.id, "instead_of": ask.instead_of}
     until = None if body.due is None else to_datetime(body.due).isoformat(timespec="seconds")
     data = {"id": body.id, "question_id": ask.id, "round": ask.round, "rounds": ask.rounds, "until": until}
@@ -269,5 +271,5 @@ def _of_checkpoint(record: Record, body: CheckpointBody) -> Iterator[Parts]:
         yield record.at, agent, "session.paused", body.refused, {"kind": "guard"}
     elif body.failure:
         yield record.at, agent, "session.failed", body.failure.message, {"type": body.failure.type}
-    elif body.next is None and not body.leaving:
+    elif body.next is None and not body.held_by_guard:
         yield record.at, agent, "session.completed", "completed", {}

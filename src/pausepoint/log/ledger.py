@@ -1,4 +1,4 @@
-"""Writes the records of one held session: seals each, folds it in, commits it under the fence."""
+"""Writes the records of one held session: seals each record, folds it into the line, commits it under the fence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTHING = msgspec.Raw(b"{}")
 
 
 class Ledger:
-    """The log's end, as only its holder sees it. Records that were submitted take effect in order, awaited or not."""
+    """The end of a session's log, as its holder sees it. Submitted records take effect in order, awaited or not."""
 
     __slots__ = (
         "broken", "clock", "digest", "frame_weight", "key_frame", "line", "on_commit", "parked", "parking",
@@ -51,16 +51,16 @@ class Ledger:
         self.progress: tuple[int, int] | None = None
         self.pending: dict[str, Effect] = {}
         self.parked = False
-        self.parking = False  # about to be: the store may know it before we do
-        self.thaws = False  # the time for which timers were frozen is of no account: they ran on
+        self.parking = False  # a commit is parking the session; the store may know it first
+        self.thaws = False  # timers kept running, so their frozen time must not be added
         self.broken: BaseException | None = None
 
     def load(self, records: Sequence[Record]) -> None:
-        """Fold the log from its last key frame on."""
+        """Fold the log, starting at its last key frame."""
         self.line = fold(records)
 
     def breaks(self, error: BaseException) -> None:
-        """From now on nothing more can be written; the first reason counts."""
+        """Refuse all further writes with this error. Only the first error counts."""
         if self.broken is None:
             self.broken = error
             self.watch.broke(error)
@@ -70,7 +70,7 @@ class Ledger:
         agent: str = "", shift: int = 0, wake: bool = False, attempts: int | None = None, noticed: str = "",
         forgets: tuple[str, ...] = (), part: Part | None = None, **facts: Any,
     ) -> bool:  # fmt: skip
-        """Commit an event. False, with nothing written, if ``only_if_…`` no longer holds."""
+        """Commit an event. Return False, with nothing written, if an ``only_if_…`` condition no longer holds."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
         body = EventBody(
             type, summary, agent or self.line.step or "", raw, shift=shift, wake=wake, attempts=attempts,
@@ -79,7 +79,7 @@ class Ledger:
         return await self.commit("event", self.line.step or "", self.line.visit, body, **facts)
 
     async def park(self, paused: Paused, known: Iterable[Pause] = (), forgets: tuple[str, ...] = ()) -> None:
-        """Park with a reason. A pause of the same kind and reason that is open already is not opened twice."""
+        """Park the session with a pause. An open pause of the same kind and reason is not opened again."""
         alike = [pause for pause in known if pause.kind == paused.kind]
         same = any(pause.reason == paused.reason for pause in alike)
         await self.note(
@@ -89,17 +89,17 @@ class Ledger:
         )  # fmt: skip
 
     def effect(self, id: str, type: str, summary: str, data: Mapping[str, Any], agent: str) -> None:
-        """Have an event committed with the next record, unless it was already."""
+        """Commit an event with the next record, unless it is already committed."""
         raw = msgspec.Raw(encode(dict(data), f"event {type}")) if data else _NOTHING
         self.pend(Effect(id, self.clock.now(), type, agent, summary, raw))
 
     def pend(self, effect: Effect) -> None:
-        """Have an effect committed with the next record, unless this visit has had it before."""
+        """Commit an effect with the next record, unless this visit already has it."""
         if effect.id not in self.line.effects and effect.id not in self.pending:
             self.pending[effect.id] = effect
 
     def take_effects(self) -> tuple[Effect, ...]:
-        """What the step emitted and spent since the last record, to be committed with the one that is being made."""
+        """Remove and return what the step emitted and spent since the last record, for the record being made."""
         if not self.pending:
             return ()
         effects = tuple(self.pending.values())
@@ -107,23 +107,23 @@ class Ledger:
         return effects
 
     def new_pause(self, kind: PauseKind, reason: str) -> Pause:
-        """A pause record of the engine's own."""
+        """Return a new pause that the engine opens itself."""
         return Pause(str(uuid4()), kind, reason, None, self.clock.now(), self.line.step or "")
 
     async def fail(self, failure: Failure) -> None:
-        """End in ``failed``, resumable at this very step."""
+        """End the session as ``failed``. A resume starts at the same step."""
         data = {"type": failure.type, "attempts": failure.attempts}
         facts: dict[str, Any] = {"ended": "failed", "failure": failure, "release": True}
-        await self.note("session.failed", failure.message, data, attempts=0, **facts)  # a resume begins to count anew
+        await self.note("session.failed", failure.message, data, attempts=0, **facts)  # a resume starts to count again
 
     async def commit(
         self, kind: RecordKind, step: str, visit: int, body: Body, blobs: Blobs | None = None,
         applied: bool = False, **facts: Any,
     ) -> bool:  # fmt: skip
-        """Seal a record, fold it in and commit it, with a key frame behind it when one is due.
+        """Seal a record, fold it in and commit it, followed by a key frame if one is due.
 
-        False, with nothing written, if ``only_if_paused`` was given and the pause has been withdrawn, or
-        ``only_if_waiting`` and the question was answered.
+        Return False, with nothing written, if ``only_if_paused`` is set and the pause was withdrawn, or if
+        ``only_if_waiting`` is set and the question was answered.
         """
         if self.broken is not None:
             raise self.broken
@@ -136,7 +136,7 @@ class Ledger:
         if record.at > self.updated_at:
             self.updated_at = record.at
         usd, tokens = _spending(body) if getattr(body, "effects", ()) else (0, 0)
-        # A resume or a retry is no progress: a step that kills its process each time must be seen to do so.
+        # A resume or a retry is not progress: a step that kills its process each time must still be detected.
         still = kind != "checkpoint" and (
             isinstance(body, DefinitionBody) or (isinstance(body, EventBody) and not body.moved)
         )
@@ -148,7 +148,7 @@ class Ledger:
             facts |= {"parent": self.row.parent, "report": report_of(self.row.session_id, facts)}
         commit = Commit(
             self.row.key, self.row.fence, base, tuple(records), self.updated_at, self.key_frame,
-            self.line.step, self.line.visit, self.line.leaving,
+            self.line.step, self.line.visit, self.line.held_by_guard,
             keep_crashes=still, spend_usd=usd, spend_tokens=tokens, progress=self.progress,
             blobs=tuple(blobs) if blobs else (), plain=not (facts or blobs), **facts,
         )  # fmt: skip
@@ -157,7 +157,7 @@ class Ledger:
             written = self.store.commit(commit)
             flags = await (written if self.watch.meters is None else self.watch.timed(written, kind))
         except Exception as error:
-            # Whatever it is, this end of the log is no longer known to be the store's.
+            # After any error, it is unknown whether this end of the log matches the store.
             self.breaks(error)
             raise
         if flags is None:
@@ -173,7 +173,7 @@ class Ledger:
     def _add_key_frame(self, records: list[Record]) -> Blobs:
         blobs = self.line.state.seal()
         records.append(self._seal("key", self.line.step or "", self.line.visit, self.line.key_body()))
-        self.key_frame = self.line.opened = self.line.base = self.seq  # as who loads it from there will see it
+        self.key_frame = self.line.opened = self.line.base = self.seq  # as a reader that loads this frame sees it
         self.line.records_since_key = self.line.bytes_since_key = 0
         return blobs
 
@@ -183,7 +183,7 @@ class Ledger:
         return record
 
     def _give_back(self, body: Body) -> None:
-        """Nothing was written: what the step had emitted and spent goes with the next record instead."""
+        """After a commit that wrote nothing, keep what the step emitted and spent for the next record."""
         effects: tuple[Effect, ...] = getattr(body, "effects", ())
         self.pending = {effect.id: effect for effect in effects} | self.pending
         self.line.effects.difference_update(effect.id for effect in effects)
@@ -191,7 +191,7 @@ class Ledger:
         self.line.usd -= usd
 
     def _key_frame_due(self) -> bool:
-        """Every 256 records, but not before those since the last one weigh as much as it will."""
+        """Return whether the records since the last key frame are at least as large as a new key frame."""
         line = self.line
         if line.bytes_since_key < self.frame_weight:
             return False
@@ -200,7 +200,7 @@ class Ledger:
 
 
 def report_of(child: str, facts: Mapping[str, Any]) -> Report | None:
-    """What the parent has to hear of a child: how it ended, or what trouble makes it stand still."""
+    """Return what a child reports to its parent: how it ended, or why it is paused; None if neither."""
     ended, pauses, failure = facts.get("ended"), facts.get("open_pauses"), facts.get("failure")
     if ended is None and not pauses:
         return None

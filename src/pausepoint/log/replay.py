@@ -1,6 +1,6 @@
-"""What the records of a session say: its state, its position, what its open visit remembers, what comes next.
+"""Folds the records of a session into its state, its position and the memory of its open visit.
 
-Pure: no I/O, no clock, no randomness. The bodies below are the payloads of the log's records.
+Pure: no I/O, no clock, no randomness. The ``…Body`` classes are the payloads of the records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pausepoint.clock import LATEST
 from pausepoint.definition.workflow import Check, Workflow
 from pausepoint.errors import DamagedRecord, IllegalTransition, Redacted
 from pausepoint.log.state import Blob, Change, Inline, Slot, State
-from pausepoint.log.trail import Adopted, Left, Trail, Work
+from pausepoint.log.trail import Adopted, Published, Trail, Work
 from pausepoint.model.chunks import Part, Tally, fold_part
 from pausepoint.model.questions import Asked
 from pausepoint.model.records import Record
@@ -22,9 +22,9 @@ from pausepoint.model.sessions import Failure
 
 
 class Effect(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An ``emit`` or a ``spend``, committed with the next record; ``id`` keeps a replay from doubling it.
+    """An ``emit`` or a ``spend`` that is committed with the next record. ``id`` prevents duplicates on replay.
 
-    ``left``: what a checkpoint says about the artifacts of its visit; it comes last.
+    ``published`` describes the artifacts of a visit. A checkpoint has it in its last effect.
     """
 
     id: str
@@ -35,15 +35,15 @@ class Effect(msgspec.Struct, frozen=True, omit_defaults=True):
     data: msgspec.Raw = msgspec.Raw(b"{}")
     usd: int = 0
     tokens: int = 0
-    left: Left | None = None
+    published: Published | None = None
 
 
 class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What one visit changed, and where the session goes next."""
+    """A checkpoint: the changes of one visit, and the next step."""
 
     next: str | None
     changes: tuple[Change, ...] = ()
-    leaving: bool = False
+    held_by_guard: bool = False
     skipped: str = ""
     refused: str = ""
     failure: Failure | None = None
@@ -57,8 +57,8 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A remembered operation. ``input`` is a fingerprint, never the arguments themselves.
 
-    ``outcome``: a question came to nothing (``expired``, ``rounds``, ``declined``), and ``value`` is what to say of it.
-    ``part``: it is the work on a chunk of a file, or on all of them.
+    ``outcome`` is set if a question got no valid answer (``expired``, ``rounds``, ``declined``); ``value`` then holds
+    the details. ``part`` is set if the operation works on one chunk of a file, or on all chunks.
     """
 
     id: str
@@ -74,12 +74,12 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fact about the session that changes no data; it may move the position.
+    """A fact about the session that changes no data. It may change the position.
 
-    ``shift`` moves the open timers on by the time for which they were frozen, ``wake`` ends them now. ``attempts`` is
-    how many of the open visit have failed by now. ``noticed`` is a child whose failure the step was told. ``forgets``
-    are operations that are no longer remembered: questions that nobody answered, which are to be asked anew. ``part``
-    is a chunk of a file that failed.
+    ``shift`` extends the open timers by the time for which they were frozen; ``wake`` ends them now. ``attempts`` is
+    the number of failed attempts of the open visit. ``noticed`` is a child whose failure was raised in the step.
+    ``forgets`` lists operations to forget: unanswered questions, which are then asked again. ``part`` is a chunk of a
+    file that failed.
     """
 
     type: str
@@ -88,7 +88,7 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
     data: msgspec.Raw = msgspec.Raw(b"{}")
     moved: bool = False
     next: str | None = None
-    leaving: bool = False
+    held_by_guard: bool = False
     shift: int = 0
     wake: bool = False
     attempts: int | None = None
@@ -99,10 +99,10 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A wait was opened: until ``due``, for the end of ``child``, or for an answer to what it asks (in time).
+    """The start of a wait: until ``due``, for the end of ``child``, or for the answer to ``ask``, until ``due``.
 
-    The operation of the same id ends it. ``at`` is when, ``input`` is as in an operation. A wait for a message needs no
-    record: what it waits for is kept for it anyway.
+    The operation with the same id ends the wait. ``at`` is the time at which it started. ``input`` is the same as in an
+    operation. A wait for a message needs no record, because messages are stored until they are received.
     """
 
     id: str
@@ -117,7 +117,7 @@ class WaitBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an open visit remembers, for a key frame in the middle of one. ``opened`` is where the visit began.
+    """The memory of an open visit, for a key frame in the middle of a visit. ``opened`` is the record where it began.
 
     ``touched``: the state or the definition was changed since then.
     """
@@ -131,7 +131,7 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a fork comes from: the state of that session as of record ``seq``; it stands before visit ``at_step``."""
+    """The origin of a fork: the session, the record ``seq`` with its state, and the visit that runs next."""
 
     session_id: str
     seq: int
@@ -140,15 +140,15 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A key frame: everything that the records before it add up to.
+    """A key frame: the complete fold of all records before it.
 
-    ``left`` are the stretches of the log (first and last number) that rewinds have left behind, ``chunked`` is how far
-    the work on files has come, ``trail`` what is known of artifacts.
+    ``left_behind`` are the stretches of the log (first and last number) that rewinds went back over. ``chunked`` is the
+    progress of work on files. ``trail`` is the history of artifacts.
     """
 
     fields: dict[str, Slot]
     step: str | None
-    leaving: bool = False
+    held_by_guard: bool = False
     visits: dict[str, int] = {}
     took: int = 0
     usd: int = 0
@@ -157,31 +157,31 @@ class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
     journal: Journal | None = None
     version: int = 1
     outline: tuple[str, ...] = ()
-    left: tuple[tuple[int, int], ...] = ()
+    left_behind: tuple[tuple[int, int], ...] = ()
     origin: Origin | None = None
     chunked: dict[str, Tally] = {}
     trail: Trail | None = None
 
 
 class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody changed the state of a parked session. ``reopened``: how it had ended.
+    """An edit of the state of a parked session. ``reopened`` is the status in which the session had ended.
 
-    One that had completed stands at its last step again (``leave``), whose way out is decided anew. ``adopted``: files
-    that somebody has edited in the session's folder.
+    A completed session is at its last step again (``last_step``), and the guards and the route after it run again.
+    ``adopted`` are files that a person edited in the session's folder.
     """
 
     changes: tuple[Change, ...]
     by: str | None = None
     reason: str = ""
     reopened: str = ""
-    leave: str | None = None
+    last_step: str | None = None
     adopted: tuple[Adopted, ...] = ()
 
 
 class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The session goes back to before visit ``to``. Its record's parent is what the new line builds on.
+    """A rewind to before visit ``to``. The record's parent is the record that the new line continues from.
 
-    A key frame follows and says how everything stood there.
+    A key frame with the complete state at that point follows.
     """
 
     to: str
@@ -192,11 +192,11 @@ class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The session goes on with another definition than before: its version, its steps, or both.
+    """A change of the session's definition: its version, its steps, or both.
 
-    ``outline`` lists the steps that it has now, ``renamed`` what they were called before. What becomes of the state:
-    ``moved`` fields keep their value under a new name, ``dropped`` ones go, ``fields`` are written. ``shown``: fields
-    that artifacts carry by another name now (new to old).
+    ``outline`` lists the present steps. ``renamed`` maps former names of steps to present ones. In the state, ``moved``
+    fields (new name to old) keep their value, ``dropped`` fields are removed, and ``fields`` are written. ``shown``
+    maps the new names of fields that artifacts carry to the old ones.
     """
 
     version: int
@@ -213,7 +213,7 @@ class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 ASKING = ("ask", "confirm", "collect")
-"""The names of operations that ask people."""
+"""The names of the operations that ask a person."""
 
 Body = KeyBody | CheckpointBody | OperationBody | EventBody | WaitBody | EditBody | RewindBody | DefinitionBody
 _bodies: dict[str, msgspec.json.Decoder[Any]] = {
@@ -230,25 +230,28 @@ to_payload = msgspec.json.Encoder().encode
 
 
 def body_of(record: Record) -> Any:
-    """Read a record's payload."""
+    """Decode the payload of a record. Raises `Redacted` or `DamagedRecord`."""
     if record.redacted:
         raise Redacted(
-            f"record {record.seq} ({record.kind}) was redacted; ask for a later one, or for how the session stands now",
+            f"Record {record.seq} ({record.kind}) was redacted. Read a later record, or the present state.",
             seq=record.seq,
         )
     try:
         return _bodies[record.kind].decode(record.payload)
     except msgspec.MsgspecError as error:
-        raise DamagedRecord(f"record {record.seq} ({record.kind}) cannot be read: {error}", seq=record.seq) from error
+        raise DamagedRecord(
+            f"Record {record.seq} ({record.kind}) cannot be read: {error}. Restore the database from a backup.",
+            seq=record.seq,
+        ) from error
 
 
 class Line:
-    """The fold of a session's records: where it stands and what it knows."""
+    """The fold of a session's records: its state, its position, and the memory of its open visit."""
 
     __slots__ = (
-        "attempts", "base", "bytes_since_key", "chunked", "effects", "leaving", "left", "noticed", "opened",
-        "operations", "outline", "records_since_key", "spans", "spent", "state", "step", "took", "touched", "trail",
-        "usd", "version", "visits", "waits", "worked",
+        "attempts", "base", "bytes_since_key", "chunked", "effects", "held_by_guard", "left_behind", "noticed",
+        "opened", "operations", "outline", "records_since_key", "spans", "spent", "state", "step", "took", "touched",
+        "trail", "usd", "version", "visits", "waits", "worked",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -256,36 +259,36 @@ class Line:
         self.version = 1
         self.outline: tuple[str, ...] = ()
         self.step: str | None = None
-        self.leaving = False
+        self.held_by_guard = False
         self.visits: dict[str, int] = {}
         self.operations: dict[str, OperationBody] = {}
         self.waits: dict[str, WaitBody] = {}
         self.effects: set[str] = set()
         self.chunked: dict[str, Tally] = {}
-        self.noticed: set[str] = set()  # children whose failure this attempt at the visit was told
+        self.noticed: set[str] = set()  # children whose failure was raised in this attempt
         self.attempts = 0
         self.opened = 0
-        self.base = 0  # the last record that says what the open visit begins with
-        self.touched = False  # an edit or another definition came since the visit was opened
-        self.left: tuple[tuple[int, int], ...] = ()
+        self.base = 0  # the last record that changed the input of the open visit
+        self.touched = False  # the state or the definition changed since the visit was opened
+        self.left_behind: tuple[tuple[int, int], ...] = ()
         self.took = 0
-        self.worked = 0  # of that, in the operations of the open visit …
-        self.spans: list[tuple[int, int]] = []  # … which was at these times
+        self.worked = 0  # the part of ``took`` in operations of the open visit
+        self.spans: list[tuple[int, int]] = []  # the times of these operations
         self.usd = 0
-        self.spent = 0  # of that, before the open visit
+        self.spent = 0  # the part of ``usd`` before the open visit
         self.trail: Trail | None = None  # of a session that leaves artifacts
         self.records_since_key = 0
         self.bytes_since_key = 0
 
     @property
     def visit(self) -> int:
-        """The number of the visit that is open, or would be opened next, at the present position."""
+        """The number of the open visit, or of the visit that would open next at the present position."""
         if self.step is None:
             return 0
-        return self.visits.get(self.step, 0) + (0 if self.leaving else 1)
+        return self.visits.get(self.step, 0) + (0 if self.held_by_guard else 1)
 
     def fold(self, record: Record, body: Body, applied: bool = False) -> None:
-        """Take in the next record; ``applied`` if the state has its changes already."""
+        """Fold the next record. ``applied``: the state already has its changes."""
         self.records_since_key += 1
         self.bytes_since_key += len(record.payload)
         if isinstance(body, CheckpointBody):
@@ -312,12 +315,12 @@ class Line:
             self.base, self.touched = record.seq, True
         elif isinstance(body, EventBody):
             self._fold_event(record, body)
-        # What a rewind does is in the key frame behind it.
+        # A rewind has no effect of its own: the key frame after it has the result.
 
     def _fold_event(self, record: Record, body: EventBody) -> None:
         self._fold_effects(body.effects)
         if body.moved:
-            self.step, self.leaving = body.next, body.leaving
+            self.step, self.held_by_guard = body.next, body.held_by_guard
             self._open(record.seq)
         if body.attempts is not None:
             self.attempts = body.attempts
@@ -338,12 +341,12 @@ class Line:
                 self.waits[id] = msgspec.structs.replace(wait, due=due)
 
     def edit(self, body: EditBody, applied: bool = False) -> None:
-        """Take in what somebody changed. The open visit keeps what it remembers."""
+        """Apply an edit. The open visit keeps its memory."""
         if not applied:
             for change in body.changes:
                 self.state.apply(change)
-        if body.leave is not None:
-            self.step, self.leaving = body.leave, True
+        if body.last_step is not None:
+            self.step, self.held_by_guard = body.last_step, True
 
     def _fold_edit(self, record: Record, body: EditBody, trail: Trail) -> None:
         if trail.works:
@@ -358,20 +361,20 @@ class Line:
             for change in body.changes:
                 self.state.apply(change)
         self.visits[record.step] = record.visit
-        self.step, self.leaving = (record.step if body.leaving else body.next), body.leaving
-        # A visit's own time contains that of its operations, which was counted already.
+        self.step, self.held_by_guard = (record.step if body.held_by_guard else body.next), body.held_by_guard
+        # The time of a visit includes its operations, which are already counted.
         if body.took > self.worked:
             self.took += body.took - self.worked
         if body.effects:
             self._fold_effects(body.effects)
-            if (left := body.effects[-1].left) is not None and self.trail is not None:
-                self.trail.finished(_work(record, body, left))
-                if left.of:
-                    self.usd += left.usd  # as if it had been spent on this line
+            if (published := body.effects[-1].published) is not None and self.trail is not None:
+                self.trail.finished(_work(record, body, published))
+                if published.of:
+                    self.usd += published.usd  # as if it was spent on this line
         self._open(record.seq)
 
     def _worked(self, end: int, took: int) -> None:
-        """Count the time of an operation, but what it has in common with others only once."""
+        """Add the time of an operation. Time that overlaps with other operations counts once."""
         start, gained = end - took, took
         while self.spans and self.spans[-1][1] > start:
             since, until = self.spans.pop()
@@ -384,8 +387,8 @@ class Line:
 
     def _fold_key(self, record: Record, body: KeyBody) -> None:
         self.state = State(dict(body.fields))
-        self.version, self.outline, self.left = body.version, body.outline, body.left
-        self.step, self.leaving, self.visits = body.step, body.leaving, dict(body.visits)
+        self.version, self.outline, self.left_behind = body.version, body.outline, body.left_behind
+        self.step, self.held_by_guard, self.visits = body.step, body.held_by_guard, dict(body.visits)
         self.took, self.usd, self.chunked, self.trail = body.took, body.usd, body.chunked, body.trail
         self.records_since_key = self.bytes_since_key = 0
         self._open(record.seq)
@@ -393,7 +396,7 @@ class Line:
             self._fold_journal(body.journal)
 
     def upgrade(self, body: DefinitionBody) -> None:
-        """The open visit goes on: what it remembers does not depend on the name of its step."""
+        """Switch to another definition. The open visit keeps its memory, even if its step is renamed."""
         self.version, self.outline = body.version, body.outline
         self.state.carry(body.fields, body.moved, body.dropped)
         if body.renamed:
@@ -402,7 +405,7 @@ class Line:
             self.trail.carried(body.renamed, {**body.moved, **body.shown})
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Call steps by their new names. Two that became one have been visited as often as the busier of them."""
+        """Rename steps. If two steps become one, the higher number of visits counts."""
         visits: dict[str, int] = {}
         for step, count in self.visits.items():
             now = names.get(step, step)
@@ -442,43 +445,45 @@ class Line:
 
     @property
     def asks(self) -> bool:
-        """Whether the open visit has asked anybody anything."""
+        """Whether the open visit has asked a question."""
         return any(wait.ask is not None for wait in self.waits.values()) or any(
             operation.name in ASKING for operation in self.operations.values()
         )
 
     def key_body(self) -> KeyBody:
-        """This line as a key frame. Call `State.seal` first."""
+        """Return this line as a key frame. Call `State.seal` first."""
         return KeyBody(
-            self.state.slots, self.step, self.leaving, self.visits, self.took, self.usd, journal=self.journal(),
-            version=self.version, outline=self.outline, left=self.left, chunked=self.chunked, trail=self.trail,
+            self.state.slots, self.step, self.held_by_guard, self.visits, self.took, self.usd, journal=self.journal(),
+            version=self.version, outline=self.outline, left_behind=self.left_behind, chunked=self.chunked,
+            trail=self.trail,
         )  # fmt: skip
 
     def journal(self) -> Journal | None:
-        """What the open visit remembers; None if that is nothing."""
+        """Return the memory of the open visit; None if it is empty."""
         if not (self.operations or self.waits or self.effects or self.attempts or self.touched):
             return None
         operations, waits = tuple(self.operations.values()), tuple(self.waits.values())
         return Journal(self.opened, operations, waits, tuple(self.effects), self.attempts, self.touched)
 
 
-def _work(record: Record, body: CheckpointBody, left: Left) -> Work:
-    """A checkpoint as the trail has it."""
+def _work(record: Record, body: CheckpointBody, published: Published) -> Work:
+    """Convert a checkpoint into the form that the trail stores."""
     overwritten = {change.path for change in body.changes if change.act == "set"}
     grown = {change.path for change in body.changes} - overwritten
-    writes = left.writes or {change.path: record.seq for change in body.changes}
-    files = tuple(file if file.at else msgspec.structs.replace(file, at=record.seq) for file in left.files)
+    writes = published.writes or {change.path: record.seq for change in body.changes}
+    files = tuple(file if file.at else msgspec.structs.replace(file, at=record.seq) for file in published.files)
     return Work(
-        record.step, record.visit, record.seq, record.at, left.reads, writes, files, left.code, left.took or body.took,
-        left.usd, body.version, body.skipped, made=left.of, grown=tuple(sorted(grown)), places=left.places,
+        record.step, record.visit, record.seq, record.at, published.reads, writes, files, published.code,
+        published.took or body.took, published.usd, body.version, body.skipped, made=published.of,
+        grown=tuple(sorted(grown)), places=published.places,
     )  # fmt: skip
 
 
 def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
-    """When a wait ends after timers were frozen for a time, or are to end now; None if that is nothing to it.
+    """Return the new end of a wait after timers were frozen, or are woken now; None if this does not affect the wait.
 
-    One that was opened while the session was about to stand still has slept no longer than since then. A clock that was
-    set back meanwhile cannot tell.
+    A wait that started while the session was pausing was frozen only since its start. If the clock was set back since
+    then, the start is unknown and the full ``shift`` counts.
     """
     if wait.due is None or (wait.ask is None and wait.name != "sleep" and not wake):
         return None
@@ -489,14 +494,14 @@ def deferred(wait: WaitBody, at: int, shift: int, wake: bool) -> int | None:
 
 
 def fold(records: Iterable[Record]) -> Line:
-    """The line that a key frame and the records after it describe."""
+    """Fold a key frame and the records after it. Raises `DamagedRecord` if the first record is not a key frame."""
     line = Line()
     for record in records:
         body = body_of(record)
         if not line.opened and not isinstance(body, KeyBody):
             raise DamagedRecord(
-                f"the log is to be read from record {record.seq} on, which is no key frame but a {record.kind};"
-                " restore the database from a backup",
+                f"Record {record.seq} should be a key frame, but is a {record.kind}."
+                " Restore the database from a backup.",
                 seq=record.seq,
             )
         line.fold(record, body)
@@ -504,7 +509,7 @@ def fold(records: Iterable[Record]) -> Line:
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
-    """Where a session goes after a step: on to ``next``, or nowhere yet and why."""
+    """The decision after a step: the ``next`` step, or why a guard holds the session."""
 
     next: str | None
     refused: str = ""
@@ -512,16 +517,16 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
 
 
 def refusal(workflow: Workflow[Any], step: str, evaluate: Callable[[Check], Any]) -> Settled | None:
-    """Ask the guards after a step; None if it may be left."""
+    """Run the guards after a step. Return the first refusal; None if the session may continue."""
     for guard in workflow.guards.get(step, ()):
         reason = evaluate(guard)
         if reason is not None:
-            return Settled(None, str(reason) or f"guard {guard.name!r} refused and gave no reason", guard.name)
+            return Settled(None, str(reason) or f"guard {guard.name!r} refused without a reason", guard.name)
     return None
 
 
 def settle(workflow: Workflow[Any], step: str, evaluate: Callable[[Check], Any]) -> Settled:
-    """Ask the guards after a step, then its route, else take the next in the list."""
+    """Run the guards after a step, then its route. Without a route, the next step in the list follows."""
     if (refused := refusal(workflow, step, evaluate)) is not None:
         return refused
     route = workflow.routes.get(step)
@@ -531,8 +536,8 @@ def settle(workflow: Workflow[Any], step: str, evaluate: Callable[[Check], Any])
     if target not in route.targets:
         legal = ", ".join("the end" if name is None else name for name in route.targets)
         raise IllegalTransition(
-            f"{workflow.name}: route {route.check.name!r} may not lead from {step!r} to {target!r};"
-            f" its return type lists: {legal}",
+            f"Workflow {workflow.name!r}: route {route.check.name!r} returned {target!r} after step {step!r}, but its"
+            f" return type allows only: {legal}. Add the step to the return type, or return one of these.",
             step=step,
             target=target,
         )

@@ -1,15 +1,15 @@
-"""The state of a session as it is stored: encoded values by field, folded from changes.
+"""The stored state of a session: encoded values by field, folded from changes.
 
-Nothing is decoded that nobody reads. A *slot* holds one value:
+Values are decoded only when they are read. A *slot* holds one value:
 
-- `Inline`: its JSON text,
-- `Blob`: a large value, by hash; its bytes are fetched when somebody reads it,
-- `Grown`: a list or dict that was appended to or merged into: segments, in order,
-- `Parts`: a value some parts of which were written since (``writes="a.b"``),
-- `Part`: a part of another slot, before it grew.
+- `Inline`: a small value, as JSON text
+- `Blob`: a large value, by hash; its bytes are fetched when the value is read
+- `Grown`: a list or dict that was appended to or merged into, as a list of segments in order
+- `Parts`: a value with nested fields that were written later (``writes="a.b"``)
+- `Part`: a nested field of another slot, before it grew
 
-A key frame stores the slots as they are, after sealing the tails of growing fields into
-64 KiB blobs; so its size follows the number of fields, not their weight.
+Before a key frame is written, the tails of growing fields are sealed into 64 KiB blobs. So the size of a key frame
+depends on the number of fields, not on the size of their values.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import msgspec
 from pausepoint.codec.values import Limits, decode, encode
 
 INLINE_BYTES = 16 * 1024
-"""Values above this are stored once, by hash, instead of inside a record."""
+"""Larger values are stored once, by hash, instead of inside a record."""
 
 SEGMENT_BYTES = 64 * 1024
 """The size at which the tail of a growing field is sealed."""
 
-# What was admitted piece by piece is not refused as a whole.
+# A value that grew by valid pieces must not be refused as a whole.
 UNLIMITED = Limits(depth=128, value_bytes=2**62, nodes=2**62)
 
 Act = Literal["set", "append", "merge"]
@@ -41,14 +41,14 @@ class Inline(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="v"):
 
 
 class Blob(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="b"):
-    """A large value, by the hex of its hash."""
+    """A large value, by the hex digits of its hash."""
 
     hash: str
     size: int
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """What ``of`` holds under ``name``."""
+    """The value of ``of`` under the key ``name``."""
 
     of: Slot
     name: str
@@ -62,7 +62,7 @@ class Grown(msgspec.Struct, array_like=True, tag="g"):
 
 
 class Parts(msgspec.Struct, array_like=True, tag="o"):
-    """``base`` with some of its keys written anew."""
+    """``base`` with some of its keys overwritten."""
 
     base: Slot
     over: dict[str, Slot]
@@ -85,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def stored(data: bytes, blobs: Blobs, limit: int = INLINE_BYTES) -> Inline | Blob:
-    """Keep a value inline if it is small; otherwise add it to ``blobs`` and refer to it."""
+    """Return a slot for a value: inline if it is small, otherwise a reference to an entry added to ``blobs``."""
     if len(data) <= limit:
         return Inline(msgspec.Raw(data))
     key = sha256(data)
@@ -94,7 +94,7 @@ def stored(data: bytes, blobs: Blobs, limit: int = INLINE_BYTES) -> Inline | Blo
 
 
 class State:
-    """Slots by field, and the blobs that somebody has read so far."""
+    """The slots of a state by field, and the blobs that have been read so far."""
 
     __slots__ = (
         "deep", "loaded", "passing", "slots", "windows",
@@ -103,19 +103,19 @@ class State:
     def __init__(self, slots: dict[str, Slot] | None = None) -> None:
         self.slots: dict[str, Slot] = slots if slots is not None else {}
         self.loaded: dict[str, bytes] = {}
-        # Fields that may have to be fetched before they can be read; most steps touch none of them.
+        # Fields that may need fetching before they can be read. Most steps read none of them.
         self.deep = {name for name, slot in self.slots.items() if type(slot) is not Inline}
-        self.passing: set[str] = set()  # blobs that nobody has read as part of a whole: appended, or for a window
-        self.windows: dict[str, set[str]] = {}  # the blobs that each window reaches into
+        self.passing: set[str] = set()  # blobs that are not needed for whole values: appended, or read for a window
+        self.windows: dict[str, set[str]] = {}  # the blobs that each window reads
 
     def copy(self) -> State:
-        """A state that can be tried out without touching this one."""
+        """Return an independent copy, for trying out changes."""
         twin = State(_slots.decode(msgspec.json.encode(self.slots)))
         twin.loaded = dict(self.loaded)
         return twin
 
     def apply(self, change: Change) -> None:
-        """Fold one change in."""
+        """Apply one change."""
         if change.act != "set" and type(change.value) is Blob:
             self.passing.add(change.value.hash)
         if "." not in change.path:
@@ -136,7 +136,7 @@ class State:
         level[name] = _changed(slot, change)
 
     def carry(self, fields: Mapping[str, Slot], moved: Mapping[str, str], dropped: Iterable[str]) -> None:
-        """Rearrange whole fields: ``moved`` (new name to old) keeps what is stored, ``dropped`` ones are forgotten."""
+        """Migrate whole fields: rename ``moved`` ones (new name to old), remove ``dropped`` ones, set ``fields``."""
         kept = {new: self.slots[old] for new, old in moved.items()}
         for name in (*dropped, *moved.values()):
             self.slots.pop(name, None)
@@ -145,7 +145,7 @@ class State:
         self.deep = {name for name, slot in self.slots.items() if type(slot) is not Inline}
 
     def needs(self, paths: Iterable[str]) -> set[bytes]:
-        """Hashes of the blobs to `provide` before these paths can be read."""
+        """Return the hashes of the blobs to `provide` before these paths can be read."""
         wanted: set[str] = set()
         for path in paths:
             field, *rest = path.split(".")
@@ -155,9 +155,9 @@ class State:
         return {bytes.fromhex(key) for key in wanted if key not in self.loaded}
 
     def needs_recent(self, path: str, count: int) -> set[bytes]:
-        """Hashes of the blobs to `provide` next before the last items of a list can be read.
+        """Return the hashes of the blobs to `provide` next before the last items of a list can be read.
 
-        How many items a blob holds is seen when it is there: ask again until nothing more is needed.
+        The number of items in a blob is known only once it is loaded. Call this again until it returns an empty set.
         """
         field, *rest = path.split(".")
         reached = self.windows[path] = set()
@@ -177,16 +177,16 @@ class State:
     def _length(self, segment: Slot) -> int:
         try:
             return len(_items(self._joined(segment)))
-        except KeyError:  # a part that is younger than the stored value: who reads it will see
+        except KeyError:  # a nested field that is newer than the stored value; the reader handles it
             return 0
 
     def provide(self, blobs: Mapping[bytes, bytes]) -> None:
-        """Hand over blobs that `needs` asked for."""
+        """Pass in the blobs that `needs` asked for."""
         for key, data in blobs.items():
             self.loaded[key.hex()] = data
 
     def forget(self) -> None:
-        """Let go of large values that no slot names any more, or that windows have left behind."""
+        """Release the blobs that no slot uses any more, and those that windows have moved past."""
         kept = self.named()
         if self.passing:
             kept -= self.passing.difference(*self.windows.values())
@@ -194,14 +194,14 @@ class State:
         self.loaded = {key: data for key, data in self.loaded.items() if key in kept}
 
     def named(self) -> set[str]:
-        """The hashes of all large values that the state is made of."""
+        """Return the hashes of all blobs that the state uses."""
         named: set[str] = set()
         for field in self.deep:
             named.update(_blobs(self.slots[field]))
         return named
 
     def read(self, path: str) -> bytes | None:
-        """The encoded value at a path; None if the field was never written."""
+        """Return the encoded value at a path; None if the field was never written."""
         slot = self.slots.get(path)
         if type(slot) is Inline:
             return bytes(slot.data)
@@ -212,14 +212,14 @@ class State:
         target = _at(slot, rest)
         data = self._joined(target)
         if type(target) is Grown and target.act == "merge" and len(data) * 2 < sum(map(_weight, target.segments)):
-            # Most of what the segments hold was overwritten: forget it, or reading would follow the history's length.
+            # Most of the segments was overwritten. Drop it, so that the cost of reading does not grow with the history.
             target.segments[:] = [Inline(msgspec.Raw(data))]
         return data
 
     def recent(self, path: str, count: int) -> bytes | None:
-        """The last items of the list at a path, as a list; None if the field was never written.
+        """Return the last ``count`` items of the list at a path, as a list; None if the field was never written.
 
-        What is stored there and is no list comes back as it is.
+        A stored value that is not a list is returned unchanged.
         """
         field, *rest = path.split(".")
         slot = self.slots.get(field)
@@ -251,11 +251,11 @@ class State:
         return _join([self._joined(segment) for segment in slot.segments], slot.act)
 
     def weight(self) -> int:
-        """About how many bytes a key frame of this state takes, once it is sealed."""
+        """Return the approximate size in bytes of a key frame of this state, once it is sealed."""
         return sum(_weight(slot) for slot in self.slots.values())
 
     def seal(self) -> Blobs:
-        """Before a key frame: turn full tails of growing fields into blobs and return those."""
+        """Move full tails of growing fields into blobs, and return the blobs. Call this before a key frame."""
         blobs: Blobs = []
         for slot in self.slots.values():
             for grown in _growing(slot):
@@ -282,7 +282,10 @@ def _opened(level: dict[str, Slot], field: str, slot: Slot, name: str) -> tuple[
 
 
 def _part(base: Slot, name: str) -> Slot:
-    """A part, cut out if that needs no fetching: a key frame must not repeat what it was cut from."""
+    """Return a nested field as a slot of its own, if nothing needs fetching.
+
+    Otherwise a key frame would contain the surrounding value once per field.
+    """
     if type(base) is Inline and bytes(base.data) != b"null":
         found = _raw_dict.decode(base.data).get(name)
         if found is not None:
@@ -311,12 +314,12 @@ def _blobs(slot: Slot) -> Iterator[str]:
 
 
 def _segments(slot: Slot) -> Iterable[Slot]:
-    """What a list is made of, the newest first."""
+    """Return the segments of a list, the newest first."""
     return reversed(slot.segments) if type(slot) is Grown else (slot,)
 
 
 def _items(data: bytes) -> list[msgspec.Raw]:
-    """The items of an encoded list, not decoded; none if it is no list."""
+    """Return the raw items of an encoded list; empty if the value is not a list."""
     return _raw_list.decode(data) if data.startswith(b"[") else []
 
 
@@ -334,7 +337,7 @@ def _weight(slot: Slot) -> int:
     if type(slot) is Part:
         return _weight(slot.of)
     if type(slot) is Grown:
-        # Full segments of the tail will be sealed. If they counted, a list that grows fast would put key frames off.
+        # Full segments of the tail will be sealed. Counting them would delay the key frames of a fast-growing list.
         full, rest = divmod(sum(len(part.data) for part in slot.segments if type(part) is Inline), SEGMENT_BYTES)
         return rest + 80 * full + sum(_weight(part) for part in slot.segments if type(part) is not Inline)
     if type(slot) is Parts:
@@ -363,6 +366,6 @@ def _seal(grown: Grown, blobs: Blobs) -> None:
             size += len(tail[count])
             count += 1
         joined = tail[0] if count == 1 else _join(tail[:count], grown.act)
-        # Only the rest that does not fill a segment stays inside the key frame.
+        # Only a rest that does not fill a segment stays inside the key frame.
         grown.segments.append(stored(joined, blobs, 0 if size >= SEGMENT_BYTES else SEGMENT_BYTES))
         del tail[:count]

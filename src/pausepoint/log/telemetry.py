@@ -1,11 +1,10 @@
-"""What can be seen of running sessions from outside: log lines, spans, metrics.
+"""Log lines, spans and metrics about running sessions.
 
-Observation never decides anything and never breaks a session: what goes wrong in it is
-printed, as `logging` does with its handlers, and the session goes on.
+Observation never changes the result of a session and never breaks it. An error in it is printed, as `logging` does with
+its handlers, and the session continues.
 
-OpenTelemetry is used through its API package, and only if the program has imported it
-already: nobody can have set up an SDK without doing that. Where no provider is set, nothing
-is made.
+OpenTelemetry is used through its API package, and only if the program has already imported it, because a program that
+set up an SDK has imported the API. Without a provider, no spans and metrics are created.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ logger.addHandler(logging.NullHandler())
 
 
 class Place(NamedTuple):
-    """Where code runs: which visit of which session."""
+    """The session, the visit and the attempt that code runs in."""
 
     session_id: str
     step: str = ""
@@ -46,20 +45,24 @@ class Place(NamedTuple):
     attempt: int = 0
 
 
-# The fields of a `Place`, which itself is made when somebody asks: every step sets this, few are asked.
+# The fields of a `Place`. The object itself is created on demand, because every step sets this and few read it.
 _here: ContextVar[tuple[str, str, int, int] | None] = ContextVar(f"{NAME}_place", default=None)
 
 
 def here() -> Place | None:
-    """The visit that the calling code belongs to: in steps, operations, map items, their tasks and threads."""
+    """Return the visit that the calling code belongs to; None outside of sessions.
+
+    It works in steps, operations, map items, and the tasks and threads that they start.
+    """
     place = _here.get()
     return None if place is None else Place(*place)
 
 
 class SessionIdFilter(logging.Filter):
-    """Gives every log record that passes ``session_id``, ``step`` and ``visit``; ``-`` and 0 outside of sessions.
+    """A logging filter that adds ``session_id``, ``step`` and ``visit`` to every record.
 
-    Add it to a handler: ``handler.addFilter(SessionIdFilter())``. What a record has already is left as it is.
+    Outside of sessions the values are ``-`` and 0. Attributes that a record already has are not changed.
+    Add the filter to a handler: ``handler.addFilter(SessionIdFilter())``.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -72,7 +75,7 @@ class SessionIdFilter(logging.Filter):
 
 
 class Metric(NamedTuple):
-    """One line of the table of metrics."""
+    """One row of the table of metrics."""
 
     name: str
     kind: Literal["counter", "up-down counter", "histogram"]
@@ -90,18 +93,18 @@ METRICS: tuple[Metric, ...] = (
     Metric(f"{NAME}.sessions.ended", "counter", "{session}", (_WORKFLOW, _STATUS), "completed, failed or cancelled"),
     Metric(f"{NAME}.pauses", "counter", "{pause}", (_WORKFLOW, _PAUSE), "drives that ended in a pause, by its kind"),
     Metric(f"{NAME}.visit.duration", "histogram", "s", (_WORKFLOW, _STEP), "visits, and how long each took"),
-    Metric(f"{NAME}.operation.duration", "histogram", "s", (_WORKFLOW, _STEP, _OPERATION), "operations, likewise"),
-    Metric(f"{NAME}.retries", "counter", "{attempt}", (_WORKFLOW, _STEP), "attempts that failed and are repeated"),
-    Metric(f"{NAME}.spent", "counter", "{microdollar}", (_WORKFLOW, _STEP), "money told with `ctx.spend`"),
-    Metric(f"{NAME}.tokens", "counter", "{token}", (_WORKFLOW, _STEP), "tokens told with `ctx.spend`"),
+    Metric(f"{NAME}.operation.duration", "histogram", "s", (_WORKFLOW, _STEP, _OPERATION), "operations, and their duration"),
+    Metric(f"{NAME}.retries", "counter", "{attempt}", (_WORKFLOW, _STEP), "failed attempts that are retried"),
+    Metric(f"{NAME}.spent", "counter", "{microdollar}", (_WORKFLOW, _STEP), "money reported with `ctx.spend`"),
+    Metric(f"{NAME}.tokens", "counter", "{token}", (_WORKFLOW, _STEP), "tokens reported with `ctx.spend`"),
     Metric(f"{NAME}.commit.duration", "histogram", "s", (_RECORD,), "commits, and how long until each was on disk"),
-    Metric(f"{NAME}.store.errors", "counter", "{error}", (_ERROR,), "drives that the store or a new holder ended"),
+    Metric(f"{NAME}.store.errors", "counter", "{error}", (_ERROR,), "drives ended by a store error or a lost hold"),
 )
 
 _SECONDS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600,
 )  # fmt: skip
-"""From a commit to a visit: the buckets of all histograms."""
+"""The buckets of all histograms. They cover short commits as well as long visits."""
 
 
 class _Meters:
@@ -113,7 +116,7 @@ class _Meters:
         self.instruments = {metric.name.removeprefix(f"{NAME}."): _instrument(meter, metric) for metric in METRICS}
 
     def add(self, name: str, amount: int, attributes: dict[str, str]) -> None:
-        """Count."""
+        """Add to a counter."""
         self.instruments[name].add(amount, attributes)
 
     def took(self, name: str, seconds: float, attributes: dict[str, str]) -> None:
@@ -131,17 +134,17 @@ def _instrument(meter: Any, metric: Metric) -> Any:
 
 
 def _provider(signal: Literal["trace", "metrics"]) -> Any:
-    """What the program has set up for spans or metrics; None if that is nothing."""
+    """Return the provider that the program has set for spans or metrics; None if there is none."""
     api = sys.modules.get(f"opentelemetry.{signal}")
     if api is None:
         return None
     provider = api.get_tracer_provider() if signal == "trace" else api.get_meter_provider()
-    # The API's own providers only stand in for one that was not set.
+    # The API's own providers are placeholders for one that is not set.
     return None if type(provider).__module__.startswith(f"opentelemetry.{signal}") else provider
 
 
 def _guarded(act: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
-    """Do something for observation's sake; what it raises is printed."""
+    """Call a function for observation. Print what it raises, and return None then."""
     try:
         return act(*args, **kwargs)
     except Exception:
@@ -173,7 +176,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class Watch:
-    """Observes one session for as long as somebody writes its log. Whether it is traced is found out once."""
+    """Observes one session while its log is written. Providers are looked up once, when it is created."""
 
     __slots__ = ("ended_parent", "failure", "meters", "place", "session_id", "status", "tracer", "trouble", "workflow")
 
@@ -192,7 +195,7 @@ class Watch:
 
     @contextmanager
     def session(self, version: int, resumed: bool) -> Iterator[None]:
-        """Around one drive of the session."""
+        """Return a context manager around one drive of the session."""
         _here.set(self.place)
         self._add("sessions.running", 1)
         attributes = {f"{NAME}.version": version, f"{NAME}.resumed": resumed}
@@ -205,17 +208,17 @@ class Watch:
                     span.status, span.failure, span.trouble = self.status or "ready", self.failure, self.trouble
 
     def enters(self, step: str, visit: int, attempt: int) -> None:
-        """From here on the calling task works on this visit."""
+        """Mark the calling task as working on this visit."""
         self.place = (self.session_id, step, visit, attempt)
         _here.set(self.place)
 
     async def visit(self, attempt: Awaitable[T], remembered: int, quiet: tuple[type[Exception], ...]) -> T:
-        """One attempt at the visit that was entered. ``quiet``: what is raised to leave a step, and is no failure."""
+        """Run one attempt of the entered visit in a span. ``quiet`` are exceptions that exit a step without failure."""
         with self._span(f"visit {self.place[1]}", {**self._where(), f"{NAME}.remembered": remembered}, quiet):
             return await attempt
 
     def operation(self, name: str) -> AbstractContextManager[object]:
-        """Around an operation that really runs; a remembered one has no span."""
+        """Return a context manager around an operation that runs. A remembered operation has no span."""
         if self.tracer is None:
             return _NOTHING
         return self._span(f"operation {name}", {_OPERATION: name, **self._where()})
@@ -236,12 +239,12 @@ class Watch:
     # what happened
 
     def started(self, step: str | None, paused: bool) -> None:
-        """The session was stored."""
+        """Report that the session was stored."""
         self._tell(logging.INFO, "started, paused" if paused else "started", step or "", 1)
         self._add("sessions.started", 1)
 
     async def timed(self, commit: Awaitable[T], kind: str) -> T:
-        """Wait for a commit and note how long it took."""
+        """Await a commit and record how long it took."""
         began = time.perf_counter()
         result = await commit
         if self.meters is not None:
@@ -249,7 +252,7 @@ class Watch:
         return result
 
     def committed(self, commit: Commit, body: object) -> None:
-        """A record is on disk."""
+        """Report a record that is committed."""
         paused = _pause(commit, body)
         if commit.release:
             self.status = _rests(commit, paused)
@@ -264,7 +267,7 @@ class Watch:
         where = {_WORKFLOW: self.workflow, _STEP: commit.records[0].step}
         if isinstance(body, CheckpointBody) and not body.skipped:
             meters.took("visit.duration", body.took / 1e6, where)
-        elif isinstance(body, OperationBody) and not body.total:  # with a total: the set that a map expects
+        elif isinstance(body, OperationBody) and not body.total:  # one with a total announces the items of a map
             meters.took("operation.duration", body.took / 1e6, {**where, _OPERATION: body.name})
         elif isinstance(body, EventBody) and body.type == "step.retried":
             meters.add("retries", 1, where)
@@ -278,7 +281,7 @@ class Watch:
             meters.add("pauses", 1, {_WORKFLOW: self.workflow, _PAUSE: paused})
 
     def broke(self, error: BaseException) -> None:
-        """This process can write nothing more of the session."""
+        """Report that this process can no longer write to the session."""
         lost = isinstance(error, HoldLost)
         self.status, self.trouble = "lost" if lost else "broken", error
         text = f"{type(error).__name__}: {said(error)}"
@@ -308,7 +311,7 @@ def _tell(level: int, text: str, session_id: str, step: str, visit: int) -> None
 
 
 def pause_asked(rows: Iterable[SessionRow], by: str | None, reason: str) -> None:
-    """Somebody wants these sessions to stand still. Those that run say so once more when they do."""
+    """Log a pause request for these sessions. A running session logs another line when it is paused."""
     text = "pause requested" + (f" by {by}" if by else "") + (f": {reason}" if reason else "")
     for row in rows:
         if row.ended not in ("completed", "cancelled"):
@@ -316,7 +319,7 @@ def pause_asked(rows: Iterable[SessionRow], by: str | None, reason: str) -> None
 
 
 def alone() -> None:
-    """From here on the calling task works for no session and no request, whoever it was that started it."""
+    """Detach the calling task from the session and the span that it was started in."""
     _here.set(None)
     if "opentelemetry.trace" in sys.modules:
         _guarded(_leave_span)
@@ -329,14 +332,14 @@ def _leave_span() -> None:
 
 
 def _pause(commit: Commit, body: object) -> str:
-    """Which kind of pause a commit parks the session with, if it does."""
+    """Return the kind of pause that a commit parks the session with; empty if it does not."""
     if isinstance(body, EventBody) and body.type == "session.paused":
         return str(msgspec.json.decode(body.data).get("kind", "operator"))
     return commit.open_pauses[0].kind if commit.open_pauses and commit.release else ""
 
 
 def _rests(commit: Commit, paused: str) -> str:
-    """In which status a commit leaves a session that it gives back."""
+    """Return the status of a session after a commit that releases it."""
     if commit.ended or paused:
         return commit.ended or "paused"
     if commit.waiting:
@@ -345,7 +348,7 @@ def _rests(commit: Commit, paused: str) -> str:
 
 
 def _line(commit: Commit, body: object, paused: str, status: str) -> tuple[int, str]:
-    """How loud to say what a record tells, and in which words."""
+    """Return the level and the text of the log line for a record."""
     if (failure := commit.failure) is not None:
         attempts = f" after {failure.attempts} attempts" if failure.attempts > 1 else ""
         return logging.ERROR, f"failed at {failure.step}{attempts}: {failure.type}: {failure.message}"
@@ -359,11 +362,11 @@ def _line(commit: Commit, body: object, paused: str, status: str) -> tuple[int, 
     return logging.WARNING if body.type == "step.retried" else logging.INFO, body.summary or body.type
 
 
-# What a span needs of OpenTelemetry is imported where it is used: here it is known to be there.
+# OpenTelemetry is imported inside the methods of a span, where it is known to be installed.
 
 
 class _Span:
-    """A span that is the current one inside its block."""
+    """A context manager for a span that is current inside its block."""
 
     __slots__ = ("attributes", "failure", "name", "origin", "quiet", "span", "status", "token", "tracer", "trouble")
 
@@ -376,7 +379,7 @@ class _Span:
         self.attributes = attributes
         self.quiet = quiet
         self.origin = origin
-        self.status = ""  # how it ends where no exception tells: these three are set by whoever knows
+        self.status = ""  # how the span ends without an exception; the caller sets these three
         self.failure = ""
         self.trouble: BaseException | None = None
         self.span: Span | None = None
@@ -419,7 +422,7 @@ class _Span:
     def _tell(self, span: Span, error: BaseException | None) -> None:
         from opentelemetry.trace import StatusCode
 
-        # Signals and cancellations end a block too; they are ways to leave it, not failures.
+        # Signals and cancellations exit a block too, but are not failures.
         raised = error if isinstance(error, Exception) and not isinstance(error, self.quiet) else self.trouble
         span.set_attribute(_STATUS, self.status or ("completed" if error is None else "failed" if raised else "left"))
         if raised is not None:
@@ -429,14 +432,13 @@ class _Span:
 
 
 def _ended_parent() -> Span | None:
-    """The span that is current here, if it has ended: such a one is linked to and gets no more children.
+    """Return the current span if it has ended. Such a span is linked to and gets no children.
 
-    A span that was not sampled does not record either; it stays the parent, so that its
-    session is not sampled as well.
+    A span that is not sampled does not record either. It stays the parent, so that the session is not sampled as well.
     """
     from opentelemetry import trace
 
     span = trace.get_current_span()
     known = span.get_span_context()
-    gone = known.is_valid and known.trace_flags.sampled and not known.is_remote and not span.is_recording()
-    return span if gone else None
+    ended = known.is_valid and known.trace_flags.sampled and not known.is_remote and not span.is_recording()
+    return span if ended else None

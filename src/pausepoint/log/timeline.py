@@ -1,9 +1,8 @@
-"""Finds places in a session's log: its checkpoints, what was true at one of them, where a visit began.
+"""Finds positions in a session's log: its checkpoints, the state at one of them, the start of a visit.
 
-After a rewind the log has stretches that were *left behind*. They stay readable by number;
-the *present line* is the rest, and a visit's name (``write#2``) means the one on it. Every
-key frame says which stretches are left behind and how often each step was visited, so a
-place is found by halving the distance between key frames, whatever the length of the log.
+A rewind leaves stretches of the log *behind*. They stay readable by number. The rest is the *present line*, and a
+visit's name (``write#2``) means the visit on the present line. Every key frame stores which stretches are left behind
+and how often each step was visited. So a position is found by binary search over the key frames.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from pausepoint.model.views import Checkpoint
 from pausepoint.stores.base import Store
 
 NEAR = 256
-"""How far ahead to look for a checkpoint to name instead of one that is not there."""
+"""How many records after an unknown checkpoint are searched for one to suggest."""
 
 
 class Before(NamedTuple):
-    """How everything stood before a visit; ``line`` is that very moment. A new line builds on record ``base``."""
+    """The session as it was before a visit. A new line continues from record ``base``."""
 
     line: Line
     base: int
@@ -35,9 +34,9 @@ class Before(NamedTuple):
 
 
 class Timeline:
-    """The log of one session up to ``row.seq``. Records that are written meanwhile are not seen.
+    """The log of one session up to ``row.seq``. Records that are written later are not visible.
 
-    ``renamed``: what steps are called now, by the names that they had; visits can be named by either.
+    ``renamed`` maps former names of steps to present ones. Both names find a visit.
     """
 
     def __init__(self, store: Store, row: SessionRow, renamed: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -45,15 +44,15 @@ class Timeline:
         self.row = row
         self.renamed = renamed
         self._head: list[Record] = []
-        self._found: list[Record] = []  # where a visit was found: what is asked for next is often there
+        self._found: list[Record] = []  # the records around the last visit found; the next query often needs them
         self._frames: dict[int, KeyBody] = {}
 
     async def line(self, seq: int | None = None) -> Line:
-        """The fold of the log as of record ``seq``; by default as it stands."""
+        """Return the fold of the log up to record ``seq``; by default up to its end."""
         return fold(await self._stretch(self.row.seq if seq is None else seq))
 
     async def _stretch(self, seq: int) -> list[Record]:
-        """The records from the last key frame on that tell how everything stood at ``seq``."""
+        """Return the records up to ``seq``, starting at the last key frame before it."""
         if seq >= self.row.key_frame:
             if not self._head:
                 self._head = await self.store.records(self.row.key, self.row.key_frame, self.row.seq)
@@ -61,7 +60,7 @@ class Timeline:
         if self._found and self._found[0].seq <= seq <= self._found[-1].seq:
             return [record for record in self._found if record.seq <= seq]
         found = await self.store.records(self.row.key, await self.store.key_frame(self.row.key, seq), seq)
-        if found[-1].kind == "rewind":  # what it leads to is in the key frame behind it
+        if found[-1].kind == "rewind":  # the key frame after a rewind has its result
             found = await self.store.records(self.row.key, seq + 1, seq + 1)
         return found
 
@@ -74,62 +73,65 @@ class Timeline:
     # the list
 
     async def checkpoints(self, before: int | None = None, limit: int | None = 100) -> list[Checkpoint]:
-        """The last ``limit`` checkpoints with a number below ``before``, the newest last."""
-        left = (await self._frame(self.row.key_frame)).left
+        """Return the last ``limit`` checkpoints with a number below ``before``, the newest last."""
+        left_behind = (await self._frame(self.row.key_frame)).left_behind
         end = self.row.seq if before is None else min(before - 1, self.row.seq)
         found: list[Checkpoint] = []
         while end >= 1 and (limit is None or len(found) < limit):
             start = await self.store.key_frame(self.row.key, end)
             records = [each for each in await self.store.records(self.row.key, start, end) if each.kind == "checkpoint"]
             wanted = records if limit is None else records[max(len(records) - limit + len(found), 0) :]
-            found[:0] = [_entry(record, left) for record in wanted]
+            found[:0] = [_entry(record, left_behind) for record in wanted]
             end = start - 1
         return found
 
     # by name or number
 
     async def find(self, at: int | str) -> int:
-        """The number of the record at whose end things stood as asked for: its number, or a visit's name."""
+        """Return the number of the record that ``at`` names, by number or by a visit's name.
+
+        Raises `UnknownCheckpoint`.
+        """
         if isinstance(at, int) and not isinstance(at, bool):
             if not 1 <= at <= self.row.seq:
-                raise await self._unknown(at, f"there is no record {at}; the log has the numbers 1 to {self.row.seq}")
+                raise await self._unknown(at, f"has no record {at}. The log has records 1 to {self.row.seq}")
             return at
         step, number = _named(at)
         return await self._finished(at, step, number)
 
     async def before(self, to: int | str, reuse: bool) -> Before:
-        """How everything stood before the visit that is to be redone; with ``reuse``, what it remembers is in it."""
+        """Return the session as it was before a visit. With ``reuse``, the visit keeps its remembered operations."""
         if isinstance(to, int) and not isinstance(to, bool):
             return await self._before_finished(await self._checkpoint(to), reuse)
         step, number = _named(to)
         line = await self.line()
-        stands_there = line.step in self._names(step) and not line.leaving and number in (None, line.visit)
-        # A visit that has left no trace never happened: then the last one is the one before it.
+        is_there = line.step in self._names(step) and not line.held_by_guard and number in (None, line.visit)
+        # An open visit without a trace in the log never happened. The visit before it is then the last one.
         trace = line.operations or line.waits or line.effects or self.row.failure or line.touched
-        if stands_there and (number is not None or line.visit == 1 or trace):
+        if is_there and (number is not None or line.visit == 1 or trace):
             return _before(await self._stretch(self.row.seq), reuse)
         return await self._before_finished(await self._finished(to, step, number), reuse)
 
     async def now(self, reuse: bool) -> Before:
-        """As it stands. One that has completed stands at its last step, whose way out is decided anew."""
+        """Return the session as it is now. A completed session is at its last step, before its guards and route."""
         records = await self._stretch(self.row.seq)
         line = fold(records)
         if line.step is None:
-            line.step, line.leaving = await self.last_step(), True
-        if line.leaving:
+            line.step, line.held_by_guard = await self.last_step(), True
+        if line.held_by_guard:
             return Before(line, self.row.seq, f"{line.step}#{line.visit}")
         return _before(records, reuse)
 
     async def _before_finished(self, seq: int, reuse: bool) -> Before:
         found = _before(await self._stretch(seq - 1), reuse)
-        if reuse:  # what the visit emitted and spent at its end
+        if reuse:  # effects that the visit committed with its checkpoint
             (record,) = await self.store.records(self.row.key, seq, seq)
             body: CheckpointBody = body_of(record)
             found.line.effects.update(effect.id for effect in body.effects)
         return found
 
     async def last_step(self) -> str | None:
-        """The step that a session which has come to its end was in last."""
+        """Return the last step of a session that has ended."""
         end = self.row.seq
         while end >= 1:
             start = await self.store.key_frame(self.row.key, end)
@@ -143,19 +145,19 @@ class Timeline:
     async def _checkpoint(self, number: int) -> int:
         found = await self.store.records(self.row.key, number, number) if 1 <= number <= self.row.seq else []
         if not found or found[0].kind != "checkpoint":
-            what = f"record {number} is no checkpoint" if found else f"there is no record {number}"
+            what = f"has record {number}, but it is not a checkpoint" if found else f"has no record {number}"
             raise await self._unknown(number, what)
         return number
 
     async def _finished(self, at: int | str, step: str, number: int | None) -> int:
-        """The checkpoint of a finished visit on the present line, by default the last one."""
+        """Return the checkpoint of a finished visit on the present line; by default of the last visit."""
         visits, names = (await self.line()).visits, self._names(step)
         count = max(visits.get(name, 0) for name in names)
         if not count:
-            raise self._refusal(at, f"no visit of {step!r} has ended{did_you_mean(step, visits)}")
+            raise self._refusal(at, f"has no finished visit of step {step!r}{did_you_mean(step, visits)}")
         number = count if number is None else number
         if not 1 <= number <= count:
-            raise self._refusal(at, f"{step} was visited {count} {'time' if count == 1 else 'times'}: #1 to #{count}")
+            raise self._refusal(at, f"has no finished visit {step}#{number}. The last one is {step}#{count}.")
         for first, last in reversed(await self._segments()):
             if await self._visits(names, first) < number:
                 since, until = await self._between(names, number, first, last)
@@ -165,18 +167,18 @@ class Timeline:
                         return record.seq
                 break
         why = (
-            f"{step}#{number} is not found in this log by that name: it was renamed since, is older than this fork,"
-            " or what leads to it was redacted"
+            f"has no visit {step}#{number} under that name. The step was renamed, the visit is older than this fork,"
+            " or the records before it were redacted"
         )
         raise await self._unknown(at, why)
 
     def _names(self, step: str) -> set[str]:
-        """What a step is called, and was: the log has the names of its time."""
+        """Return the present and former names of a step. The log has the name that was valid at the time."""
         now = self.renamed.get(step, step)
         return {now, *(old for old, new in self.renamed.items() if new == now)}
 
     async def _visits(self, names: Collection[str], frame: int) -> int:
-        """How often a step was visited at a key frame. What is redacted tells nothing: look behind it."""
+        """Return how often a step was visited up to a key frame; 0 if the key frame was redacted."""
         try:
             visits = (await self._frame(frame)).visits
             return max(visits.get(name, 0) for name in names)
@@ -184,7 +186,10 @@ class Timeline:
             return 0
 
     async def _between(self, names: Collection[str], number: int, first: int, last: int) -> tuple[int, int]:
-        """Two key frames (or the end) between which a visit ended. The number of visits only rises along a line."""
+        """Return the range of records in which a visit ended, by binary search.
+
+        The search works because the number of visits only rises along a line.
+        """
         since, low, high = first, first, last + 1
         while high - low > 1:
             middle = (low + high) // 2
@@ -196,10 +201,10 @@ class Timeline:
         return since, high - 1
 
     async def _segments(self) -> list[tuple[int, int]]:
-        """The stretches of the present line, each from a key frame on."""
-        left = (await self._frame(self.row.key_frame)).left
-        starts = [1, *(last + 2 for _, last in left)]  # behind what was left are the rewind and its key frame
-        ends = [*(first - 1 for first, _ in left), self.row.seq]
+        """Return the stretches of the present line. Each starts at a key frame."""
+        left_behind = (await self._frame(self.row.key_frame)).left_behind
+        starts = [1, *(last + 2 for _, last in left_behind)]  # a rewind record and its key frame follow
+        ends = [*(first - 1 for first, _ in left_behind), self.row.seq]
         return list(zip(starts, ends, strict=True))
 
     # refusals
@@ -210,46 +215,46 @@ class Timeline:
         listed = (_entry(record, ()) for record in above if record.kind == "checkpoint")
         near = [*await self.checkpoints(number + 1, 2), *islice(listed, 2)]
         names = ", ".join(f"{each.seq} ({each.name})" for each in near)
-        return self._refusal(at, why + (f"; checkpoints near it: {names}" if names else "; it has no checkpoint yet"))
+        return self._refusal(at, why + (f". Nearby checkpoints: {names}." if names else ". It has no checkpoints yet."))
 
     def _refusal(self, at: int | str, why: str) -> UnknownCheckpoint:
         return UnknownCheckpoint(
-            f"session {self.row.session_id!r}: {why}", session_id=self.row.session_id, at_checkpoint=at
+            f"Session {self.row.session_id!r} {why}", session_id=self.row.session_id, at_checkpoint=at
         )
 
 
 def _named(at: object) -> tuple[str, int | None]:
-    """A visit's name taken apart.
+    """Split a visit's name into step and number.
 
     >>> _named("write#2"), _named("write")
     (('write', 2), ('write', None))
     """
     if not isinstance(at, str) or not at:
-        raise TypeError(f"a checkpoint is named by its number or by its visit, such as 'write#2', not by {at!r}")
+        raise TypeError(f"{at!r} does not name a checkpoint. Pass its number, or a visit such as 'write#2'.")
     step, mark, number = at.rpartition("#")
     return (step, int(number)) if mark and number.isdecimal() else (at, None)
 
 
 def _before(records: list[Record], reuse: bool) -> Before:
-    """The beginning of the visit that is open at the end of these records."""
+    """Return the session as it was before the visit that is open at the end of these records."""
     line = fold(records)
     if line.step is None:
-        raise DamagedRecord(f"no visit is open at record {records[-1].seq}; restore the database from a backup")
+        raise DamagedRecord(f"No visit is open at record {records[-1].seq}. Restore the database from a backup.")
     base, visit = line.base, f"{line.step}#{line.visit}"
     if not reuse:
         line = fold(record for record in records if record.seq <= base)
-        for operation in line.operations.values():  # of a key frame in the middle of the visit
+        for operation in line.operations.values():  # they come from a key frame in the middle of the visit
             if operation.part is not None:
                 line.chunked.pop(operation.part.file_id, None)
         line.operations.clear()
         line.effects.clear()
-    line.waits.clear()  # what was not finished begins anew
+    line.waits.clear()  # unfinished waits start again
     line.attempts, line.touched = 0, False
     return Before(line, base, visit)
 
 
-def _entry(record: Record, left: tuple[tuple[int, int], ...]) -> Checkpoint:
-    at, behind = to_datetime(record.at), any(first <= record.seq <= last for first, last in left)
+def _entry(record: Record, left_behind: tuple[tuple[int, int], ...]) -> Checkpoint:
+    at, behind = to_datetime(record.at), any(first <= record.seq <= last for first, last in left_behind)
     if record.redacted:
         return Checkpoint(record.step, record.visit, record.seq, at, left_behind=behind, redacted=True)
     body: CheckpointBody = body_of(record)

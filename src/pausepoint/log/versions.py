@@ -116,9 +116,11 @@ def _shown(workflow: Workflow[Any], line: Line) -> dict[str, str]:
     found: dict[str, str] = {}
     for work in line.trail.works.values() if line.trail is not None else ():
         step = workflow.renamed.get(work.step, work.step)
-        places = {each.path: each.place.path for each in workflow.step(step).leaves} if step in workflow.outline else {}
-        left = [(places[file.pattern], file.field) for file in work.files if file.pattern in places]
-        found |= {now: before for now, before in left if now != before}
+        places = (
+            {each.path: each.place.path for each in workflow.step(step).publishes} if step in workflow.outline else {}
+        )
+        published = [(places[file.pattern], file.field) for file in work.files if file.pattern in places]
+        found |= {now: before for now, before in published if now != before}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Records and facts. Nothing in this room does I/O."""
+"""Records and facts: plain data types. Nothing in this package does I/O."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How far the work on a file has come, chunk by chunk: folded from the log, so it is true at any moment.
+"""The progress of the work on a file, chunk by chunk. It is computed from the log, so it is always current.
 
-The set of chunks is recorded first, then each one as it is done or fails. A chunk is known by its file, its number and
-the parameters of the whole (such as the pages per chunk), so that what was done with other parameters is never
-mistaken for it.
+The log first records the set of chunks, then each chunk when it finishes or fails. A chunk is identified by its file,
+its number and the chunking parameters (such as the pages per chunk), so that chunks made with other parameters are
+never mistaken for it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ R = TypeVar("R")
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a record says of a chunk. Without an ``index`` it begins the work: the chunks, of which some may be done.
+    """The part of a record that concerns a chunk. Without an ``index`` it starts the work on a file.
 
-    ``work`` tells one work on a file from another. With an ``error`` the chunk failed, at the ``attempt``-th attempt,
-    and is tried again after a time, or it was given up. ``limit``: until then no other chunk is begun either.
+    ``work`` identifies the work; a file may be chunked more than once. ``done`` counts the chunks that were done before
+    the work started. With an ``error``, attempt number ``attempt`` of the chunk failed: the chunk is retried after
+    ``until``, or not at all (`GIVEN_UP`). ``limit`` means that no other chunk starts before ``until`` either.
     """
 
     file_id: str
@@ -37,11 +38,11 @@ class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 GIVEN_UP = -1
-"""The attempt of a chunk that is not tried again, unless somebody resumes the session or the step is tried again."""
+"""The attempt number of a chunk that is retried only when the session is resumed or the step is retried."""
 
 
 class Failed(NamedTuple):
-    """What was wrong with a chunk, at which attempt, when it may be tried again, and whether others wait for that."""
+    """A chunk's failure: the error, the attempt, the earliest retry time, and whether other chunks wait as well."""
 
     error: str
     attempt: int = 0
@@ -50,7 +51,7 @@ class Failed(NamedTuple):
 
 
 class Tally(msgspec.Struct, omit_defaults=True):
-    """The fold of a file's parts. ``failed`` are the chunks that failed and were not done since, the last one last."""
+    """The progress of a file. ``failed`` are the chunks whose last attempt failed, most recent failure last."""
 
     work: str
     total: int
@@ -59,7 +60,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
     failed: dict[int, Failed] = {}
 
     def fold(self, part: Part) -> None:
-        """Take in the next part of the same work."""
+        """Apply the next part of the same work."""
         self.failed.pop(part.index, None)
         if part.error:
             self.failed[part.index] = Failed(part.error, part.attempt, part.until, part.limit)
@@ -67,16 +68,16 @@ class Tally(msgspec.Struct, omit_defaults=True):
             self.processed += 1
 
     def begin_anew(self) -> None:
-        """What failed is tried again, as often as if for the first time, but not sooner."""
+        """Give failed chunks their full number of attempts again. Their retry times stay the same."""
         self.failed = {index: each._replace(attempt=0) for index, each in self.failed.items()}
 
     def wake(self) -> None:
-        """What waits for a time waits no longer."""
+        """Let failed chunks be retried immediately."""
         self.failed = {index: each._replace(until=0) for index, each in self.failed.items()}
 
     @property
     def status(self) -> ChunkStatus:
-        """What has become of it so far."""
+        """Return the status of the work so far."""
         if self.processed >= self.total:
             return "complete"
         if not self.processed and not self.failed:
@@ -85,7 +86,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
 
 
 def fold_part(tallies: dict[str, Tally], part: Part, total: int) -> None:
-    """Take in what a record says. A new set of chunks takes the place of an older one of the same file."""
+    """Apply a part to the tallies. A new set of chunks replaces an older set of the same file."""
     if part.index < 0:
         tallies[part.file_id] = Tally(part.work, total, part.params, part.done)
     elif (tally := tallies.get(part.file_id)) is not None and tally.work == part.work:
@@ -93,8 +94,8 @@ def fold_part(tallies: dict[str, Tally], part: Part, total: int) -> None:
 
 
 def state_of(tally: Tally | None) -> ChunkState:
-    """A tally, for people and for the state of a workflow. None: nothing was begun."""
-    from pausepoint.model.schemas import ChunkState  # who only looks at sessions does without Pydantic
+    """Return a tally as a `ChunkState`. None means that no work has started."""
+    from pausepoint.model.schemas import ChunkState  # imported here because listing sessions must not load Pydantic
 
     if tally is None:
         return ChunkState(chunking={}, processed_chunks=0, failed_chunks=[], status="pending")
@@ -111,7 +112,7 @@ def state_of(tally: Tally | None) -> ChunkState:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One chunk of a file, as the function that works on it gets it. Numbers begin at 0."""
+    """One chunk of a file, as passed to the function that processes it. Numbers start at 0."""
 
     file_id: str
     index: int
@@ -123,7 +124,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Chunked(Generic[R]):
-    """What ``ctx.files.chunks`` returns: how far it came, the results, and what went wrong, by number of the chunk."""
+    """The result of ``ctx.files.chunks``: the progress, and the results and errors by chunk number."""
 
     state: ChunkState
     done: dict[int, R] = field(default_factory=dict)

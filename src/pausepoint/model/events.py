@@ -1,4 +1,4 @@
-"""The types of the events that the engine itself writes. A workflow declares its own beside them."""
+"""The event types that the engine itself writes. A workflow declares additional types of its own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ENGINE_EVENTS: frozenset[str] = frozenset(
         "item.failed",
         "chunk.failed",
         "file.added",
-        "artifact.left",
+        "artifact.published",
         "artifact.edited",
         "artifact.set_aside",
         "write.refused",

@@ -1,7 +1,7 @@
-"""What is recorded of a file, and what becomes of the name that somebody gave it.
+"""The facts recorded about a file, and the rules for cleaning its name.
 
-A name is a label for people: it is cleaned, and never used to find or make a file. Stored names are made of the id and
-an ending of plain letters and digits.
+A file's name is only a label for people. It is cleaned, and never used to find or create a file. The stored name is
+built from the file's id and an extension of plain letters and digits.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import unicodedata
 import msgspec
 
 LONGEST_NAME = 255
-"""Bytes of UTF-8: what file systems admit, should somebody use the label as a file name elsewhere."""
+"""The longest label, in bytes of UTF-8. File systems accept this length, so a label also works as a file name."""
 
 SHORT = 12
-"""How many digits of the hash an id has, unless another file of the session has the same ones."""
+"""How many digits of the hash a file id has, unless another file of the session has the same digits."""
 
 _ENDING = re.compile(r"[A-Za-z0-9]{1,10}")
 _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?")
@@ -23,9 +23,10 @@ _TYPE = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(;[\t -~]{0,255})?",
 
 
 class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file of a session, as the signal that brought it carries it. Its content is known by ``sha256`` and ``size``.
+    """The facts about a session's file, as stored in the signal that added it.
 
-    ``ending`` is what its stored name ends with, ``origin`` the operation of a step that added it.
+    ``sha256`` and ``size`` identify the content. ``ending`` is the extension of the stored name; ``origin`` is the
+    operation of the step that added the file, if a step did.
     """
 
     id: str
@@ -39,7 +40,7 @@ class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def stored_name(self) -> str:
-        """What it is called in the session's folder."""
+        """Return the file's name in the session's folder."""
         return f"{self.id}.{self.ending}"
 
 
@@ -47,7 +48,7 @@ file_facts = msgspec.json.Decoder(FileFacts).decode
 
 
 def file_id(content: str, length: int = SHORT) -> str:
-    """The id of a file, from the hash of its content: the same in every session that has it.
+    """Return a file's id, derived from the hash of its content. It is the same in every session.
 
     >>> file_id("2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824")
     'file_2cf24dba5fb0'
@@ -56,7 +57,7 @@ def file_id(content: str, length: int = SHORT) -> str:
 
 
 def cleaned(name: str) -> str:
-    """A file name as a label: no folders, nothing invisible, nothing that a system would take for a device.
+    """Return a file name as a label, without folders, invisible characters or reserved device names.
 
     >>> cleaned("../../etc/passwd"), cleaned("C:\\\\notes\\\\a.pdf"), cleaned("NUL.txt"), cleaned("..")
     ('passwd', 'a.pdf', '_NUL.txt', 'file')
@@ -70,7 +71,7 @@ def cleaned(name: str) -> str:
 
 
 def _shortened(name: str) -> str:
-    """Cut in the middle, between two characters: the ending says what it is."""
+    """Shorten a name between two characters, and keep its extension."""
     if len(name.encode()) <= LONGEST_NAME:
         return name
     stem, dot, ending = name.rpartition(".")
@@ -80,7 +81,7 @@ def _shortened(name: str) -> str:
 
 
 def ending_of(name: str) -> str:
-    """What the stored name ends with.
+    """Return the extension of the stored name.
 
     >>> ending_of("Notes.PDF"), ending_of("archive.tar.gz"), ending_of("README"), ending_of("x.p/df")
     ('pdf', 'gz', 'bin', 'bin')
@@ -90,7 +91,7 @@ def ending_of(name: str) -> str:
 
 
 def is_content_type(text: str) -> bool:
-    """Whether a text could be a media type.
+    """Return whether a string is a valid media type.
 
     >>> is_content_type("text/plain; charset=utf-8"), is_content_type("plain"), is_content_type("a/b\\n")
     (True, False, False)

@@ -10,18 +10,18 @@ from pausepoint.errors import InvalidSessionId
 
 SessionId = NewType("SessionId", str)
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: nothing to misread
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o and u, which are easy to misread
 _LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,127}")
 
 
 def new_session_id() -> SessionId:
-    """Sixty random bits in twelve characters. Random from the first one on, so that short prefixes tell ids apart."""
+    """Return a new id: 60 random bits in 12 characters. Every character is random, so short prefixes differ."""
     bits = secrets.randbits(60)
     return SessionId("".join([_ALPHABET[bits >> shift & 31] for shift in range(0, 60, 5)]))
 
 
 def is_session_id(text: object) -> TypeGuard[str]:
-    """Whether a text could be an id.
+    """Return whether a value is a valid session id.
 
     >>> is_session_id("student-7"), is_session_id("../x")
     (True, False)
@@ -30,19 +30,19 @@ def is_session_id(text: object) -> TypeGuard[str]:
 
 
 def check_session_id(text: object) -> SessionId:
-    """Refuse what could not be an id, above all anything that could leave a session's folder.
+    """Return ``text`` as a session id, or raise `InvalidSessionId`. No valid id can lead out of a session's folder.
 
     >>> check_session_id("student-7")
     'student-7'
     >>> check_session_id("../x")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    pausepoint.errors.InvalidSessionId: '../x' cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -, ...
+    pausepoint.errors.InvalidSessionId: '../x' is not a valid session id. Use 1 to 128 letters, ...
     """
     if not is_session_id(text):
         raise InvalidSessionId(
-            f"{text!r} cannot be a session id: use 1 to 128 letters, digits or . _ @ : + -,"
-            " starting with a letter or digit, without '..'",
+            f"{text!r} is not a valid session id. Use 1 to 128 letters, digits or . _ @ : + -,"
+            " starting with a letter or digit, without '..'.",
             session_id=str(text),
         )
     return SessionId(text)

@@ -1,4 +1,4 @@
-"""Tables for notebooks: plain HTML that is readable on a light and on a dark page, and inert whatever it shows."""
+"""Tables for notebooks: plain HTML that is readable on light and dark pages. All content is escaped."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 LONGEST = 500
-"""Characters of one cell; a notebook is kept as a file, and a state may weigh megabytes."""
+"""The most characters in one cell. A notebook is saved as a file, and a state may take megabytes."""
 MOST_ROWS = 200
 
-# Nothing but the page's own colours: a notebook may be light or dark.
+# Only the page's own colours, because a notebook may be light or dark.
 _TABLE = "border-collapse:collapse;text-align:left"
 _CAPTION = "caption-side:top;text-align:left;font-weight:bold;padding:0.3em 0"
 _CELL = "text-align:left;vertical-align:top;padding:0.2em 0.8em 0.2em 0;white-space:pre-wrap"
@@ -17,7 +17,7 @@ _HEAD = f"{_CELL};border-bottom:1px solid currentColor"
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """A table of texts. Every cell is escaped and cut to a readable length; ``None`` is shown as a dash.
+    """Return an HTML table. Every cell is escaped and cut to a readable length; ``None`` is shown as a dash.
 
     >>> "&lt;b&gt;" in table(["step"], [["<b>"]])
     True
@@ -35,7 +35,7 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], caption: str
 
 
 def facts(known: Mapping[str, object], caption: str = "") -> str:
-    """What is known about one thing, a line each. What is empty is left out.
+    """Return an HTML table with one row per fact. Empty values are left out.
 
     >>> "owner" in facts({"owner": None, "step": "write"})
     False
@@ -44,21 +44,21 @@ def facts(known: Mapping[str, object], caption: str = "") -> str:
 
 
 def text(value: object) -> str:
-    """One value as escaped text.
+    """Return one value as escaped text.
 
     >>> text(None), text("a & b"), text(True)
     ('–', 'a &amp; b', 'True')
     """
     if value is None:
         return "–"
-    from html import escape  # it brings a table of all entities along, and few programs show anything
+    from html import escape  # imported here because it loads a table of all entities that few programs need
 
     try:
         words = str(value)
-    except Exception as error:  # a value of the user's own type: the rest of the table is still worth seeing
-        words = f"({type(value).__name__} that cannot be shown: {type(error).__name__})"
+    except Exception as error:  # a value of the user's own type; the rest of the table is still useful
+        words = f"({type(value).__name__} cannot be shown: {type(error).__name__})"
     cut = f"{words[:LONGEST]}…" if len(words) > LONGEST else words
-    # A lone surrogate would be refused by whoever sends the page on.
+    # A lone surrogate cannot be encoded when the page is sent.
     return escape(cut.encode("utf-8", "backslashreplace").decode())
 
 

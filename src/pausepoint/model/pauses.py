@@ -1,4 +1,4 @@
-"""Pauses: why a session does not run."""
+"""The exception that pauses a session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pausepoint.model.sessions import PauseKind
 
 
 class Paused(Exception):
-    """The session has to pause, and why: trouble pauses, it does not destroy."""
+    """The session must pause, for ``reason``. A problem pauses a session instead of failing it."""
 
     def __init__(self, kind: PauseKind, reason: str) -> None:
         super().__init__(reason)

@@ -1,7 +1,7 @@
-"""Questions to people, as records: what is known of one, what was answered, and who was first.
+"""Questions to people as records, and the rules that decide whether an answer is accepted.
 
-A question is asked by a record of its session's log; its fate (the `QuestionFacts`) lies beside the log, since answers
-come from outside. Nothing here does I/O: what a store decides in `Store.answer` it decides with the functions below.
+A record in the session's log holds what a question asks. Its status (`QuestionFacts`) is stored next to the log,
+because answers come from outside. Nothing here does I/O; every store uses the functions below in `Store.answer`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionChange, QuestionFacts, QuestionStatus, SessionRow
 
 ROUNDS = 5
-"""How often a question is asked before it is given up, unless the call says otherwise."""
+"""The default number of rounds: how often a question is asked before the step gives up."""
 
 EXPIRY = timedelta(minutes=30)
-"""How long a question waits, unless the call, the workflow or the engine says otherwise."""
+"""The default time to answer, unless the call, the workflow or the engine sets another."""
 
 
 def is_time_to_answer(given: object) -> bool:
-    """Whether something says how long a question waits: a time span, None (for ever), or ``...`` (nothing was said)."""
+    """Return whether a value is a valid time to answer: a positive timedelta, None (no limit), or ``...`` (not set)."""
     return given in (None, ...) or (isinstance(given, timedelta) and given > timedelta(0))
 
 
@@ -42,12 +42,12 @@ _REASONS: dict[Kind, str] = {
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a question asks, as the log has it: one record for every round.
+    """The content of a question, as recorded in the log. Each round has its own record.
 
-    ``schema`` is the JSON schema of an answer (None: any text), ``default`` is empty if there is none, ``complaint``
-    says why the last answer was not taken, ``lasts`` and ``reminds`` are time spans in microseconds, ``tool`` is the id
-    and name of what waits for the answer, ``history`` the field of the state that a conversation is in, ``instead_of``
-    an expired question.
+    ``schema`` is the JSON schema of an answer (None accepts any text). ``default`` is empty if there is no default.
+    ``complaint`` says why the last answer was not accepted. ``lasts`` and ``reminds`` are time spans in microseconds.
+    ``tool`` is the id and name of the tool that waits for the answer. ``history`` is the state field that holds the
+    conversation. ``instead_of`` is the id of the expired question that this one replaces.
     """
 
     id: str
@@ -69,13 +69,13 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Wait(msgspec.Struct, frozen=True):
-    """The part of a wait's record that asks."""
+    """The part of a wait record that holds the question."""
 
     ask: Asked
 
 
 class _Child(msgspec.Struct, frozen=True):
-    """The part of a child's report that names it."""
+    """The part of a child's report that names the child."""
 
     child: str
 
@@ -86,17 +86,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def digest(asked: Asked) -> bytes:
-    """Of what a person is shown: an answer that names it can only be taken for this very question and round."""
+    """Return a digest of what a person is shown. An answer that names it is only accepted for this exact round."""
     return sha256(_encode(asked)).digest()[:16]
 
 
 class QuestionRow(msgspec.Struct, frozen=True):
-    """A question with what a store knows around it.
+    """A question together with related facts from the store.
 
-    ``session_id`` is who asked, ``root_id`` the session at the top of its tree, which people talk to; ``workflow`` and
-    ``owner`` are that one's, ``step`` is the asking one's. ``payload`` is the record that asks; empty if that was
-    redacted. ``deferred`` is how much later it expires because timers were frozen. ``failure``: why the session that
-    asked has failed.
+    ``session_id`` is the session that asked; ``root_id`` is the root of its tree, the session that people talk to.
+    ``workflow`` and ``owner`` belong to the root, ``step`` to the session that asked. ``payload`` is the content of the
+    record that asks, or empty if it was redacted. ``deferred`` is how much later the question expires because timers
+    were frozen. ``failure`` is the error message if the session that asked has failed.
     """
 
     n: int
@@ -113,32 +113,32 @@ class QuestionRow(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> Asked | None:
-        """What it asks; None if that was redacted."""
+        """Return the question's content, or None if it was redacted."""
         if not self.payload:
             return None
         try:
             return _wait.decode(self.payload).ask
         except msgspec.MsgspecError as exc:
             raise DamagedRecord(
-                f"question {self.facts.id}: record {self.facts.seq} of session {self.session_id} does not ask anything"
-                f" ({exc}); restore the database from a backup",
+                f"Question {self.facts.id}: record {self.facts.seq} of session {self.session_id!r} does not contain a"
+                f" question ({exc}). Restore the database from a backup.",
                 session_id=self.session_id, seq=self.facts.seq,
             ) from exc  # fmt: skip
 
     @property
     def winner(self) -> SignalRecord | None:
-        """The answer that was taken, if there is one. What a question has that still waits could not be right."""
+        """Return the accepted answer, if there is one. A waiting question can only have an invalid answer."""
         return None if self.facts.status is QuestionStatus.WAITING else self.answer
 
     @property
     def objection(self) -> str:
-        """Why the last answer could not be taken, while the step has yet to hear of it; empty otherwise."""
+        """Return why the last answer is invalid, as long as the step has not read it; otherwise an empty string."""
         if self.answer is None or self.winner is not None or self.answer.redacted:
             return ""
         return reply_of(self.answer.payload).reason
 
     def standing(self, now: int) -> QuestionStatus:
-        """The status at a moment: a question that waits has expired when its time is over, whoever has noticed."""
+        """Return the status at time ``now``. A waiting question has expired once its time is over."""
         facts = self.facts
         if facts.status is QuestionStatus.WAITING and facts.expires_at is not None:
             return QuestionStatus.EXPIRED if facts.expires_at + self.deferred <= now else facts.status
@@ -146,10 +146,11 @@ class QuestionRow(msgspec.Struct, frozen=True):
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
-    """Which questions are looked for, in the order in which they were first asked.
+    """Selects questions. Results are in the order in which the questions were first asked.
 
-    ``session`` is the key of who asked, ``session_id`` names who asked or the session that people talk to. ``statuses``
-    are as of this moment. ``prefix`` is how the id begins. ``after``: behind the question with that number.
+    ``session`` is the key of the session that asked; ``session_id`` is the id of that session or of its root.
+    ``statuses`` selects questions whose current status is one of these. ``prefix`` is the start of the id. ``after``
+    selects questions with a higher number ``n``.
     """
 
     ids: tuple[str, ...] = ()
@@ -165,10 +166,11 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody says: to a question by its id, to one of a session by its key, or to the one that waits there.
+    """A person's answer. It names a question by id, by session and key, or means the one that waits in the session.
 
-    ``value`` is as stored, ``shown`` as front ends see it (unset: only the step that asked can judge it). ``seen`` is
-    the digest of what was answered. ``message``: if nothing waits, it is a message.
+    ``value`` is the stored form of the answer; ``shown`` is the form that front ends see. If ``shown`` is unset, only
+    the step that asked can judge the answer. ``seen`` is the digest of the question that was answered. ``message``
+    means that the answer becomes a message if no question is waiting.
     """
 
     value: bytes
@@ -190,7 +192,10 @@ Verdict = Literal[
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What became of an `Answer`. ``row`` is its session as it is afterwards, ``early`` what waits for its question."""
+    """The result of an `Answer`.
+
+    ``row`` is the session afterwards. ``early`` is the answer that is kept until its question is asked.
+    """
 
     verdict: Verdict
     row: SessionRow | None = None
@@ -200,9 +205,10 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The payload of the signals that answers are: ``question`` is empty for an early one, ``why`` tells a refusal.
+    """The payload of a signal that carries an answer. ``question`` is empty for an early answer.
 
-    ``reason`` is what is wrong with one that is invalid, ``count`` how many were refused so far.
+    ``why`` is the verdict of a refused answer, ``reason`` what is wrong with an invalid one, ``count`` the number of
+    refused answers so far.
     """
 
     value: msgspec.Raw
@@ -221,7 +227,7 @@ reply_of = msgspec.json.Decoder(Reply).decode
 def reply(
     given: Answer, question: QuestionRow | None = None, why: str = "", reason: str = "", count: int = 0
 ) -> bytes:  # fmt: skip
-    """An answer as a signal carries it. One that is refused is noted without its content."""
+    """Return an answer as the payload of a signal. A refused answer is recorded without its content."""
     value = msgspec.Raw(b"null" if why else given.value)
     if question is None:
         return _encode(Reply(value, channel=given.channel, key=given.key or ""))
@@ -230,7 +236,7 @@ def reply(
 
 
 def about(kind: str, payload: bytes) -> str | None:
-    """What a signal in a session's inbox is about, so that it is found among others: a question, its key, a child."""
+    """Return what a signal in the inbox is about, as an index key: a question's id or key, or a child's id."""
     if not payload or kind == "message":
         return None
     if kind == "child":
@@ -240,11 +246,11 @@ def about(kind: str, payload: bytes) -> str | None:
 
 
 NOTED = 16
-"""How many refused answers to a question are noted one by one."""
+"""How many refused answers to a question are recorded one by one."""
 
 
 def is_noted(count: int) -> bool:
-    """Whether a refused answer is noted in the history. Whoever repeats one for ever must not fill the store.
+    """Return whether the history records a refused answer. A client that keeps repeating one must not fill the store.
 
     >>> [count for count in range(1, 200) if is_noted(count)][-5:]
     [15, 16, 32, 64, 128]
@@ -253,7 +259,7 @@ def is_noted(count: int) -> bool:
 
 
 def judge(given: Answer, found: QuestionRow) -> Verdict:
-    """What an answer to this question comes to: pure, so that every store decides alike."""
+    """Return the verdict on an answer to this question. A pure function, so that every store decides alike."""
     if given.question is not None and given.session_id not in (None, found.root_id, found.session_id):
         return "elsewhere"
     if (first := found.winner) is not None:
@@ -269,7 +275,7 @@ def judge(given: Answer, found: QuestionRow) -> Verdict:
 
 
 def objection_to(given: Answer, found: QuestionRow) -> str:
-    """Why an answer to this question cannot be right, whatever the step makes of it; empty if it may be."""
+    """Return why an answer to this question is invalid; an empty string if only the step can decide."""
     asked = found.asked
     if asked is None or asked.kind != "ask" or given.shown is msgspec.UNSET:
         return ""
@@ -277,14 +283,15 @@ def objection_to(given: Answer, found: QuestionRow) -> str:
 
 
 def judge_early(given: Answer, first: SignalRecord) -> Verdict:
-    """What an early answer comes to if there is one for its key already, which waits for the question."""
+    """Return the verdict on an early answer if another early answer with its key is already waiting."""
     return "early" if bytes(reply_of(first.payload).value) == given.value else "conflict"
 
 
 def choose(given: Answer, found: Sequence[QuestionRow]) -> QuestionRow | Answered | None:
-    """Which of a session's questions, oldest first, an answer without an id is for. None: it came before its question.
+    """Return the question that an answer without an id is for. None means that the answer came before its question.
 
-    By its key: the last one of that key, unless it was cancelled. Otherwise the one that waits.
+    ``found`` are the session's questions, oldest first. An answer with a key is for the last question with that key,
+    unless it was cancelled. An answer without a key is for the one question that waits.
     """
     if given.key is not None:
         last = next((each for each in reversed(found) if each.facts.key == given.key), None)
@@ -311,12 +318,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def objection(schema: dict[str, Any] | None, value: Any) -> str:
-    """Why an answer cannot be right, by its JSON schema alone; empty if only the step that asked can tell.
+    """Return why an answer does not match its JSON schema; an empty string if only the step can decide.
 
-    A text may always stand for something else, so the step reads it; unless there are choices.
+    Text may always be the written form of another type, so the step reads it. Only choices are checked here.
 
     >>> objection({"enum": ["formal", "playful"]}, "rude")
-    "it is none of 'formal', 'playful'"
+    "it must be one of 'formal', 'playful'"
     >>> objection({"type": "object", "required": ["street"]}, {"town": "Kiel"})
     "'street' is missing"
     >>> objection({"type": "integer"}, "3")
@@ -325,12 +332,12 @@ def objection(schema: dict[str, Any] | None, value: Any) -> str:
     schema = {"type": "string"} if schema is None else schema
     if (choices := schema.get("enum")) is not None:
         alike = [each for each in choices if each == value or (isinstance(value, str) and _same_text(each, value))]
-        return "" if alike else f"it is none of {', '.join(repr(each) for each in choices)}"
+        return "" if alike else f"it must be one of {', '.join(repr(each) for each in choices)}"
     if isinstance(value, str):
         return ""
     kind = schema.get("type")
     if isinstance(kind, str) and not isinstance(value, _TYPES.get(kind, (str,))):
-        return f"it is no {'text' if kind == 'string' else kind}, but {type(value).__name__}"
+        return f"it must be {'text' if kind == 'string' else f'of type {kind}'}, not {type(value).__name__}"
     missing = [name for name in schema.get("required", ()) if isinstance(value, dict) and name not in value]
     return f"{', '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} missing" if missing else ""
 
@@ -340,7 +347,7 @@ def _same_text(choice: Any, text: str) -> bool:
 
 
 def changed(facts: QuestionFacts, change: QuestionChange, at: int) -> QuestionFacts:
-    """An open question after a change. With the wait ends what could not be right: it was no answer."""
+    """Return an open question's facts after a change. An invalid answer is dropped when the question stops waiting."""
     status = change.status or facts.status
     answer = None if facts.status is QuestionStatus.WAITING and status is not facts.status else facts.answer
     return replace(
@@ -350,7 +357,7 @@ def changed(facts: QuestionFacts, change: QuestionChange, at: int) -> QuestionFa
 
 
 def settled(facts: QuestionFacts, unread: Sequence[int], ended: str | None) -> QuestionStatus:
-    """The last status of an open question whose visit is over. ``unread`` are the signals that nobody took in."""
+    """Return the final status of an open question whose visit is over. ``unread`` are signals that no step read."""
     used = facts.status is QuestionStatus.RESUMED and facts.answer not in unread
     return QuestionStatus.COMPLETED if used and ended != "cancelled" else QuestionStatus.CANCELLED
 
@@ -359,7 +366,7 @@ def settled(facts: QuestionFacts, unread: Sequence[int], ended: str | None) -> Q
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """That an answer was taken, or kept until its question is asked (then there is no ``question_id`` yet)."""
+    """Confirms that an answer was accepted, or kept until its question is asked (then ``question_id`` is None)."""
 
     session_id: str
     n: int
@@ -372,7 +379,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 def receipt(row: QuestionRow) -> Receipt | None:
-    """Of the answer that a question has."""
+    """Return the receipt of a question's accepted answer, if there is one."""
     if (signal := row.winner) is None:
         return None
     channel = "" if signal.redacted else reply_of(signal.payload).channel
@@ -383,11 +390,11 @@ def receipt(row: QuestionRow) -> Receipt | None:
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question and what has become of it: the record of a pause that waits for a person.
+    """A durable, typed request to a person, and its status.
 
-    ``session_id`` is the session that people talk to, ``sub_chain_id`` the child of it that asked, if one did.
+    ``session_id`` is the session that people talk to; ``sub_chain_id`` is its child that asked, if one did.
     ``context_json`` (the state), ``tool_call_state_json`` (the operations of the open visit) and ``chat_history_json``
-    are as of the moment of asking; they are read only by `Engine.question`.
+    show the moment of asking. Only `Engine.question` fills them in.
     """
 
     id: str
@@ -409,7 +416,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     expired_at: datetime | None
-    # what the record above does not say
+    # the fields below are not part of `to_json`
     kind: Kind = "ask"
     key: str | None = None
     version: int = 1
@@ -426,17 +433,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked_in(self) -> str:
-        """The session whose step waits for the answer."""
+        """Return the id of the session whose step waits for the answer."""
         return self.sub_chain_id or self.session_id
 
     @property
     def choices(self) -> list[Any] | None:
-        """What can be chosen from, if that is all that can be answered."""
+        """Return the allowed answers if the question has a fixed set of choices."""
         found = (self.answer_schema or {}).get("enum")
         return found if isinstance(found, list) else None
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain data, under the names that it has in JSON."""
+        """Return the question as plain data, with camelCase names."""
         found = {_camel(name): getattr(self, name) for name in _RECORD}
         found["status"] = self.status.value
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in found.items()}
@@ -455,7 +462,7 @@ def _camel(name: str) -> str:
 
 
 def question_of(row: QuestionRow, now: int) -> Question:
-    """A question as people are shown it."""
+    """Return a question in the form that people are shown."""
     facts, asked = row.facts, row.asked
     asked = asked or Asked(facts.id, "(redacted)", round=facts.version)
     tool = asked.tool or (None, None)

@@ -1,4 +1,4 @@
-"""The records of a session's log and of its mail, and the chain of digests that proves them."""
+"""The records of a session's log and its signals, and the chain of digests that verifies them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RecordKind = Literal["key", "operation", "checkpoint", "event", "wait", "edit", 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One entry of a session's log.
 
-    ``seq`` only rises; ``parent`` is the record this one builds on. ``body`` is
-    sha256(salt + payload) and ``digest`` chains it to the record before, so a payload can
-    be redacted (payload and salt deleted) and the chain still verifies.
+    ``seq`` only rises; ``parent`` is the record that this one builds on. ``body`` is sha256(salt + payload), and
+    ``digest`` chains it to the previous record. A record can therefore be redacted (payload and salt deleted) and the
+    chain still verifies.
     """
 
     seq: int
@@ -34,22 +34,22 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def redacted(self) -> bool:
-        """Whether payload and salt were deleted. No record is written without them."""
+        """Return whether payload and salt were deleted. Every record is written with both."""
         return not self.payload and not self.salt
 
 
 def first_digest(session_id: str) -> bytes:
-    """What the first record of a session is chained to."""
+    """Return the digest that a session's first record is chained to."""
     return sha256(session_id.encode()).digest()
 
 
 def chained(previous: bytes, head: str, body: bytes) -> bytes:
-    """The digest of an entry: of the one before it, its header and its body."""
+    """Return an entry's digest: a hash of the previous digest, the entry's header and its body."""
     return sha256(b"%b%b%b" % (previous, body, head.encode())).digest()
 
 
 class _Salts:
-    """Random bytes, fetched from the system for many records at once. A forked child fetches its own."""
+    """Random salts, read from the system for 64 records at a time. A forked child reads its own."""
 
     def __init__(self) -> None:
         self.forget()
@@ -73,7 +73,7 @@ _salt = _Salts()
 def seal(
     previous: bytes, seq: int, parent: int, kind: RecordKind, step: str, visit: int, at: int, payload: bytes
 ) -> Record:
-    """Make a record and chain it to the one whose digest is ``previous``."""
+    """Create a record and chain it to the record whose digest is ``previous``."""
     salt = _salt()
     body = sha256(salt + payload).digest()
     digest = chained(previous, _record_head(seq, parent, kind, step, visit, at), body)
@@ -85,17 +85,17 @@ def _record_head(seq: int, parent: int, kind: str, step: str, visit: int, at: in
 
 
 def intact(record: Record, previous: bytes) -> bool:
-    """Whether a stored record is the one that was written after ``previous``, or what redaction left of it."""
+    """Return whether a stored record is unchanged (or was redacted) and follows the record with digest ``previous``."""
     return (sha256(record.salt + record.payload).digest() == record.body or record.redacted) and chained(
         previous, _head(record), record.body
     ) == record.digest
 
 
 class SignalRecord(msgspec.Struct, frozen=True):
-    """Something that came from outside: a request to pause, resume or cancel, a message, the end of a child.
+    """Something that reached a session from outside: a request to pause, resume or cancel, a message, a child's end.
 
-    Numbered per session in a chain of its own. ``after`` is the log's ``seq`` when it
-    arrived, which gives log and signals one common order. Payload, salt and body are as in `Record`.
+    Signals are numbered per session and have their own chain of digests. ``after`` is the log's ``seq`` when the signal
+    arrived, which gives log and signals one common order. ``payload``, ``salt`` and ``body`` are as in `Record`.
     """
 
     n: int
@@ -110,14 +110,14 @@ class SignalRecord(msgspec.Struct, frozen=True):
 
     @property
     def redacted(self) -> bool:
-        """Whether payload and salt were deleted."""
+        """Return whether payload and salt were deleted."""
         return not self.payload and not self.salt
 
 
 def seal_signal(
     previous: bytes, n: int, after: int, kind: str, by: str | None, at: int, payload: bytes
 ) -> SignalRecord:
-    """Make a signal and chain it to the one whose digest is ``previous``."""
+    """Create a signal and chain it to the signal whose digest is ``previous``."""
     salt = _salt()
     body = sha256(salt + payload).digest()
     return SignalRecord(
@@ -126,7 +126,7 @@ def seal_signal(
 
 
 def signal_intact(signal: SignalRecord, previous: bytes) -> bool:
-    """Whether a stored signal is the one that came after ``previous``, or what redaction left of it."""
+    """Return whether a stored signal is unchanged (or was redacted) and follows the signal with digest ``previous``."""
     return (sha256(signal.salt + signal.payload).digest() == signal.body or signal.redacted) and chained(
         previous, _head(signal), signal.body
     ) == signal.digest
@@ -140,7 +140,7 @@ R = TypeVar("R", Record, SignalRecord)
 
 
 def rechained(entries: Sequence[R], first: bytes) -> list[R]:
-    """The same entries of a log, or signals, in a chain that begins elsewhere. What was redacted stays so."""
+    """Return the same records or signals in a chain that starts at ``first``. Redacted entries stay redacted."""
     found: list[R] = []
     for entry in entries:
         found.append(replace(entry, digest=chained(first, _head(entry), entry.body)))

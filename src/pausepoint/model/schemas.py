@@ -1,7 +1,7 @@
-"""The Pydantic models that Pausepoint itself hands out and reads: made so that they can be parts of a user's state.
+"""The Pydantic models that Pausepoint returns and reads. You can use them as fields of your own state model.
 
-They are imported when the first of them is needed. Who only looks at sessions, such as ``pausepoint ls``, needs none, and
-does without the time that Pydantic takes to load.
+This module is imported only when one of the models is needed. Commands that only list sessions, such as
+``pausepoint ls``, do not need them and so avoid the time it takes to load Pydantic.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ ChunkStatus = Literal["pending", "partial", "complete", "failed"]
 
 
 class File(BaseModel):
-    """One file of a session. ``metadata`` is what came with it; ``reused``: it was there before, under its first name.
+    """One file of a session.
 
-    ``storage_uri`` is where it lies, relative to the folder of the store.
+    ``metadata`` is what the uploader passed along. ``reused`` is true if the session already had a file with this
+    content; that file keeps its first name. ``storage_uri`` is the file's path, relative to the store's folder.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -34,13 +35,13 @@ class File(BaseModel):
     reused: bool = False
 
     def entry(self) -> dict[str, Any]:
-        """The file as one entry of a registry: plain values, what came with it beside the rest."""
+        """Return the file as a registry entry: plain values, with the metadata merged in."""
         plain = self.model_dump(mode="json", exclude={"file_id", "metadata", "reused", "created_at"})
         return plain | self.metadata
 
 
 class ChunkState(BaseModel):
-    """How far the work on a file has come. ``chunking`` has its parameters and ``total_chunks``."""
+    """The progress of the work on a file. ``chunking`` holds the chunking parameters and ``total_chunks``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +53,7 @@ class ChunkState(BaseModel):
 
 
 class Decision(BaseModel):
-    """The answer to `Context.confirm`: a plain yes or no, or with a reason."""
+    """The answer to `Context.confirm`: yes or no, with an optional reason."""
 
     approved: bool
     reason: str = ""

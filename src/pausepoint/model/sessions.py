@@ -1,6 +1,6 @@
-"""Frozen records and facts, and the one function that derives a status from them.
+"""The stored facts about sessions, and the function that derives a session's status from them.
 
-Nothing here does I/O. Times are microseconds since 1970 (UTC), money is micro-dollars.
+Nothing here does I/O. Times are microseconds since 1970 (UTC); money is in micro-dollars.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pausepoint.model.records import Record, SignalRecord
 
 
 class Status(StrEnum):
-    """What a session is doing. Derived from facts, never stored."""
+    """The status of a session. It is derived from facts, never stored."""
 
     CREATED = "created"
     READY = "ready"
@@ -39,7 +39,7 @@ PauseKind = Literal[
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A step's own error, as kept with a failed session."""
+    """The error of a step, as stored with a failed session."""
 
     step: str
     type: str
@@ -49,7 +49,11 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Why a session stands still. ``standing``: it is part of a pause of everything, and is closed with that."""
+    """A record of why a session does not run.
+
+    ``standing`` marks a pause that is part of the pause of everything; lifting that pause closes it. ``freeze`` means
+    that timers do not run during the pause.
+    """
 
     id: str
     kind: PauseKind
@@ -65,7 +69,7 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class QuestionStatus(StrEnum):
-    """What has become of a question. That a waiting one has expired is derived from the clock: see `standing`."""
+    """The stored status of a question. A waiting question may have expired: see `QuestionRow.standing`."""
 
     WAITING = "WAITING_USER_INPUT"
     RESUMED = "RESUMED"
@@ -75,11 +79,12 @@ class QuestionStatus(StrEnum):
 
 
 class QuestionFacts(msgspec.Struct, frozen=True):
-    """The stored facts about one question. What it asks is in record ``seq`` of the log: the first of the commit.
+    """The stored facts about one question. Record ``seq`` of the log, the first of its commit, holds its text.
 
-    ``version`` rises with every round, ``seen`` is a digest of what a person is shown. ``answer`` is the number of the
-    signal that it was answered with; if it still waits, that is one that could not be right, and that the step has yet
-    to hear of. ``told``: that it has expired was told to who sent the next message. ``refused``: how many answers were.
+    ``version`` is the round and rises by one each time the question is asked. ``seen`` is a digest of what a person is
+    shown. ``answer`` is the number of the signal with the answer. If the question is still waiting, that answer was
+    invalid and the step has not read it yet. ``told`` means that the sender of a later message has been informed that
+    the question expired. ``refused`` counts the refused answers.
     """
 
     id: str
@@ -97,7 +102,7 @@ class QuestionFacts(msgspec.Struct, frozen=True):
 
 
 class QuestionChange(msgspec.Struct, frozen=True):
-    """What a commit changes in an open question; what is None stays."""
+    """A commit's change to an open question. Fields that are None stay unchanged."""
 
     id: str
     status: QuestionStatus | None = None
@@ -108,9 +113,9 @@ class QuestionChange(msgspec.Struct, frozen=True):
 class SessionRow(msgspec.Struct, frozen=True):
     """The stored facts about one session.
 
-    ``live`` and ``due`` are the store's word: whether the holder is alive, and whether what the session waits for has
-    come. ``waiting`` names what kinds of things those are, ``wakes_at`` is 0 if one of them is there,
-    whatever the clock says.
+    The store computes ``live`` (the holder is alive) and ``due`` (what the session waits for has arrived) when it reads
+    the row. ``waiting`` lists the kinds of things that the session waits for, separated by commas. ``wakes_at`` is the
+    time when it wakes; 0 means that something it waits for has arrived, so it is due now.
     """
 
     key: int
@@ -127,7 +132,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     digest: bytes
     step: str | None
     visit: int
-    leaving: bool
+    held_by_guard: bool
     ended: Ended | None
     failure: Failure | None
     pause_requested: bool
@@ -158,29 +163,29 @@ class SessionRow(msgspec.Struct, frozen=True):
 
     @property
     def awaits_child(self) -> bool:
-        """Whether one of the things that it waits for is the end of a child."""
+        """Return whether the session waits for a child to end."""
         return self.waiting is not None and "child" in self.waiting.split(",")
 
     @property
     def awaits_timer(self) -> bool:
-        """Whether one of the things that it waits for is a time, other than that when a question expires."""
+        """Return whether the session waits for a timer. The expiry of a question does not count."""
         kinds = (self.waiting or "").split(",")
         return self.wakes_at is not None and ("answer" not in kinds or "timer" in kinds)
 
     @property
     def awaits_answer_for_ever(self) -> bool:
-        """Whether a person may take as long as they like to answer."""
+        """Return whether the session waits for an answer without a time limit."""
         return self.wakes_at is None and "answer" in (self.waiting or "").split(",")
 
     @property
     def wakes_by_itself(self) -> bool:
-        """Whether a parked session goes on without anybody's help: what it waits for is there, or a timer runs."""
+        """Return whether a parked session resumes on its own: what it waits for has arrived, or a timer is running."""
         status = self.status
         return status is Status.SLEEPING or (status is Status.READY and self.due)
 
 
 def derive_status(row: SessionRow) -> Status:
-    """The first that applies. A session at its end is at its end, whatever was asked."""
+    """Return the status: the first rule that applies. An ended session stays ended even if a pause was requested."""
     if row.ended == "completed":
         return Status.COMPLETED
     if row.ended == "cancelled":
@@ -201,22 +206,24 @@ def derive_status(row: SessionRow) -> Status:
 
 
 def would_go_on(row: SessionRow) -> bool:
-    """Whether a parked session that is no longer paused needs somebody to drive it: it waits for nothing, or for a time
-    that has to be reckoned anew."""
+    """Return whether a parked session that is no longer paused needs an engine to drive it.
+
+    Either it waits for nothing, or its wake-up time must be computed again because its timers were frozen.
+    """
     status = row.status
     return status in (Status.CREATED, Status.READY) or (row.frozen > 0 and status in (Status.WAITING, Status.SLEEPING))
 
 
 def kept_for(row: SessionRow, ended_for: int | None) -> int | None:
-    """How long a session is kept; ``ended_for`` if it is at its end and nobody said how long."""
+    """Return how long a session is kept. ``ended_for`` applies to ended sessions without their own ``keep_for``."""
     return ended_for if row.keep_for is None and row.ended in ("completed", "cancelled") else row.keep_for
 
 
 def has_expired(tree: Sequence[SessionRow], now: int, ended_for: int | None = None) -> bool:
-    """Whether a session and all that it called have been left alone for as long as it is kept.
+    """Return whether a session and its descendants have been inactive for as long as the session is kept.
 
-    Never while one of them is driven, or waits for an answer for as long as that takes. Time is counted from the last
-    update, or from when one of them wakes.
+    A session never expires while one of them is being driven, or waits for an answer without a time limit. The time
+    counts from the last update or the last wake-up time, whichever is later.
     """
     roots = [row for row in tree if row.parent is None]
     keep_for = kept_for(roots[0], ended_for) if roots else None
@@ -226,7 +233,7 @@ def has_expired(tree: Sequence[SessionRow], now: int, ended_for: int | None = No
 
 
 class Flags(msgspec.Struct, frozen=True):
-    """What a commit brings back: the requests that came from outside."""
+    """The requests from outside, as a commit returns them."""
 
     pause_requested: bool
     pause_mode: PauseMode
@@ -235,7 +242,7 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a child tells its parent. Its end wakes the parent; a pause is only noted."""
+    """A child's report to its parent. If the child ended, the report wakes the parent; a pause is only noted."""
 
     status: str
     payload: bytes
@@ -243,7 +250,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class ChildReport(msgspec.Struct, frozen=True):
-    """The payload of a `Report`, as the signal to the parent carries it."""
+    """The payload of a `Report`, as stored in the signal to the parent."""
 
     child: str
     status: str
@@ -256,14 +263,18 @@ child_report = msgspec.json.Decoder(ChildReport).decode
 class Commit(msgspec.Struct, frozen=True, gc=False):
     """One atomic move of a session from ``base_seq`` to the last of ``records``, under a fence.
 
-    With ``release`` the hold is given up; ``waiting`` and ``wakes_at`` then say what would make the session go on.
-    ``consume`` are the numbers of the signals that it has taken in, ``report`` goes to its ``parent``.
-    ``cancel_children`` says why all that it has called and has not ended is asked to end (only with `Store.revise`).
-    ``redact`` and ``redact_signals`` lose payload and salt, ``unname`` are large values that it no
-    longer names; those that nobody else names go. ``plain`` tells that nothing but records and position is written,
-    as with most commits.
-    ``asks`` are questions that its record asks, anew or in another round, ``questions`` what changes in open ones.
-    ``only_if_waiting`` is a question that must not have been answered yet. ``settles``: the visit that asked is over.
+    ``plain`` marks the most common kind of commit, which writes only records and the session's position. Otherwise:
+
+    - ``release`` gives up the hold; ``waiting`` and ``wakes_at`` then say what resumes the session.
+    - ``consume`` are the numbers of the signals that the session has read. ``report`` goes to its ``parent``.
+    - ``asks`` are questions asked by the commit's first record, for the first time or in their next round;
+      ``questions`` are changes to open questions. ``settles`` means that the visit that asked them is over.
+    - ``only_if_paused`` and ``only_if_waiting`` are conditions: a pause is still requested, the named question is still
+      unanswered. If one does not hold, nothing is written.
+    - ``redact`` and ``redact_signals`` are the numbers of records and signals that lose payload and salt. ``unname``
+      are large values that the session no longer references; a value without any other reference is deleted.
+    - ``cancel_children`` is the reason for which all unended descendants are cancelled (only with `Store.revise`).
+    - ``keep_crashes`` keeps the crash count, because the session made no progress. ``thaw`` sets the frozen time to 0.
     """
 
     key: int
@@ -274,7 +285,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     key_frame: int
     step: str | None
     visit: int
-    leaving: bool = False
+    held_by_guard: bool = False
     ended: Ended | None = None
     failure: Failure | None = None
     release: bool = False
@@ -306,8 +317,11 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """What `Store.create` stores. ``names`` are large values of other sessions that its records name, ``files`` what
-    told another session of files that it shares."""
+    """A session for `Store.create` to store.
+
+    ``names`` are large values of other sessions that its records reference. ``files`` are the signals that added the
+    files which it shares with another session. ``claim`` means that the creating engine holds it.
+    """
 
     session_id: str
     workflow: str
@@ -326,12 +340,12 @@ class NewSession(msgspec.Struct, frozen=True):
     parent: int | None = None
     keep_for: int | None = None
     names: tuple[bytes, ...] = ()
-    leaving: bool = False
+    held_by_guard: bool = False
     files: tuple[SignalRecord, ...] = ()
 
 
 class Tombstone(msgspec.Struct, frozen=True):
-    """What is left of a session that was removed. ``records`` and ``digest`` say where its log ended."""
+    """What remains of a removed session. ``records`` and ``digest`` are the length and last digest of its log."""
 
     session_id: str
     workflow: str
@@ -346,14 +360,14 @@ class Tombstone(msgspec.Struct, frozen=True):
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """A session that is being removed, and what will be left of it."""
+    """A session that is being removed, and the tombstone that will remain."""
 
     key: int
     tombstone: Tombstone
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """One batch of large values that was looked at: those that nothing named. ``last`` is None at the end."""
+    """The unreferenced large values in one batch: how many, and their size. ``last`` is None after the last batch."""
 
     last: int | None
     count: int
@@ -361,14 +375,14 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class Space(msgspec.Struct, frozen=True):
-    """How many bytes a store takes, and how many of them it could give back."""
+    """The size of a store in bytes, and how many of them it could give back to the system."""
 
     total: int
     free: int
 
 
 class Proved(msgspec.Struct, frozen=True):
-    """One batch of large values that were proved. ``last`` is None at the end."""
+    """The result of verifying one batch of large values. ``last`` is None after the last batch."""
 
     last: int | None
     count: int
@@ -376,7 +390,7 @@ class Proved(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """One session with all that belongs to it. ``mail`` are the numbers of the signals that it has yet to take in."""
+    """One session with everything that belongs to it. ``mail`` are the numbers of the signals it has not read yet."""
 
     row: SessionRow
     records: list[Record]
@@ -388,7 +402,7 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """An engine that has a store open, or that died and left ``sessions`` behind."""
+    """An engine that has a store open, or that died while it held ``sessions``."""
 
     number: int
     pid: int
@@ -399,10 +413,10 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a store says of itself and of where it is. Sizes are in bytes; None: not known, or there is no such thing.
+    """Facts about a store and its location. Sizes are in bytes; None means unknown or not applicable.
 
-    ``free`` is what `compact` could give back, ``disk_free`` what the disk has left. ``ballast`` is what is kept for a
-    full disk, of the ``ballast_size`` that there should be.
+    ``free`` is what `Store.compact` could give back to the system; ``disk_free`` is the free space on the disk.
+    ``ballast`` is the size of the space reserved for a full disk; ``ballast_size`` is the size it should have.
     """
 
     kind: str
@@ -419,11 +433,11 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions a verb is for. Everything given must match; nothing given matches all.
+    """Selects sessions. A session must match every given condition; without conditions, all sessions match.
 
-    ``tree`` adds to ``session_id`` what descends from it; ``parent`` is the key of the one whose children are meant;
-    ``prefix`` is how the id begins. ``statuses``: one of these, as they are derived at this moment. ``level``: ``root``
-    leaves out what another session called, ``top`` only those whose caller matches as well.
+    ``tree`` adds the descendants of ``session_id``. ``parent`` is the key of a session whose children are selected.
+    ``prefix`` is the start of the id. ``statuses`` selects sessions whose current status is one of these. ``level`` is
+    ``root`` to leave out all child sessions, or ``top`` to leave out only those whose parent matches too.
     """
 
     session_id: str | None = None
@@ -443,7 +457,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One line of a session's history. ``cursor`` is where to go on reading after it; empty for live-only events."""
+    """One line of a session's history. To read on, pass ``cursor``; it is empty for events that are not stored."""
 
     cursor: str
     session_id: str

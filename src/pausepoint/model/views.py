@@ -1,4 +1,4 @@
-"""What is known about a session, for people and programs that look at it: plain records, no verbs."""
+"""Plain records about sessions for people and programs to read. They have no methods that change anything."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ T = TypeVar("T")
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """What is known about a session without reading its state. ``seq`` is the number of the last record of its log.
+    """The facts about a session, without its state. ``seq`` is the number of the last record in its log.
 
-    ``leaving``: it stands *behind* its step, which has ended: a guard holds it there, or its way out is still open.
+    ``held_by_guard`` means that the session's step has ended but the session has not moved on: a guard holds it there,
+    or its next step is not decided yet.
     """
 
     session_id: SessionId
@@ -49,14 +50,14 @@ class SessionInfo(msgspec.Struct, frozen=True):
     wakes_at: datetime | None = None
     parent_id: str | None = None
     seq: int = 0
-    leaving: bool = False
+    held_by_guard: bool = False
 
     def _repr_html_(self) -> str:
         failure, progress = self.failure, self.progress
         known = {
             "status": self.status.value,
             "workflow": f"{self.workflow}, version {self.version}",
-            "step": self.step and f"{'behind ' if self.leaving else ''}{self.step}#{self.visit}",
+            "step": self.step and f"{'after ' if self.held_by_guard else ''}{self.step}#{self.visit}",
             "progress": progress and f"{progress[0]}/{progress[1]}",
             "owner": self.owner,
             "tags": ", ".join(self.tags),
@@ -72,7 +73,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class Listing(list[T]):
-    """What was found about sessions. ``damaged``: those whose facts cannot be read, and what is wrong with each.
+    """The result of a search for sessions. ``damaged`` are the errors of sessions whose facts cannot be read.
 
     A damaged session does not hide the others. Each `DamagedRecord` names its ``session_id``.
     """
@@ -98,11 +99,11 @@ def _money(spent: float, budget: float | None = None) -> str:
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """One finished visit, as the log has it. ``seq`` is its number, ``fields`` what it wrote, ``version`` the
-    workflow's.
+    """The log's record of one finished visit.
 
-    ``left_behind``: a rewind went back to before it; it is no longer part of how the session stands.
-    ``redacted``: its content was deleted; only the first four are known of it.
+    ``seq`` is its record number, ``fields`` the fields that it wrote, ``version`` the version of the workflow.
+    ``left_behind`` means that a rewind went back past this checkpoint, so it no longer affects the session's state.
+    ``redacted`` means that its content was deleted; only ``step``, ``visit``, ``seq`` and ``at`` are known.
     """
 
     step: str
@@ -119,12 +120,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The visit, as verbs take it: ``write#2``."""
+        """Return the name that other calls accept for this checkpoint, such as ``write#2``."""
         return f"{self.step}#{self.visit}"
 
 
 class StoredState(msgspec.Struct, frozen=True):
-    """The state of a session as of record ``seq``: field by field, as plain JSON."""
+    """The state of a session at record ``seq``: its fields as plain JSON values."""
 
     session_id: SessionId
     seq: int
@@ -132,9 +133,10 @@ class StoredState(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What differs in one place of the state.
+    """One difference between two states, at ``path``.
 
-    ``grown``: a list got longer, ``added`` is what is new. ``added``, ``removed``: the place itself came or went.
+    The kind ``grown`` means that a list got longer; the field ``added`` holds the new items. The kinds ``added`` and
+    ``removed`` mean that the path exists in only one of the states.
     """
 
     path: str
@@ -157,7 +159,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """What differs between two states of a session, or between two sessions. Values are as stored: plain JSON.
+    """The differences between two states of a session, or of two sessions. Values are plain JSON, as stored.
 
     ``a`` and ``b`` are record numbers; ``b`` belongs to the session ``other_id`` if that is set.
     """
@@ -187,7 +189,7 @@ class Diff(msgspec.Struct, frozen=True):
         return f"{self.session_id}, record {self.a} to {to}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain data, for `json.dumps`."""
+        """Return the diff as plain data for `json.dumps`."""
         changes = [
             {key: value for key, value in msgspec.structs.asdict(each).items() if value not in (None, ())}
             for each in self
@@ -209,7 +211,7 @@ def _shown(value: Any, most: int = 200) -> str:
 
 
 class Stale(msgspec.Struct, frozen=True):
-    """A finished step that has to run again: why, and what it took and cost when it last ran."""
+    """A finished step that must run again: the reason, and the time and cost of its last run."""
 
     step: str
     why: str
@@ -222,7 +224,7 @@ class Stale(msgspec.Struct, frozen=True):
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """A parked session that would not go on with the code at hand: why, and what can be done about it."""
+    """A parked session that cannot resume with the current code: the reasons, and the ways to fix it."""
 
     session: SessionInfo
     reasons: tuple[str, ...]
@@ -230,11 +232,11 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How a store is: what it says of itself, who else has it open, and which sessions nobody looks after.
+    """The health of a store: facts about it, the engines that use it, and the sessions that need attention.
 
-    ``trouble`` is why nothing can be written at present, ``standing`` the pause of everything, while there is one.
-    ``gone`` are engines that died and left sessions behind; ``crashes`` says how often a session that has not ended
-    took its process with it, without getting any further.
+    ``trouble`` says why the store cannot be written at present; ``standing`` is the pause of everything, if one is in
+    effect. ``gone`` are engines that died while they held sessions. ``crashes`` counts, for each unended session, how
+    often its process died since the session last made progress.
     """
 
     store: About
@@ -248,7 +250,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, Generic[S], frozen=True):
-    """How a session stands after it stopped running here. ``questions`` are those that wait for an answer."""
+    """The result of running a session in this process. ``questions`` are those that wait for an answer."""
 
     session_id: SessionId
     status: Status
@@ -264,7 +266,7 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
 
     @property
     def state(self) -> S:
-        """The state as of the last checkpoint; raises `StateRefused` if it does not fit the model at hand."""
+        """Return the state at the last checkpoint. Raises `StateRefused` if it does not fit the current model."""
         if isinstance(self._state, StateRefused):
             raise self._state
         return self._state
@@ -281,7 +283,7 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
         tables = [facts(known, f"Session {self.session_id}")]
         if self.pauses:
             pauses = [(pause.kind, pause.reason, pause.by) for pause in self.pauses]
-            tables.append(table(["pause", "reason", "by"], pauses, "Why it stands still"))
+            tables.append(table(["pause", "reason", "by"], pauses, "Why it is paused"))
         if self.questions:
             asked = [(each.next_question, each.current_round, each.id) for each in self.questions]
             tables.append(table(["question", "round", "id"], asked, "What it waits for"))

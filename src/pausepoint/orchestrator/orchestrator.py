@@ -387,9 +387,9 @@ class Orchestrator:
         self.bus.tell(event)
         self._watch()  # it may have stood, and have gone on by itself: an answer came
 
-    def left(self, agent: TaskAgent) -> None:
+    def exited(self, agent: TaskAgent) -> None:
         """See `Foreman`."""
-        self.registry.left(agent)
+        self.registry.exited(agent)
 
     async def ended(self, event: TaskCompleted | TaskFailed) -> None:
         """See `Foreman`."""

@@ -124,7 +124,7 @@ class RunAgents:
         self.session_id = session_id
         self._tasks = tasks
         self._agents: WeakValueDictionary[str, TaskAgent] = WeakValueDictionary()
-        self._left: dict[str, tuple[str, dict[str, Any], tuple[ToolCall, ...]]] = {}
+        self._exited: dict[str, tuple[str, dict[str, Any], tuple[ToolCall, ...]]] = {}
         self._asked: tuple[str, ...] | None = None
         self.budget: float | Decimal | None = None  # what the next resume sets
 
@@ -132,9 +132,9 @@ class RunAgents:
         """An agent is at work on a task."""
         self._agents[agent.task.id] = agent
 
-    def left(self, agent: TaskAgent) -> None:
+    def exited(self, agent: TaskAgent) -> None:
         """The step was left: how the agent stood is all that stays."""
-        self._left[agent.task.id] = agent.id, agent.memory, tuple(agent.pending_tool_calls)
+        self._exited[agent.task.id] = agent.id, agent.memory, tuple(agent.pending_tool_calls)
 
     def ended(self, task: str) -> None:
         """An agent is done with a task."""
@@ -156,7 +156,7 @@ class RunAgents:
     async def remember(self) -> None:
         """Who is at work; once all stand still, nobody is."""
         if self._asked is None:
-            self._left.clear()
+            self._exited.clear()
             self._asked = self._at_work() or tuple(sorted({each.agent for each in await self._tasks() if each.begun}))
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
@@ -176,7 +176,7 @@ class RunAgents:
         working = []
         for each in await self._tasks():
             if each.begun:
-                id, memory, calls = self._left.get(each.task.id, (each.agent, {}, ()))
+                id, memory, calls = self._exited.get(each.task.id, (each.agent, {}, ()))
                 task = each.task.model_dump() | {"data": readable(each.task.data)}
                 shown = {str(key): readable(value) for key, value in memory.items()}
                 working.append(AgentState(id, task, shown, calls, **here))

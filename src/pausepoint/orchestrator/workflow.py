@@ -156,7 +156,7 @@ class Foreman(Protocol):
     async def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
         """An agent is at work on a task."""
 
-    def left(self, agent: TaskAgent) -> None:
+    def exited(self, agent: TaskAgent) -> None:
         """The step was left while the agent was at work."""
 
     async def called(self) -> None:
@@ -221,7 +221,7 @@ class Performance:
             ended = Ended(await self.work(agent))
             encode(ended.result, f"the result of task {task}", host.limits)
         except asyncio.CancelledError:
-            self.foreman.left(agent)
+            self.foreman.exited(agent)
             raise
         except ContextClosed:
             raise

@@ -127,7 +127,7 @@ async def _added(visit: Visit, files: Files, given: Given, id: str) -> File:
     host, before = visit.host, visit.host.ledger.progress
 
     def show(file: File) -> None:
-        if given.size and not visit.left:
+        if given.size and not visit.exited:
             host.show_progress(min(file.size_bytes, given.size), given.size)
 
     try:

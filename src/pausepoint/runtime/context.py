@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cas
 from pausepoint.clock import to_datetime
 from pausepoint.definition.functions import Callee, callee
 from pausepoint.definition.workflow import Workflow
-from pausepoint.errors import ContextClosed, Declined, StepError, StepLeft
+from pausepoint.errors import ContextClosed, Declined, StepError, StepExited
 from pausepoint.model.ids import SessionId
 from pausepoint.runtime import questions as asking
 from pausepoint.runtime import waits
@@ -516,13 +516,13 @@ class BlockingContext:
                 f"Step {visit.step.name!r} used its BlockingContext on the event loop's thread, which would block"
                 " the loop. Make the step async def, or use the context in a thread."
             )
-        if visit.left:
+        if visit.exited:
             work.close()
-            raise StepLeft(f"{visit.step.name} was left; its result would be discarded")
+            raise StepExited(f"step {visit.step.name} was exited; its result is discarded")
         try:
             return asyncio.run_coroutine_threadsafe(_tracked(visit, work), visit.loop).result()
         except (FutureCancelled, asyncio.CancelledError, ContextClosed):
-            raise StepLeft(f"{visit.step.name} was left; its result would be discarded") from None
+            raise StepExited(f"step {visit.step.name} was exited; its result is discarded") from None
 
 
 async def _later(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:

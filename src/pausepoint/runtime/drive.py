@@ -45,10 +45,10 @@ from pausepoint.runtime.visit import Family, Visit
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
 
-Interrupt = Literal["leave", "abort", "timeout"]
+Interrupt = Literal["exit", "abort", "timeout"]
 
 
-class Left(Exception):
+class Exited(Exception):
     """Raised when a step exits before it ends, because of a pause, a shutdown or an abort."""
 
 
@@ -137,15 +137,15 @@ class Drive(Holding):
         elif self.visit is not None:
             self.visit.settle()
         else:
-            self._interrupt("leave")
+            self._interrupt("exit")
 
-    def leave(self, waits: bool = False) -> None:
+    def exit_step(self, waits: bool = False) -> None:
         """Make the step exit; no operation is in flight. ``waits``: all branches wait, so record what wakes them."""
         visit = self.visit
         self.parks = visit.waits_for() if visit is not None and waits else None
         self.awaited = frozenset(wait.child for wait in visit.waits.values()) if visit is not None else frozenset()
         self.asked = frozenset(wait.question for wait in visit.waits.values()) if visit is not None else frozenset()
-        self._interrupt("leave")
+        self._interrupt("exit")
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
         """Pause the session with this reason once the step has exited."""
@@ -195,7 +195,7 @@ class Drive(Holding):
             self.desk = Publisher(self, self.line.trail, self.ledger)
             await self.desk.take_up()
         while self._goes_on() or not await self._parked():
-            if self.line.leaving:
+            if self.line.held_by_guard:
                 await self._leave_again()
                 continue
             assert self.line.step is not None
@@ -228,10 +228,10 @@ class Drive(Holding):
                     await self._announce(self.on_step, step)
                 running = self._attempt(step, attempt, blobs)
                 known = len(self.line.operations)
-                changes = await (running if watch.tracer is None else watch.visit(running, known, (Left, Paused)))
+                changes = await (running if watch.tracer is None else watch.visit(running, known, (Exited, Paused)))
                 if self.desk is not None:
                     await self.desk.stage(step, changes, blobs)
-            except Left:
+            except Exited:
                 return
             except Paused as paused:
                 await self.ledger.park(paused)
@@ -256,13 +256,15 @@ class Drive(Holding):
 
     async def _is_kept(self, step: BoundStep, desk: Publisher) -> bool:
         """Write the step's checkpoint again if it ran before and its inputs are unchanged. Return whether it did."""
-        kept = desk.kept(step.name)
-        if kept is None:
+        reused = desk.reused(step.name)
+        if reused is None:
             return False
-        desk.keeps(step, kept)
-        await self._checkpoint(step, kept.changes, [], skipped="reused: its inputs are unchanged", took=kept.left.took)
-        visits, took, usd = self.kept
-        self.kept = visits + 1, took + kept.left.took, usd + kept.left.usd
+        desk.reuses(step, reused)
+        await self._checkpoint(
+            step, reused.changes, [], skipped="reused: its inputs are unchanged", took=reused.published.took
+        )
+        visits, took, usd = self.saved
+        self.saved = visits + 1, took + reused.published.took, usd + reused.published.usd
         return True
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
@@ -311,7 +313,7 @@ class Drive(Holding):
             self.visit = None
 
     async def _call(self, step: BoundStep, values: dict[str, Any]) -> Any:
-        """Run the step's code. Raises the exception from `_left` if the step was interrupted before it ended."""
+        """Run the step's code. Raises the exception from `_exit_of` if the step was interrupted before it ended."""
         timer = None
         if step.timeout is not None:
             timer = asyncio.get_running_loop().call_later(step.timeout, self._interrupt, "timeout")
@@ -322,7 +324,7 @@ class Drive(Holding):
             self.in_step = False
             why, _ = await self._take_back_interrupt()
             if why is not None:
-                raise self._left(step, why) from None
+                raise self._exit_of(step, why) from None
             if isinstance(error, asyncio.CancelledError) and not _being_cancelled(self.task):
                 raise StepError(
                     f"Step {step.name!r} cancelled its own task. To make the step fail, raise an exception instead."
@@ -336,7 +338,7 @@ class Drive(Holding):
         if self.interrupt is not None:
             why, unseen = await self._take_back_interrupt()
             if why is not None and not unseen:
-                raise self._left(step, why)
+                raise self._exit_of(step, why)
         return value
 
     async def _take_back_interrupt(self) -> tuple[Interrupt | None, bool]:
@@ -355,14 +357,14 @@ class Drive(Holding):
             raise asyncio.CancelledError  # the task was cancelled from outside too
         return why, unseen
 
-    def _left(self, step: BoundStep, why: Interrupt) -> Exception:
+    def _exit_of(self, step: BoundStep, why: Interrupt) -> Exception:
         if why == "timeout":
             return StepTimeout(
                 f"Step {step.name!r} exceeded its timeout of {step.timeout:g} s. Raise @step(timeout=...), or split"
                 " the step."
             )
         demand, self.demand = self.demand, None
-        return Left() if demand is None or why == "abort" else demand
+        return Exited() if demand is None or why == "abort" else demand
 
     async def _unanswered(self, error: Exception) -> bool:
         """Pause the session if the only errors are unanswered questions; a resume asks them again."""

@@ -18,12 +18,12 @@ from pausepoint.stores.base import Store
 class Run:
     """One drive of a session in this process, and the facts that are needed once it has ended."""
 
-    __slots__ = ("broken", "drive", "ended", "final", "kept", "task", "waiting")
+    __slots__ = ("broken", "drive", "ended", "final", "saved", "task", "waiting")
 
     def __init__(self, drive: Drive, task: asyncio.Task[None]) -> None:
         self.drive: Drive | None = drive
         self.task = task
-        self.kept = drive.kept
+        self.saved = drive.saved
         self.ended = asyncio.Event()
         self.broken: BaseException | None = None
         self.waiting = 0
@@ -80,7 +80,7 @@ class LocalDriver:
     def _ended(self, run: Run, drive: Drive) -> None:
         if self.runs.get(drive.session_id) is run:
             del self.runs[drive.session_id]
-        run.broken, run.drive, run.kept = drive.broken, None, drive.kept
+        run.broken, run.drive, run.saved = drive.broken, None, drive.saved
         if run.broken is not None and not drive.ledger.parked:
             self.troubles[drive.session_id] = run.broken
         if run.waiting:

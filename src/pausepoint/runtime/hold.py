@@ -50,9 +50,9 @@ class Holding:
 
     # An instance with more than thirty attributes gets its own dictionary, and each access is a lookup in it.
     __slots__ = (
-        "accept_code", "asked", "awaited", "budgeted", "clock", "fence", "flags", "kept", "ledger", "lending", "limits",
-        "line", "on_step", "parks", "questions_expire", "resumed", "resumed_by", "row", "session_id", "stop_reason", "store",
-        "taken_up", "until", "wake", "workflow",
+        "accept_code", "asked", "awaited", "budgeted", "clock", "fence", "flags", "ledger", "lending", "limits",
+        "line", "on_step", "parks", "questions_expire", "resumed", "resumed_by", "row", "saved", "session_id",
+        "stop_reason", "store", "taken_up", "until", "wake", "workflow",
     )  # fmt: skip
 
     def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
@@ -80,14 +80,14 @@ class Holding:
         self.asked: frozenset[str] = frozenset()  # the questions that branches waited for then
         self.questions_expire: timedelta | None = EXPIRY
         self.on_step: OnStep | None = None
-        self.kept: tuple[int, int, int] = (0, 0, 0)
+        self.saved: tuple[int, int, int] = (0, 0, 0)
         self.stop_reason = ""
 
     def load(self, records: Sequence[Record]) -> None:
         """Load the log from its last key frame on."""
         self.ledger.load(records)
         self.line = self.ledger.line
-        self.kept = (sum(self.line.visits.values()), self.line.took, self.line.usd)
+        self.saved = (sum(self.line.visits.values()), self.line.took, self.line.usd)
         self.lending = StateAccess(self.workflow, self.line.state, self.store, self.limits)
 
     @property
@@ -230,7 +230,7 @@ class Holding:
         if not (self.resumed or self.wake or self.row.frozen):
             await self._look()  # it wakes on its own; nobody resumed it
             return
-        visits, took, usd = self.kept
+        visits, took, usd = self.saved
         data = {
             "step": self.line.step,
             "by": self.resumed_by,
@@ -316,7 +316,7 @@ async def end_parked(store: Store, clock: Clock, session_id: str) -> None:
         record = seal(row.digest, row.seq + 1, row.seq, "event", step, row.visit, now, to_payload(body))
         commit = Commit(
             row.key, row.fence, row.seq, (record,), max(now, row.updated_at), row.key_frame, row.step, row.visit,
-            row.leaving, ended="cancelled", release=True, parent=row.parent,
+            row.held_by_guard, ended="cancelled", release=True, parent=row.parent,
             report=report_of(row.session_id, {"ended": "cancelled"}),
         )  # fmt: skip
         with suppress(AlreadyRunning, HoldLost):  # it has changed since it was read

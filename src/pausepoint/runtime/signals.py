@@ -29,7 +29,7 @@ class SignalWatch:
         self.seen = 0
         self.former: dict[signal.Signals, Any] = {}
         self.ending: asyncio.Task[None] | None = None
-        self.leaving = False
+        self.closing = False
         self.cancelled = False
         self.over = False
         self.gone = False  # uninstalled
@@ -77,7 +77,7 @@ class SignalWatch:
     async def _end(self, number: signal.Signals) -> None:
         await self.driver.stop(f"{number.name} received")
         # A program that is exiting the engine's block on its own must not be cancelled while the store closes.
-        if self.host is not None and not self.leaving:
+        if self.host is not None and not self.closing:
             self.cancelled = True
             self.host.cancel()
 

@@ -107,7 +107,7 @@ class Host(Protocol):
     async def over_budget(self) -> str:
         """Return why no more money may be spent; an empty string if it may."""
 
-    def leave(self, waits: bool = False) -> None:
+    def exit_step(self, waits: bool = False) -> None:
         """Make the step exit; nothing is in flight. ``waits``: every branch waits, so it is known what wakes it."""
 
     def demand_pause(self, kind: PauseKind, reason: str) -> None:
@@ -187,14 +187,14 @@ class Visit:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.running: dict[str, asyncio.Event] = {}
         self.refused = False
-        self.left = False
+        self.exited = False
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.unclaimed = set(host.line.operations)
 
     def close(self) -> None:
         """End the visit: later calls of the context raise an error, and tasks still running are cancelled."""
-        self.left = True
+        self.exited = True
         if self.alarm is not None:
             self.alarm.cancel()
         for task in self.tasks:
@@ -314,7 +314,7 @@ class Visit:
         finally:
             self.waits.pop(news, None)
             self._stand(frame, -1)
-            if self.waits and self.alarm is None and not self.left:
+            if self.waits and self.alarm is None and not self.exited:
                 self._set_alarm()
 
     def look_again(self, child: str = "") -> None:
@@ -419,7 +419,7 @@ class Visit:
 
     def check_open(self) -> None:
         """Raise `ContextClosed` if the step has ended."""
-        if self.left:
+        if self.exited:
             raise ContextClosed(
                 f"Step {self.step.name!r} has ended, but its context is still in use. Await every task that uses ctx"
                 " before returning from the step."
@@ -486,23 +486,23 @@ class Visit:
         A visit that only waits exits a few loop turns later, because another branch may be about to start something. A
         pause does not wait for that. It is then unknown whether all branches wait, and the next resume finds out.
         """
-        if self.left or self.active:
+        if self.exited or self.active:
             return
         if self.waits and not self.standing and (self.host.stopping or not self.host.wanted):
             if not self.lingering:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
         elif self.waits or self.standing or self.host.stopping:
-            self.host.leave()
+            self.host.exit_step()
 
     def _linger(self, turns: int, moves: int) -> None:
-        if turns and not self.left:
+        if turns and not self.exited:
             turns = turns - 1 if moves == self.moves else LINGER
             self.loop.call_soon(self._linger, turns, self.moves)
             return
         self.lingering = False
-        if self.waits and not self.left and not self.active:
-            self.host.leave(waits=True)
+        if self.waits and not self.exited and not self.active:
+            self.host.exit_step(waits=True)
         else:
             self.settle()
 

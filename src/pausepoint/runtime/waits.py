@@ -206,7 +206,7 @@ def _identify(
 ) -> Operation:
     if not isinstance(workflow, Workflow):
         raise StepError(f"Step {visit.step.name!r}: ctx.call takes a Workflow, not {type(workflow).__name__}.")
-    if workflow.leaves:
+    if workflow.publishes:
         raise StepError(
             f"Step {visit.step.name!r}: workflow {workflow.name!r} publishes artifacts, and a child session has no"
             " folder for them. Start it as a separate session: engine.start(..., folder=...)."

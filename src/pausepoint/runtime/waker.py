@@ -81,7 +81,7 @@ class Waker:
         """Check again, because a session may be due."""
         self.news.set()
 
-    def leaves(self, row: SessionRow) -> bool:
+    def skips(self, row: SessionRow) -> bool:
         """Return whether this engine failed to pick up the session and it has not changed since."""
         return self.refused.get(row.key) == row.seq
 
@@ -104,7 +104,7 @@ class Waker:
         room = min(AT_ONCE, CROWD - self.running())
         if room <= 0:
             return False  # the next drive that ends calls poke()
-        rows = [row for row in await self._due(now, room + len(self.refused)) if not self.leaves(row)]
+        rows = [row for row in await self._due(now, room + len(self.refused)) if not self.skips(row)]
         for row in rows:
             if not self.stopping:
                 await self._pick_up(row)

@@ -26,7 +26,7 @@ from pausepoint.log.replay import CheckpointBody, Line, OperationBody, body_of
 from pausepoint.log.state import Blobs, Change, Inline
 from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record
-from pausepoint.runtime.drive import Drive, Left
+from pausepoint.runtime.drive import Drive, Exited
 from pausepoint.runtime.visit import Family, Frame, Operation
 from pausepoint.stores.base import Store
 from pausepoint.testing.clock import ManualClock
@@ -184,7 +184,7 @@ class _RehearsedDrive(Drive):
         if not body.skipped:
             try:
                 changes = await self._attempt(step, body.attempts, blobs)
-            except Left:
+            except Exited:
                 return self._strange()
             except Paused as paused:
                 return [f"it would pause: {paused.reason}"]

@@ -16,7 +16,7 @@ from pausepoint.engine.control import Control
 from pausepoint.errors import NotReplayable
 from pausepoint.log.access import StateAccess
 from pausepoint.log.state import Blobs, Change
-from pausepoint.runtime.drive import Drive, Left
+from pausepoint.runtime.drive import Drive, Exited
 from pausepoint.runtime.visit import Frame, Host, Operation, Visit
 
 C = TypeVar("C", bound=Control)
@@ -88,7 +88,7 @@ class ReplayingDrive(Drive):
             self.again = False
             try:
                 return await super()._attempt(step, attempt, blobs)
-            except Left:
+            except Exited:
                 if not self.again or self.wanted or self.broken is not None:
                     raise
             blobs.clear()

@@ -51,8 +51,8 @@ class Sessions(Questions):
             key=self.data.last_key, session_id=new.session_id, workflow=new.workflow, version=new.version,
             owner=new.owner, tags=new.tags, input_digest=new.input_digest, created_at=new.created_at,
             updated_at=new.created_at, seq=last.seq, key_frame=frames[-1] if frames else new.records[0].seq,
-            digest=last.digest, step=new.step, visit=new.visit, leaving=new.leaving, ended=None, failure=None,
-            pause_requested=False, pause_mode="finish", cancel_requested=False,
+            digest=last.digest, step=new.step, visit=new.visit, held_by_guard=new.held_by_guard, ended=None,
+            failure=None, pause_requested=False, pause_mode="finish", cancel_requested=False,
             holder=self._number if new.claim else None, fence=int(new.claim), live=False, waiting=None,
             wakes_at=None, crashes=0, spent_usd=0, spent_tokens=0, budget_usd=new.budget_usd, open_pauses=0,
             progress=None, parent=new.parent, keep_for=new.keep_for,
@@ -199,7 +199,7 @@ class Sessions(Questions):
             changes["frozen"] = 0
         self._set(
             kept, seq=last.seq, digest=last.digest, updated_at=max(row.updated_at, commit.updated_at),
-            key_frame=commit.key_frame, step=commit.step, visit=commit.visit, leaving=commit.leaving,
+            key_frame=commit.key_frame, step=commit.step, visit=commit.visit, held_by_guard=commit.held_by_guard,
             ended=commit.ended, failure=commit.failure, crashes=row.crashes if commit.keep_crashes else 0,
             progress=commit.progress, version=commit.version or row.version, **changes,
         )  # fmt: skip

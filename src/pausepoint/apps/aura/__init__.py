@@ -1,4 +1,4 @@
-"""Aura: looks after a student's week. Four agents gather assignments, tell what is mastered, plan and report.
+"""Aura organises a student's week. Four agents gather assignments, assess mastery, plan the days and write a report.
 
 >>> from pausepoint.apps.aura import run_aura_orchestrator
 >>> result = run_aura_orchestrator("student@example.com", store=":memory:", reports=getfixture("tmp_path"))

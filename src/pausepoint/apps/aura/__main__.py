@@ -1,4 +1,4 @@
-"""``python -m pausepoint.apps.aura``: Aura as a program. Without options it runs its sample."""
+"""``python -m pausepoint.apps.aura``: the command line of Aura. Without options it runs its sample."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pausepoint.apps.aura.settings import SAMPLE_STUDENT, WITHOUT_CALENDAR, lack
 from pausepoint.apps.aura.workflow import aura
 from pausepoint.cli import Start
 
-HELP = """Look after a student's week: gather assignments, tell what is mastered, plan the days, write a report.
+HELP = """Organise a student's week: gather assignments, assess mastery, plan the days, and write a report.
 
-Without --data it works on a small invented sample.
+Without --data, Aura runs on a small made-up sample.
 """
 
 
@@ -27,18 +27,18 @@ def begin(
     data: Annotated[
         list[str] | None, Field(description="A folder with an export, a .csv file, or classroom:TOKEN.json.")
     ] = None,
-    calendar: Annotated[Path | None, Field(description="An iCalendar file; what is in it is not free.")] = None,
-    time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon; else that of this machine.")] = None,
-    now: Annotated[str | None, Field(description="Plan from this day or moment; else from the start.")] = None,
-    day_start: Annotated[time | None, Field(description="No work before this time of day; else 15:00.")] = None,
-    day_end: Annotated[time | None, Field(description="No work after this time of day; else 20:00.")] = None,
-    days: Annotated[int | None, Field(description="How many days to plan; else 7.")] = None,
-    limit: Annotated[int | None, Field(description="At most so many minutes of work a day; else 120.")] = None,
+    calendar: Annotated[Path | None, Field(description="An iCalendar file. Its events are busy time.")] = None,
+    time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon. Default: this machine's.")] = None,
+    now: Annotated[str | None, Field(description="Plan from this day or time. Default: the session's start.")] = None,
+    day_start: Annotated[time | None, Field(description="No work before this time of day. Default: 15:00.")] = None,
+    day_end: Annotated[time | None, Field(description="No work after this time of day. Default: 20:00.")] = None,
+    days: Annotated[int | None, Field(description="The number of days to plan. Default: 7.")] = None,
+    limit: Annotated[int | None, Field(description="The maximum minutes of work per day. Default: 120.")] = None,
     reports: Annotated[
-        Path | None, Field(description="The folder for the report; else aura/ beside the store.")
+        Path | None, Field(description="The folder for the report. Default: aura/ next to the store.")
     ] = None,
 ) -> AuraState:
-    """The starting state, from options."""
+    """Return the starting state for the given options."""
     if lacks_calendar({"data": data, "calendar": calendar}):
         click.echo(f"aura: {WITHOUT_CALENDAR}", err=True)
     return starting(
@@ -48,7 +48,7 @@ def begin(
 
 
 def result(outcome: Outcome[AuraState]) -> str:
-    """What is said at the end."""
+    """Return the text to print at the end."""
     state = outcome.state
     assert state.report is not None
     lines = [

@@ -1,6 +1,6 @@
-"""ClassroomSync: gathers a student's assignments from every account and course.
+"""ClassroomSync: gather a student's assignments from every account and course.
 
-Each course is one remembered operation, so that an interrupted sync fetches only what is missing.
+Each course is one remembered operation, so an interrupted sync fetches only the missing courses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pausepoint.apps.input import BadInput
 
 
 async def gather(student_id: str, data: Sequence[str], time_zone: str, ctx: Context) -> list[Assignment]:
-    """All assignments of a student, in the order of their due date; those without one come last."""
+    """Return all assignments of a student, sorted by due date. Assignments without a due date come last."""
     sources = [open_source(place, time_zone) for place in dict.fromkeys(data)]
     courses = [await _enrolled(source, student_id, ctx) for source in sources]
     _check_courses(student_id, sources, courses)
@@ -43,9 +43,9 @@ def _by_due(assignment: Assignment) -> tuple[bool, float, str]:
 
 
 def check(student_id: str, data: Sequence[str], time_zone: str) -> None:
-    """Refuse what a sync could not read, before a session is stored.
+    """Refuse data that a sync cannot read, before a session is stored.
 
-    Files are read whole; the live API is asked for the courses.
+    Files are read completely. The live API is asked for the courses only.
     """
     sources = [open_source(place, time_zone) for place in dict.fromkeys(data)]
     courses = [source.courses(student_id) for source in sources]
@@ -56,7 +56,7 @@ def check(student_id: str, data: Sequence[str], time_zone: str) -> None:
 
 
 def _check_courses(student_id: str, sources: Sequence[Source], courses: Sequence[Sequence[Course]]) -> None:
-    """The student must be known somewhere, and no two accounts may have the same name: ids are made of it."""
+    """Refuse an unknown student, and two accounts with the same name, because assignment ids contain it."""
     if not any(courses):
         raise unknown(student_id, sources)
     places: dict[str, str] = {}
@@ -64,12 +64,12 @@ def _check_courses(student_id: str, sources: Sequence[Source], courses: Sequence
         for account in {each.account for each in mine}:
             other = places.setdefault(account, source.place)
             if other != source.place:
-                raise BadInput(f"data: {other} and {source.place} both have an account {account!r}; rename one of them")
+                raise BadInput(f"data: {other} and {source.place} both have an account {account!r}. Rename one.")
 
 
 def unknown(student_id: str, sources: Sequence[Source]) -> BadInput:
-    """The refusal of a student that nobody knows; it says who is known."""
+    """Return the refusal of an unknown student. It names the known ones."""
     names = sorted({name for source in sources for name in source.students()})
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    known = f"; known are {', '.join(names[:5])}{more}" if names else ""
-    return BadInput(f"student_id: {student_id!r} has no course in {', '.join(each.place for each in sources)}{known}")
+    known = f" Known students: {', '.join(names[:5])}{more}." if names else ""
+    return BadInput(f"student_id: {student_id!r} has no course in {', '.join(each.place for each in sources)}.{known}")

@@ -1,12 +1,12 @@
-"""DailyPlanner: puts open work into free time, by due date, need and load, and says what did not fit and why.
+"""DailyPlanner: put open work into free time by due date, need and load, and report the work that does not fit.
 
-Work is taken in the order of the day when it is due; of the same day, that of the subject with the larger need comes
-first. Overdue work counts as due in two days, work without a due date comes last, and what has been overdue for more
-than two weeks is left to the teacher. Each piece goes into the earliest free time before it is due, in sittings of 15
-to 50 minutes with breaks of 10, and no day gets more than its limit.
+Work is planned in the order of its due day. Within a day, the subject with the greater need comes first. Overdue work
+counts as due in two days. Work without a due date comes last. Work that is more than two weeks overdue is not planned:
+the advice is to ask the teacher. Each piece goes into the earliest free time before it is due, in sittings of 15 to 50
+minutes with breaks of 10, and no day gets more work than its limit.
 
-How long it takes: the minutes that the data gives, or 45 for an assignment, 20 for a short answer and 10 for a choice,
-times 0.75 to 1.25 for a need of 0 to 1, in steps of 5.
+The effort is the number of minutes in the data. Without one it is 45 minutes for an assignment, 20 for a short answer
+and 10 for a multiple-choice question, times 0.75 to 1.25 for a need of 0 to 1, rounded up to a multiple of 5.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USUAL = 45
 
 
 class Plan(NamedTuple):
-    """What the planner leaves."""
+    """The result of the planner."""
 
     items: list[DailyPlanItem]
     unplanned: list[Unplanned]
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class Task:
-    """One piece of open work, and what is left of it."""
+    """A piece of open work, and the minutes that are still to be planned."""
 
     work: Assignment
     need: float
@@ -49,7 +49,7 @@ class Task:
 
 @dataclass
 class Room:
-    """What is still free on one day."""
+    """The free time that remains on one day."""
 
     day: Day
     limit: int
@@ -61,11 +61,11 @@ class Room:
 
     @property
     def capacity(self) -> int:
-        """How much work fits at most, were there no other."""
+        """The minutes of work that fit into the empty day."""
         return min(sum(slot.minutes for slot in self.day.free), self.limit)
 
     def take(self, wanted: int, before: datetime | None) -> Slot | None:
-        """The earliest time for a sitting of up to that many minutes, which is then no longer free."""
+        """Reserve the earliest time for a sitting of up to ``wanted`` minutes, or return None if nothing fits."""
         for number, slot in enumerate(self.free):
             end = slot.end if before is None else min(slot.end, before)
             minutes = sitting(wanted, min(Slot(slot.start, end).minutes, self.limit - self.planned))
@@ -79,7 +79,7 @@ class Room:
 
 
 def sitting(wanted: int, room: int) -> int:
-    """How long to sit down for: 0 if it is not worth it. A rest that would be too short is avoided.
+    """Return the length of a sitting, or 0 if the room is too short. The remainder never gets too short.
 
     >>> sitting(40, 60), sitting(55, 60), sitting(90, 20), sitting(90, 10), sitting(10, 10)
     (40, 40, 20, 0, 10)
@@ -100,9 +100,7 @@ def plan(
     unplanned: list[Unplanned] = []
     for task in tasks(assignments, profile, now, zone):
         if task.work.due is not None and task.work.due < now - GIVEN_UP:
-            unplanned.append(
-                _left_over(task, f"it has been overdue since {day_of(task.work.due, zone)}; ask the teacher")
-            )
+            unplanned.append(_left_over(task, f"overdue since {day_of(task.work.due, zone)}; ask the teacher"))
             continue
         items += _placed(task, rooms, now, zone)
         if task.left:
@@ -112,7 +110,7 @@ def plan(
 
 
 def tasks(assignments: Sequence[Assignment], profile: SkillProfile, now: datetime, zone: ZoneInfo) -> list[Task]:
-    """The open work, most urgent first."""
+    """Return the open work, most urgent first."""
     found = [
         Task(each, need, effort(each, need))
         for each in assignments
@@ -131,14 +129,14 @@ def tasks(assignments: Sequence[Assignment], profile: SkillProfile, now: datetim
 
 
 def effort(work: Assignment, need: float) -> int:
-    """How many minutes a piece of work takes."""
+    """Return how many minutes a piece of work takes."""
     if work.minutes is not None:
         return work.minutes
     return math.ceil(MINUTES.get(work.kind, USUAL) * (0.75 + need / 2) / 5) * 5
 
 
 def _placed(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) -> list[DailyPlanItem]:
-    """Sit down for a task as early as can be, until it is done or its time is up."""
+    """Plan a task as early as possible, until it is complete or its due time is reached."""
     due = task.work.due
     before = due if due is not None and due >= now else None
     placed: list[DailyPlanItem] = []
@@ -162,7 +160,7 @@ def _item(task: Task, slot: Slot, now: datetime, zone: ZoneInfo) -> DailyPlanIte
 
 
 def why_not(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) -> str:
-    """Why the rest of a task found no place."""
+    """Return why the rest of a task does not fit into the plan."""
     due = task.work.due
     until = due if due is not None and now <= due <= rooms[-1].day.start + A_DAY else None
     ahead = [room for room in rooms if until is None or room.day.start < until]
@@ -173,7 +171,7 @@ def why_not(task: Task, rooms: Sequence[Room], now: datetime, zone: ZoneInfo) ->
         return f"it takes {whole} minutes, and only {max(free, 0)} are free {when}"
     if all(room.planned >= room.capacity for room in ahead):
         return f"the free time and the daily limit of {rooms[0].limit} minutes are used up {when}"
-    return f"no free time that is long enough is left {when}"
+    return f"no free slot is long enough {when}"
 
 
 def _left_over(task: Task, why: str) -> Unplanned:
@@ -184,18 +182,18 @@ def _left_over(task: Task, why: str) -> Unplanned:
 
 
 def advice(found: Plan, now: datetime, zone: ZoneInfo) -> list[str]:
-    """What stands out in a plan, most important first. Every word of it follows from the plan."""
+    """Return the most important findings about a plan, first things first. All of them follow from the plan."""
     lines: list[str] = []
     if found.items:
         first = found.items[0]
-        lines.append(f"Begin with {first.title} ({first.course}) on {said(first.start, zone)}: {first.why}.")
+        lines.append(f"Start with {first.title} ({first.course}) on {said(first.start, zone)}: {first.why}.")
     tight = len(in_danger(found.unplanned, found.load, now))
     if tight:
-        lines.append(f"{many(tight, 'piece')} of work cannot be finished in time as the days are set.")
+        lines.append(f"{many(tight, 'piece')} of work cannot be finished in time with these working hours.")
     old = [each for each in found.unplanned if each.due is not None and each.due < now]
     if old:
-        lines.append(f"Ask the teachers about overdue work that is not planned: {many(len(old), 'piece')}.")
+        lines.append(f"Ask the teachers about the overdue work that is not planned ({many(len(old), 'piece')}).")
     full = [day for day in found.load if day.free and day.planned >= day.free]
     if full:
         lines.append(f"Fully booked: {', '.join(day_of(day.start, zone) for day in full)}.")
-    return lines or ["Nothing is open."]
+    return lines or ["There is no open work."]

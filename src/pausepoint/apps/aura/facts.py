@@ -1,4 +1,4 @@
-"""Everything that a report is made of, and what follows from it by counting."""
+"""The facts for a report, and the counts that follow from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pausepoint.apps.aura.models import Assignment, DailyPlanItem, DayLoad, Skil
 
 @dataclass(frozen=True)
 class Facts:
-    """What the other agents left."""
+    """The results of the other agents."""
 
     student_id: str
     now: datetime
@@ -26,7 +26,7 @@ class Facts:
 
     @property
     def overdue(self) -> list[Assignment]:
-        """Work that should have been handed in."""
+        """Work that is past its due date."""
         return [each for each in self.assignments if each.is_overdue(self.now)]
 
     @property
@@ -36,10 +36,10 @@ class Facts:
 
     @property
     def needed(self) -> int:
-        """The minutes of work that these days would have to hold."""
+        """The minutes of work that have to be done in the planned days."""
         return sum(each.planned for each in self.load) + sum(each.minutes for each in self.in_danger)
 
     @property
     def free(self) -> int:
-        """The minutes that they have."""
+        """The free minutes in the planned days."""
         return sum(each.free for each in self.load)

@@ -1,7 +1,7 @@
-"""When a student has time: the hours of each day that are set for work, less what an iCalendar file holds.
+"""A student's free time: the working hours of each day, minus the events of an iCalendar file.
 
-Events that recur count each time. Events of whole days take the day, as the calendar says they do; events that are
-marked as transparent or cancelled take nothing.
+Every occurrence of a recurring event counts. All-day events take the whole day. Events that are marked as transparent
+or cancelled take no time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Slot(NamedTuple):
-    """A stretch of time, in UTC."""
+    """A period of time in UTC."""
 
     start: datetime
     end: datetime
 
     @property
     def minutes(self) -> int:
-        """Whole minutes."""
+        """The length in whole minutes."""
         return int((self.end - self.start).total_seconds() // 60)
 
 
 class Day(NamedTuple):
-    """One day where the student lives, and what of it is free for work."""
+    """One day in the student's time zone, and its free time for work."""
 
     start: datetime
     free: tuple[Slot, ...]
@@ -42,7 +42,7 @@ class Day(NamedTuple):
 def free_days(
     now: datetime, days: int, hours: tuple[time, time], time_zone: str, calendar: Path | None
 ) -> list[Day]:  # fmt: skip
-    """The next days, today first; nothing is free before ``now``."""
+    """Return the next days, starting today. No time before ``now`` is free."""
     zone = ZoneInfo(time_zone)
     check_hours(*hours)
     today = now.astimezone(zone).date()
@@ -54,12 +54,12 @@ def free_days(
 def check_hours(start: time, end: time) -> None:
     """Refuse a day that ends before it begins."""
     if start >= end:
-        raise BadInput(f"day_end: the day ends at {end:%H:%M}, which is not after {start:%H:%M}, where it begins")
+        raise BadInput(f"day_end: The day ends at {end:%H:%M} but starts at {start:%H:%M}. Set a later day_end.")
 
 
 def _day(day: date, hours: tuple[time, time], zone: ZoneInfo, busy: Iterable[Slot]) -> Day:
     start, end = (datetime.combine(day, hour, zone).astimezone(UTC) for hour in hours)
-    # Where clocks are turned, an hour may come twice or not at all: compared in UTC it cannot be counted twice.
+    # When the clocks change, an hour may occur twice or not at all. A comparison in UTC does not count it twice.
     free = [Slot(start, end)] if start < end else []
     for taken in busy:
         free = [rest for slot in free for rest in without(slot, taken)]
@@ -67,7 +67,7 @@ def _day(day: date, hours: tuple[time, time], zone: ZoneInfo, busy: Iterable[Slo
 
 
 def without(slot: Slot, taken: Slot) -> Iterator[Slot]:
-    """What is left of a slot: all of it, two ends, one, or nothing."""
+    """Yield the parts of a slot that remain without ``taken``: all, two parts, one, or none."""
     if taken.end <= slot.start or slot.end <= taken.start:
         yield slot
         return
@@ -78,40 +78,40 @@ def without(slot: Slot, taken: Slot) -> Iterator[Slot]:
 
 
 def busy_slots(path: Path, first: date, last: date, zone: ZoneInfo) -> list[Slot]:
-    """What a calendar holds between two days, both included."""
+    """Return the busy time in a calendar from the first day to the last, both included."""
     calendar = read_calendar(path)
     start = datetime.combine(first, time.min, zone)
     end = datetime.combine(last + timedelta(days=1), time.min, zone)
     try:
         found = list(occurrences(calendar.walk("VEVENT"), start, end, zone))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise BadInput(f"calendar: {path} has an event that cannot be placed: {error}") from None
+        raise BadInput(f"calendar: {path} has an event whose times cannot be computed: {error}") from None
     return sorted(Slot(each.start, each.end) for each in found if _takes_time(each.event) and each.start < each.end)
 
 
 def reads_calendars() -> bool:
-    """Whether the libraries for it are installed."""
+    """Return whether the libraries that read calendars are installed."""
     return all(find_spec(name) is not None for name in ("icalendar", "dateutil"))
 
 
 def read_calendar(path: Path) -> Calendar:
-    """The calendar in a file; refuses one that cannot be read, with the file's name."""
+    """Return the calendar in a file. Raises `BadInput` with the file's name if it cannot be read."""
     if not reads_calendars():
-        raise BadInput(f"calendar: reading {path} needs more: pip install 'pausepoint[apps]'")
+        raise BadInput(f"calendar: Reading {path} needs icalendar. Install it: pip install 'pausepoint[apps]'")
     from icalendar import Calendar
 
     try:
         found = Calendar.from_ical(path.read_bytes())
     except OSError as error:
-        raise BadInput(f"calendar: {path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"calendar: {path} cannot be read: {error.strerror}.") from None
     except (ValueError, IndexError, UnicodeDecodeError) as error:
-        raise BadInput(f"calendar: {path} is no iCalendar file: {error}") from None
+        raise BadInput(f"calendar: {path} is not an iCalendar file: {error}") from None
     for event in found.walk("VEVENT"):
         if event.errors:
             field, problem = event.errors[0]
             raise BadInput(f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}, {field}: {problem}")
         if "DTSTART" not in event:
-            raise BadInput(f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}: it has no DTSTART")
+            raise BadInput(f"calendar: {path}, event {event.get('SUMMARY', '')!s:.40}: The event has no DTSTART.")
     return found
 
 

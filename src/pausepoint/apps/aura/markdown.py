@@ -12,13 +12,13 @@ from pausepoint.apps.words import many, plain
 
 LONGEST_LIST = 20
 LEGEND = (
-    "Mastery counts graded, late and missing work, recent work more. Confidence tells how much work there is to tell it"
-    " from. In the plan, need tells how much attention a subject wants; it is 50% as long as nothing is known."
+    "Mastery is based on graded, late and missing work; recent work counts more. Confidence shows how much work it is"
+    " based on. In the plan, need shows how much attention a subject requires; it is 50% if nothing is known yet."
 )
 
 
 def as_markdown(facts: Facts, report: ParentReport) -> str:
-    """The whole report."""
+    """Return the whole report."""
     lines = [
         f"# Report for {plain(facts.student_id)}",
         "",
@@ -52,7 +52,7 @@ def _subjects(facts: Facts) -> Iterator[str]:
 
 
 def cells(subject: SubjectMastery) -> list[str]:
-    """What is said about a subject, as the cells of a row."""
+    """Return the cells of a subject's row."""
     mastery = "unknown" if subject.mastery is None else f"{subject.mastery:.0%}"
     counts = [str(count) for count in (subject.graded, subject.late, subject.missing)]
     return [subject.subject, mastery, f"{subject.confidence:.0%}", *counts, subject.trend or "unknown"]
@@ -76,5 +76,5 @@ def _unplanned(facts: Facts) -> Iterator[str]:
 
 
 def rest(found: Sequence[object]) -> str | None:
-    """What to say instead of a long list's end."""
+    """Return the line that replaces the end of a long list, or None for a short list."""
     return f"and {many(len(found) - LONGEST_LIST, 'more piece')} of work" if len(found) > LONGEST_LIST else None

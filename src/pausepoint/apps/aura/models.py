@@ -1,6 +1,6 @@
-"""What Aura's agents hand to each other, and the state of its sessions.
+"""The data that Aura's agents pass to each other, and the state of its sessions.
 
-All moments are aware and kept in UTC; they are shown in the time zone that the state names.
+All times are timezone-aware and stored in UTC. They are shown in the time zone that the state names.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pausepoint.apps.input import known_zone, local_zone
 from pausepoint.apps.words import one_line
 
 LIVE = "classroom:"
-"""What stands before the token of an account on the live API."""
+"""The prefix of a token file for the live API."""
 
 A_DAY = timedelta(days=1)
 
 
 Title = Annotated[str, AfterValidator(one_line)]
-"""A name that somebody else gave to something."""
+"""A name from outside, reduced to one safe line."""
 
 
 def in_utc(moment: datetime) -> datetime:
-    """A moment in UTC. One at the very end of the calendar is refused: in another time zone it would lie behind it."""
+    """Return a time in UTC. Refuse one at the very end of the calendar, which another time zone could not represent."""
     try:
         found = moment.astimezone(UTC)
     except OverflowError:
         found = datetime.max
     if not 1 < found.year < 9999:
-        raise ValueError("it lies outside of the years 2 to 9998")
+        raise ValueError("The time is outside the years 2 to 9998.")
     return found
 
 
@@ -42,7 +42,7 @@ Moment = Annotated[AwareDatetime, AfterValidator(in_utc)]
 
 
 class CurrentStep(StrEnum):
-    """Where a session is: the step that comes next, or the end."""
+    """The position of a session: the next step, or the end."""
 
     SYNCING = "SYNCING"
     ANALYZING = "ANALYZING"
@@ -61,7 +61,7 @@ class Course(BaseModel):
 
 
 class Assignment(BaseModel):
-    """One piece of work that a student was given. ``minutes``: how long it takes, if somebody said so."""
+    """A piece of work assigned to a student. ``minutes`` is the expected effort, if the data gives it."""
 
     id: str
     account: str
@@ -79,23 +79,23 @@ class Assignment(BaseModel):
 
     @property
     def score(self) -> float | None:
-        """From 0 to 1; None without a grade, or where no points can be had. More than all points count as all."""
+        """The grade from 0 to 1, or None without a grade or without achievable points. Bonus points are capped at 1."""
         if self.points is None or self.max_points is None or self.max_points <= 0:
             return None
         return min(max(self.points / self.max_points, 0.0), 1.0)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is still something to do."""
+        """Whether the work is still to be done."""
         return not self.handed_in and self.points is None
 
     def is_overdue(self, now: datetime) -> bool:
-        """Whether it should have been handed in by now, and was not."""
+        """Return whether the work is past its due date and was not handed in."""
         return self.is_open and self.due is not None and self.due < now
 
 
 def subject_key(course: str) -> str:
-    """Courses of the same name are one subject, whichever account they belong to."""
+    """Return the subject of a course. Courses with the same name are one subject, even across accounts."""
     return course.strip().casefold()
 
 
@@ -107,7 +107,7 @@ class Result(BaseModel):
 
 
 class SubjectMastery(BaseModel):
-    """How well a subject is mastered. ``mastery`` is None as long as there is nothing to tell it from."""
+    """How well a student has mastered a subject. ``mastery`` is None without graded or missing work."""
 
     subject: str
     mastery: float | None = Field(ge=0, le=1)
@@ -120,25 +120,25 @@ class SubjectMastery(BaseModel):
 
     @property
     def need(self) -> float:
-        """How much the subject needs attention, from 0 to 1: 0.5 as long as nothing is known."""
+        """How much attention the subject needs, from 0 to 1. It is 0.5 if nothing is known."""
         known = 0.5 if self.mastery is None else 1 - self.mastery
         return self.confidence * known + (1 - self.confidence) * 0.5
 
 
 class SkillProfile(BaseModel):
-    """What SkillMastery found."""
+    """The result of SkillMastery: the mastery of each subject."""
 
     subjects: list[SubjectMastery]
     overall: float | None = Field(default=None, ge=0, le=1)
 
     def need(self, subject: str) -> float:
-        """The need of a subject; 0.5 for one that nothing is known about."""
+        """Return how much attention a subject needs, or 0.5 for an unknown subject."""
         key = subject_key(subject)
         return next((each.need for each in self.subjects if subject_key(each.subject) == key), 0.5)
 
 
 class DailyPlanItem(BaseModel):
-    """One sitting: which work, from when to when, and why then."""
+    """One sitting: the work, its start and end, and the reason for its place in the plan."""
 
     assignment_id: str
     course: str
@@ -150,12 +150,12 @@ class DailyPlanItem(BaseModel):
 
     @property
     def minutes(self) -> int:
-        """How long it is."""
+        """The length of the sitting."""
         return round((self.end - self.start).total_seconds() / 60)
 
 
 class Unplanned(BaseModel):
-    """Work, or the rest of it, that has no place in the plan."""
+    """Work, or the remaining part of it, that does not fit into the plan."""
 
     assignment_id: str
     course: str
@@ -166,7 +166,7 @@ class Unplanned(BaseModel):
 
 
 class DayLoad(BaseModel):
-    """How full a day is, in minutes: what the calendar leaves free within the limit, and what is planned."""
+    """The load of a day in minutes: the free time within the daily limit, and the planned work."""
 
     start: AwareDatetime
     free: int
@@ -174,13 +174,13 @@ class DayLoad(BaseModel):
 
 
 def in_danger(unplanned: Sequence[Unplanned], load: Sequence[DayLoad], now: datetime) -> list[Unplanned]:
-    """What is due within the planned days and will not be finished in time. What is due later has other days, too."""
+    """Return the unplanned work that is due within the planned days. Work due later can still use later days."""
     end = load[-1].start + A_DAY if load else now
     return [each for each in unplanned if each.due is not None and now <= each.due <= end]
 
 
 class ParentReport(BaseModel):
-    """What ParentInsight wrote, and where it lies."""
+    """The report of ParentInsight, and the paths of its files."""
 
     stress: Literal["low", "moderate", "high"]
     stress_because: str
@@ -191,7 +191,7 @@ class ParentReport(BaseModel):
 
 def _without_zone(hour: time) -> time:
     if hour.tzinfo is not None:
-        raise ValueError("it is a time of day where the student lives, such as 15:00; its zone is time_zone")
+        raise ValueError("The time of day has a UTC offset. Write a local time such as 15:00, and set time_zone.")
     return hour
 
 
@@ -207,31 +207,31 @@ def _seen_from_everywhere(place: str) -> str:
 Hour = Annotated[time, AfterValidator(_without_zone)]
 
 Place = Annotated[Path, AfterValidator(_absolute)]
-"""Kept absolute, so that a resume from another folder finds it."""
+"""An absolute path, so that a resume from another folder finds the file."""
 
 
 class AuraState(BaseModel):
-    """The state of a session: what it was asked, and what each agent left.
+    """The state of a session: its settings and the results of each agent.
 
-    ``time_zone`` is settled when the session is made, and without ``now`` the start of the session counts, so that a
-    resume on another day or machine computes with the same.
+    ``time_zone`` is fixed when the session is created. Without ``now``, the start of the session counts. A resume on
+    another day or machine therefore computes with the same values.
     """
 
     student_id: Annotated[str, Field(min_length=1, description="the student's id or e-mail address in the data")]
     data: list[Annotated[str, AfterValidator(_seen_from_everywhere)]] = Field(
         min_length=1, description="a folder with an export, a .csv file, or classroom:TOKEN.json"
     )
-    calendar: Place | None = Field(default=None, description="an iCalendar file; what is in it is not free")
+    calendar: Place | None = Field(default=None, description="an iCalendar file; its events are busy time")
     time_zone: Annotated[str, AfterValidator(known_zone)] = Field(
-        default_factory=local_zone, validate_default=True, description="by default that of this machine"
+        default_factory=local_zone, validate_default=True, description="the time zone; by default this machine's"
     )
     now: Moment | None = Field(
-        default=None, description="plan from this moment; by default from the start of the session"
+        default=None, description="plan from this time; by default from the start of the session"
     )
     day_start: Hour = Field(default=time(15), description="no work before this time of day")
     day_end: Hour = Field(default=time(20), description="no work after this time of day")
-    days: int = Field(default=7, ge=1, le=60, description="how many days to plan")
-    limit: int = Field(default=120, ge=15, le=960, description="at most so many minutes of work a day")
+    days: int = Field(default=7, ge=1, le=60, description="the number of days to plan")
+    limit: int = Field(default=120, ge=15, le=960, description="the maximum minutes of work per day")
     reports: Place = Field(
         default_factory=lambda: _absolute(Path(".pausepoint", "aura")), description="the folder for the report"
     )
@@ -245,7 +245,7 @@ class AuraState(BaseModel):
 
 
 class WorkflowState(AuraState):
-    """A session as one document: its state, position and status. ``document["name"]`` is ``document.name``.
+    """A session as one document: its state, position and status. ``document["name"]`` equals ``document.name``.
 
     ``current_step``, ``status``, ``pause_requested`` and ``error`` are derived from the session.
     """

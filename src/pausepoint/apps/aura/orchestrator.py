@@ -1,4 +1,4 @@
-"""Start, pause, look and resume as plain calls. Sessions live in a Pausepoint store; each shows as one document."""
+"""Start, pause, read and resume sessions with plain calls. Each session in the store is shown as one document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pausepoint.errors import StoreMissing, UnknownSession
 DEFAULT = Path(".pausepoint", "pausepoint.db")
 
 Store = str | Path | None
-"""What `pausepoint.Engine` takes; None is ``.pausepoint/pausepoint.db`` in the current folder."""
+"""A store as `pausepoint.Engine` takes it. None means ``.pausepoint/pausepoint.db`` in the current folder."""
 
 SAVED_BY = "save_workflow_state"
 
@@ -29,10 +29,10 @@ SAVED_BY = "save_workflow_state"
 def run_aura_orchestrator(
     student_id: str, session_id: str | None = None, *, store: Store = None, **settings: Any
 ) -> WorkflowState:
-    """Start a session for a student, or resume one, and return how it stands when it stops running.
+    """Start a session for a student, or resume one, and return its document when it stops running.
 
     ``settings`` are for a new session: ``data``, ``calendar``, ``time_zone``, ``day_start``, … (see `AuraState`).
-    Without ``data`` it is the sample. A session that pauses or fails raises nothing: look at its ``status``.
+    Without ``data``, the sample runs. A session that pauses or fails raises no exception: check its ``status``.
     """
     if session_id is None:
         if lacks_calendar(settings):
@@ -43,16 +43,18 @@ def run_aura_orchestrator(
             session.outcome()
             return _document(engine, session.id)
     if settings:
-        raise BadInput(f"{min(settings)}: settings are for a new session; {session_id!r} has its own")
+        raise BadInput(
+            f"{min(settings)}: Session {session_id!r} already has its settings. Pass settings only for a new session."
+        )
     with _existing(session_id, store) as engine:
-        if engine.info(session_id).owner is None:  # it was started on the command line, say
+        if engine.info(session_id).owner is None:  # for example, started on the command line
             _check_student(_document(engine, session_id), student_id)
         engine.resume(session_id, owner=student_id).outcome()
         return _document(engine, session_id)
 
 
 def get_workflow_state(session_id: str, *, store: Store = None) -> WorkflowState | None:
-    """A session as it is stored; None if there is none of that id."""
+    """Return a session as one document, or None if there is no session with that id."""
     try:
         with _existing(session_id, store) as engine:
             return _document(engine, session_id)
@@ -61,7 +63,7 @@ def get_workflow_state(session_id: str, *, store: Store = None) -> WorkflowState
 
 
 def request_pause(session_id: str, *, store: Store = None, reason: str = "", by: str | None = None) -> WorkflowState:
-    """Ask a session to stand still before its next step. One that has ended stays as it is, and its status says so."""
+    """Request a pause before the session's next step. A session that has ended does not change."""
     with _existing(session_id, store) as engine:
         engine.pause(session_id, reason=reason, by=by)
         return _document(engine, session_id)
@@ -70,10 +72,11 @@ def request_pause(session_id: str, *, store: Store = None, reason: str = "", by:
 def save_workflow_state(
     session_id: str, state: WorkflowState | Mapping[str, Any], *, store: Store = None
 ) -> WorkflowState:
-    """Store a document under an id: a new session, which stands still until it is resumed, or the fields of one that is
-    there. It then stands at ``current_step``, which may lie behind, but not ahead of where it was.
+    """Store a document as a new session, or replace the fields of an existing one.
 
-    ``pause_requested`` asks for a pause; without it, one that somebody else asked for stays. One that runs is refused.
+    A new session is paused until it is resumed. An existing session moves to ``current_step``, which may be earlier
+    than its position but not later. A running session is refused. ``pause_requested`` requests a pause; if it is
+    false, an existing pause remains.
     """
     wanted = _validated(session_id, state)
     with _engine(store) as engine:
@@ -98,7 +101,10 @@ def _validated(session_id: str, state: WorkflowState | Mapping[str, Any]) -> Wor
 
 def _create(engine: BlockingEngine, wanted: WorkflowState) -> None:
     if wanted.current_step is CurrentStep.COMPLETED:
-        raise BadInput(f"current_step: {wanted.session_id!r} is new; a session is COMPLETED by running it")
+        raise BadInput(
+            f"current_step: Session {wanted.session_id!r} is new and cannot be COMPLETED. Save it at an earlier step"
+            " and run it."
+        )
     state = AuraState.model_validate({name: getattr(wanted, name) for name in AuraState.model_fields})
     engine.start(
         aura, state, session_id=wanted.session_id, owner=wanted.student_id,
@@ -112,8 +118,8 @@ def _replace(engine: BlockingEngine, stored: WorkflowState, wanted: WorkflowStat
     ahead = places.index(wanted.current_step) - places.index(stored.current_step)
     if ahead > 0:
         raise BadInput(
-            f"current_step: session {stored.session_id!r} stands at {stored.current_step}; only running it leads to"
-            f" {wanted.current_step}"
+            f"current_step: Session {stored.session_id!r} is at {stored.current_step} and cannot be moved forward to"
+            f" {wanted.current_step}. Run it instead."
         )
     given = {name: getattr(wanted, name) for name in AuraState.model_fields}
     if ahead < 0:
@@ -124,7 +130,9 @@ def _replace(engine: BlockingEngine, stored: WorkflowState, wanted: WorkflowStat
 
 def _check_student(stored: WorkflowState, student_id: str) -> None:
     if stored.student_id != student_id:
-        raise BadInput(f"student_id: session {stored.session_id!r} is about {stored.student_id!r}, not {student_id!r}")
+        raise BadInput(
+            f"student_id: Session {stored.session_id!r} belongs to {stored.student_id!r}, not to {student_id!r}."
+        )
 
 
 def _step(position: CurrentStep) -> str:
@@ -134,7 +142,7 @@ def _step(position: CurrentStep) -> str:
 def _document(engine: BlockingEngine, session_id: str) -> WorkflowState:
     info = engine.info(session_id)
     if info.workflow != aura.name:
-        raise BadInput(f"session_id: {session_id!r} is a session of {info.workflow}, not of {aura.name}")
+        raise BadInput(f"session_id: Session {session_id!r} belongs to workflow {info.workflow}, not to {aura.name}.")
     state = engine.state(session_id)
     return WorkflowState(
         session_id=info.session_id, current_step=current_step(info.step), status=info.status,
@@ -149,15 +157,15 @@ def _engine(store: Store, create: bool = True) -> Engine:
 
 @contextmanager
 def _existing(session_id: str, store: Store) -> Iterator[BlockingEngine]:
-    """For a session that should be there: where there is no store it is unknown, and none is made."""
+    """Open the store of an existing session. A missing store raises `UnknownSession` and is not created."""
     try:
         with _engine(store, create=False) as engine:
             yield engine
     except StoreMissing as missing:
-        raise UnknownSession(f"no session {session_id!r}: {missing}", session_id=session_id) from None
+        raise UnknownSession(f"There is no session {session_id!r}. {missing}", session_id=session_id) from None
 
 
 def _beside(store: Store) -> Path:
-    """The folder for reports: beside the store."""
+    """Return the folder for reports, next to the store."""
     text = str(DEFAULT if store is None else store).removeprefix("sqlite:///")
     return (DEFAULT if ":memory:" in text or "://" in text else Path(text)).absolute().parent / "aura"

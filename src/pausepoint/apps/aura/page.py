@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no script, no font, nothing that is loaded from elsewhere."""
+"""The report as one self-contained HTML page: no scripts, no fonts, nothing loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ svg circle { fill: #1565c0; }
 
 
 def as_html(facts: Facts, report: ParentReport) -> str:
-    """The whole page."""
+    """Return the whole page."""
     title = f"Report for {escape(facts.student_id)}"
     parts = [
         f"<h1>{title}</h1>",
@@ -60,7 +60,7 @@ def _subjects(subjects: Sequence[SubjectMastery]) -> str:
 
 
 def chart(subject: SubjectMastery) -> str:
-    """The results of a subject over time, from 0 at the bottom to all points at the top."""
+    """Return an SVG chart of a subject's results over time, from 0 at the bottom to full marks at the top."""
     if not subject.history:
         return ""
     label = escape(f"{subject.subject}: {', '.join(f'{each.score:.0%}' for each in subject.history)}", quote=True)
@@ -76,7 +76,7 @@ def chart(subject: SubjectMastery) -> str:
 
 
 def _places(history: Sequence[Result]) -> list[tuple[float, float]]:
-    """Where the results lie: left to right by time; a single one lies in the middle."""
+    """Return the coordinates of the results, left to right by time. A single result is in the middle."""
     times = [each.at.timestamp() for each in history]
     span = times[-1] - times[0]
     width, height = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN

@@ -1,8 +1,8 @@
-"""ParentInsight: what a parent should know, as Markdown and as one HTML page. Only facts that the data holds.
+"""ParentInsight: write the report for the parents as Markdown and HTML, using only facts from the data.
 
 The stress level follows from the plan. It is *high* if work that is still due cannot be finished in time, if three or
-more pieces are overdue, or if more than 90 % of the time that is free for work is needed; *moderate* if anything is
-overdue or more than 60 % is needed; otherwise *low*.
+more pieces are overdue, or if more than 90 % of the free time is needed. It is *moderate* if anything is overdue or
+more than 60 % of the free time is needed. Otherwise it is *low*.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HIGH_SHARE, MODERATE_SHARE, MANY_OVERDUE = 0.9, 0.6, 3
 
 
 def stress(facts: Facts) -> tuple[Stress, str]:
-    """The level, and what it follows from."""
+    """Return the stress level and the reason for it."""
     needed = f"{facts.needed} of {facts.free} free minutes in {many(len(facts.load), 'day')} are needed"
     share = facts.needed / facts.free if facts.free else float(bool(facts.needed))
     overdue = len(facts.overdue)
@@ -43,7 +43,7 @@ def stress(facts: Facts) -> tuple[Stress, str]:
 
 
 def summary(facts: Facts) -> list[str]:
-    """The report in a few sentences, each of them computed."""
+    """Return the report in a few sentences, all computed from the facts."""
     graded = [each for each in facts.profile.subjects if each.mastery is not None]
     lines = [_work(facts)]
     if graded:
@@ -59,7 +59,7 @@ def summary(facts: Facts) -> list[str]:
     if upcoming:
         first = min(upcoming, key=lambda each: (each.due, each.id))
         assert first.due is not None
-        lines.append(f"Next is due: {first.title} ({first.course}), {said(first.due, facts.zone)}.")
+        lines.append(f"Next due: {first.title} ({first.course}), {said(first.due, facts.zone)}.")
     return lines
 
 
@@ -74,7 +74,7 @@ def _work(facts: Facts) -> str:
 
 
 def write(facts: Facts, sentences: Sequence[str], folder: Path, name: str) -> ParentReport:
-    """Write both files. The same facts give the same bytes, so writing them again after a crash changes nothing."""
+    """Write both files. The same facts give the same bytes, so a second write after a crash changes nothing."""
     level, because = stress(facts)
     report = ParentReport(
         stress=level, stress_because=because, summary=list(sentences),
@@ -86,14 +86,14 @@ def write(facts: Facts, sentences: Sequence[str], folder: Path, name: str) -> Pa
         put(report.html, as_html(facts, report))
     except OSError as error:
         raise BadInput(
-            f"reports: nothing can be written to {folder}: {error.strerror}; mend that, or name another folder"
-            " (edit ID --set reports=FOLDER), and resume"
+            f"reports: Cannot write to {folder}: {error.strerror}. Fix that, or set another folder"
+            " (edit ID --set reports=FOLDER). Then resume."
         ) from error
     return report
 
 
 def put(path: Path, text: str) -> None:
-    """Replace a file as a whole: a reader sees the old one or the new one."""
+    """Replace a file atomically: a reader sees either the old content or the new content."""
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(number, "w", encoding="utf-8", newline="\n") as file:

@@ -1,6 +1,6 @@
-"""Sentences in better words: a language model may rewrite what was computed. Without one they stay as they are.
+"""Let a language model rephrase computed sentences. Without a model they stay as they are.
 
-The facts stay those that were computed: an answer with a number that is not among the findings is asked for again.
+The facts do not change: if an answer contains a number that is not among the findings, the model is asked again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pausepoint import Context
 from pausepoint.apps.model import ask
 
 INSTRUCTIONS = {
-    "advice": "You advise a student on the week ahead. Say what these findings mean, in short and friendly sentences.",
-    "summary": "You write to a student's parents. Sum these findings up in short, calm and friendly sentences.",
+    "advice": "You advise a student on the week ahead. Explain what these findings mean in short, friendly sentences.",
+    "summary": "You write to a student's parents. Summarise these findings in short, calm and friendly sentences.",
 }
-RULES = "Use only these findings: add no number, date, name or fact. Keep every number as it is. At most six sentences."
+RULES = "Use only these findings. Add no number, date, name or fact. Change no number. Write at most six sentences."
 
 
 async def written(ctx: Context, purpose: Literal["advice", "summary"], findings: Sequence[str]) -> list[str]:
-    """The findings in a model's words, or as they are if there is no model."""
+    """Return the findings rephrased by a model, or unchanged if there is no model."""
     known = _numbers(findings)
 
     class Prose(BaseModel):
@@ -33,7 +33,7 @@ async def written(ctx: Context, purpose: Literal["advice", "summary"], findings:
         def adds_no_number(cls, sentences: list[str]) -> list[str]:
             invented = sorted(_numbers(sentences) - known)
             if invented:
-                raise ValueError(f"{', '.join(invented)} is not among the findings")
+                raise ValueError(f"not among the findings: {', '.join(invented)}")
             return sentences
 
     answer = await ask(ctx, f"{INSTRUCTIONS[purpose]} {RULES}", {"findings": list(findings)}, Prose)

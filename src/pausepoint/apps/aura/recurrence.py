@@ -1,7 +1,7 @@
-"""When the events of a calendar take place: rules, extra dates, exceptions, and single times that were changed.
+"""Compute when the events of a calendar take place: rules, extra dates, exceptions, and changed occurrences.
 
-A rule is counted on the clock of the event's own time zone, so that a lesson at four stays at four when clocks are
-turned. What has no zone is meant where the student lives.
+A rule is evaluated in the event's own time zone, so a lesson at four stays at four when the clocks change. An event
+without a time zone takes place in the student's time zone.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple
 
 MOST = 100_000
-"""An event that took place more often than that is a mistake: hourly, it would be eleven years old."""
+"""The maximum number of occurrences. More are taken as a mistake: an hourly event would be eleven years old."""
 
 
 class Occurrence(NamedTuple):
-    """One time that an event takes place, in UTC. ``event`` is what the calendar says about this time."""
+    """One occurrence of an event, in UTC. ``event`` is the calendar entry that describes it."""
 
     start: datetime
     end: datetime
@@ -23,7 +23,7 @@ class Occurrence(NamedTuple):
 
 
 def occurrences(events: Iterable[Any], first: datetime, last: datetime, zone: tzinfo) -> Iterator[Occurrence]:
-    """All that touches the time from ``first`` to ``last``, in no order."""
+    """Yield all occurrences that overlap the time from ``first`` to ``last``, in no particular order."""
     for series, changed in _grouped(events, zone):
         known = [] if series is None else list(series.occurrences(last, changed))
         for each in [*known, *(other.first for other in changed)]:
@@ -32,7 +32,7 @@ def occurrences(events: Iterable[Any], first: datetime, last: datetime, zone: tz
 
 
 def _grouped(events: Iterable[Any], zone: tzinfo) -> Iterator[tuple[_Series | None, list[_Series]]]:
-    """Each event with the changes of single times that belong to it; changes of what is not there stand alone."""
+    """Yield each event with its changed occurrences. Changes to an event that is not in the calendar have no event."""
     by_id: dict[str, list[_Series]] = {}
     for number, event in enumerate(events):
         by_id.setdefault(str(event.get("UID", f"number {number}")), []).append(_Series(event, zone))
@@ -45,7 +45,7 @@ def _grouped(events: Iterable[Any], zone: tzinfo) -> Iterator[tuple[_Series | No
 
 
 def _newest(versions: list[_Series]) -> Iterator[_Series]:
-    """A calendar may hold an event before and after it was changed."""
+    """Yield the newest version of each event. A calendar may contain older versions as well."""
     last: dict[Any, int] = {}
     for each in versions:
         last[each.replaces] = max(each.revision, last.get(each.replaces, each.revision))
@@ -53,9 +53,9 @@ def _newest(versions: list[_Series]) -> Iterator[_Series]:
 
 
 class _Series:
-    """One event of the calendar, with all times at which it takes place; or the change of one of these times.
+    """One event of the calendar with all its occurrences, or the change of a single occurrence.
 
-    Times are those of its own clock (``zone``), written without a zone.
+    Times are local to the event's ``zone`` and stored without a zone.
     """
 
     def __init__(self, event: Any, zone: tzinfo) -> None:
@@ -74,11 +74,11 @@ class _Series:
 
     @property
     def first(self) -> Occurrence:
-        """The time that is written in the event itself."""
+        """The occurrence that the event itself names."""
         return self._at(self.start)
 
     def occurrences(self, last: datetime, changed: list[_Series]) -> Iterator[Occurrence]:
-        """Up to ``last``, without those that were taken out or changed."""
+        """Yield the occurrences up to ``last``, without the removed and changed ones."""
         out = [*_listed(self.event, "EXDATE"), *(each.replaces for each in changed)]
         gone, days = {self._clock(each) for each in out}, {each for each in out if not isinstance(each, datetime)}
         later = {self._clock(each.replaces): each for each in changed if each.and_later}
@@ -97,7 +97,7 @@ class _Series:
 
         found = rruleset()
         for text in map(self._rule, _all(self.event.get("RRULE"))):
-            rule: Any = rrulestr(text, dtstart=self.start)  # a set only if it is asked for
+            rule: Any = rrulestr(text, dtstart=self.start)  # not a set, which needs forceset
             found.rrule(rule)
         for start in (self.start, *extra):
             found.rdate(start)
@@ -105,14 +105,14 @@ class _Series:
             if start > last:
                 return
             if number == MOST:
-                raise ValueError(f"it takes place more than {MOST:,} times before {last}")
+                raise ValueError(f"It takes place more than {MOST:,} times before {last}.")
             yield start
 
     def _rule(self, rule: Any) -> str:
-        """The rule as text; its end is said in the event's own time, as all else is."""
+        """Return the rule as text, with its end in the event's own time zone."""
         parts = dict(part.split("=", 1) for part in rule.to_ical().decode().split(";"))
         if int(parts.get("INTERVAL", 1)) < 1:
-            raise ValueError(f"its rule has the interval {parts['INTERVAL']}, which leads nowhere")
+            raise ValueError(f"Its rule has the interval {parts['INTERVAL']}, but an interval must be at least 1.")
         if until := rule.get("UNTIL"):
             end = self._clock(until[0])
             ends_with_day = not self.is_whole_day and not isinstance(until[0], datetime)
@@ -120,7 +120,7 @@ class _Series:
         return ";".join(f"{name}={value}" for name, value in parts.items())
 
     def _extra(self) -> Iterator[tuple[datetime, timedelta]]:
-        """The dates that no rule gives, and how long it takes then."""
+        """Yield the extra dates that no rule gives, each with its length."""
         for each in _listed(self.event, "RDATE"):
             if isinstance(each, tuple):
                 start, end = each
@@ -131,11 +131,11 @@ class _Series:
     def _at(self, start: datetime, length: timedelta | None = None) -> Occurrence:
         length = self.length if length is None else length
         begin = self._utc(start)
-        # A day is as long as it is where clocks are turned; an hour is an hour.
+        # A whole day may be 23 or 25 hours long when the clocks change; a timed event keeps its length.
         return Occurrence(begin, self._utc(start + length) if self.is_whole_day else begin + length, self.event)
 
     def _clock(self, moment: date | datetime) -> datetime:
-        """A moment on this event's clock. For whole days the day counts, wherever it was written."""
+        """Return a time in this event's time zone. For an all-day event only the date counts."""
         if not isinstance(moment, datetime) or self.is_whole_day:
             return datetime.combine(moment, time.min)
         return moment.astimezone(self.zone).replace(tzinfo=None, fold=0) if moment.tzinfo else moment
@@ -145,7 +145,7 @@ class _Series:
 
 
 def _all(found: Any) -> list[Any]:
-    """What an event may say once or several times."""
+    """Return the values of a property that may occur once or several times."""
     return [] if found is None else found if isinstance(found, list) else [found]
 
 

@@ -1,4 +1,4 @@
-"""What a session starts with: settings become a state, or a refusal before anything is stored."""
+"""Turn settings into the starting state of a session, or refuse them before anything is stored."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ SAMPLE_SETTINGS: dict[str, Any] = {
     "time_zone": "Europe/Lisbon",
     "now": "2030-03-04T07:30",
 }
-"""The sample has dates of its own, so it brings the moment that they belong to."""
+"""The sample has fixed dates, so it also fixes the time from which to plan."""
 
 
-WITHOUT_CALENDAR = "the sample runs without its calendar, which needs: pip install 'pausepoint[apps]'"
+WITHOUT_CALENDAR = "The sample runs without its calendar. Install the libraries for it: pip install 'pausepoint[apps]'"
 
 
 def lacks_calendar(settings: Mapping[str, Any]) -> bool:
-    """Whether the sample would run, and its calendar cannot be read: to be told, for the plan is another one then."""
+    """Return whether the sample runs without its calendar, which changes the plan and is worth a warning."""
     return all(settings.get(name) is None for name in ("data", "calendar")) and not reads_calendars()
 
 
 def sample_settings() -> dict[str, Any]:
-    """Those of the sample; with its calendar, where calendars can be read."""
+    """Return the settings of the sample, with its calendar if calendars can be read."""
     return SAMPLE_SETTINGS | ({"calendar": SAMPLE / "calendar.ics"} if reads_calendars() else {})
 
 
 def starting(student_id: str, **settings: Any) -> AuraState:
-    """The state of a new session. Settings are fields of `AuraState`; without ``data`` it is the sample.
+    """Return the state of a new session. Settings are fields of `AuraState`; without ``data``, the sample is used.
 
-    Files are read here, too, so that one that is broken is told now and not in the middle of a session.
+    Files are read here as well, so that a broken file is refused now and not in the middle of a session.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     if "data" not in given:
@@ -59,19 +59,19 @@ def starting(student_id: str, **settings: Any) -> AuraState:
 
 
 def _check_reports(folder: Path) -> None:
-    """Refuse a place where no report could be left: found out at the end, it would be late."""
+    """Refuse a folder that cannot take the report, before the work starts."""
     there = next(place for place in (folder, *folder.parents) if os.path.exists(place))
     if not there.is_dir():
-        raise BadInput(f"reports: {there} is no folder")
+        raise BadInput(f"reports: {there} is not a folder. Name a folder.")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise BadInput(f"reports: nothing can be written to {there}")
+        raise BadInput(f"reports: The folder {there} is not writable. Name another folder.")
 
 
 def _settled(given: dict[str, Any]) -> dict[str, Any]:
-    """One place as a list of one; a day, or a moment without a zone, as it is where the student lives."""
+    """Normalise settings: one place becomes a list, and a time without a zone is in the student's time zone."""
     unknown = given.keys() - AuraState.model_fields.keys()
     if unknown:
-        raise BadInput(f"{min(unknown)}: there is no such setting; there are {', '.join(AuraState.model_fields)}")
+        raise BadInput(f"{min(unknown)}: There is no such setting. Settings: {', '.join(AuraState.model_fields)}.")
     data = given["data"]
     settled = given | {"data": [str(place) for place in ([data] if isinstance(data, str | Path) else data)]}
     if "now" in given:
@@ -87,6 +87,6 @@ def _moment(given: date | datetime | str, time_zone: str) -> datetime:
     try:
         found = given if isinstance(given, date) else datetime.fromisoformat(given)
     except ValueError:
-        raise BadInput(f"now: {given!r} is not a moment; write 2030-03-04 or 2030-03-04T07:30") from None
+        raise BadInput(f"now: {given!r} is not a date or time. Write 2030-03-04 or 2030-03-04T07:30.") from None
     moment = found if isinstance(found, datetime) else datetime.combine(found, time.min)
     return moment if moment.tzinfo else moment.replace(tzinfo=zone)

@@ -1,14 +1,15 @@
-"""SkillMastery: how well each subject is mastered, computed from work that was graded, late or missing.
+"""SkillMastery: compute how well each subject is mastered from graded, late and missing work.
 
-For every subject (courses of the same name count as one), over its pieces of evidence::
+Courses with the same name are one subject. For every subject, over all of its evidence::
 
     score       points / max_points, at most 1; times 0.9 if it was late; 0 if it is missing
     weight      0.5 ** (age in days / 30), halved for missing work
     mastery     Σ weight · score / Σ weight
     confidence  Σ weight / (Σ weight + 2)
 
-The age counts from the day when the work was due, or else handed in or graded; work without any of these counts as 30
-days old. The trend compares the weighted mean of the later half of the graded work with that of the earlier half.
+The age counts from the due date, or else from the day when the work was handed in or graded. Work without any of these
+dates counts as 30 days old. The trend compares the weighted mean of the later half of the graded work with that of the
+earlier half.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ HALF_LIFE = 30.0
 LATE = 0.9
 MISSING_WEIGHT = 0.5
 DOUBT = 2.0
-"""How much weight makes a mastery half certain."""
+"""The total weight at which the confidence is 50 %."""
 
 STEADY = 0.05
 HISTORY = 24
-"""The most results of a subject that are kept for its chart."""
+"""The maximum number of results that are kept for a subject's chart."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one piece of work says about its subject."""
+    """The evidence that one piece of work gives about its subject."""
 
     at: datetime | None
     score: float
@@ -43,7 +44,7 @@ class Evidence:
 
 
 def analyze(assignments: Sequence[Assignment], now: datetime) -> SkillProfile:
-    """The profile of a student. The order of the assignments does not matter."""
+    """Return the profile of a student. The order of the assignments does not matter."""
     by_subject: dict[str, list[Assignment]] = defaultdict(list)
     names: dict[str, str] = {}
     for each in assignments:
@@ -57,7 +58,7 @@ def analyze(assignments: Sequence[Assignment], now: datetime) -> SkillProfile:
 
 
 def subject(name: str, work: Sequence[Assignment], now: datetime) -> SubjectMastery:
-    """The mastery of one subject."""
+    """Return the mastery of one subject."""
     found = [each for assignment in work if (each := evidence(assignment, now)) is not None]
     found.sort(key=lambda each: (each.at.timestamp() if each.at else 0.0, each.score))
     weight = sum(each.weight for each in found)
@@ -67,7 +68,7 @@ def subject(name: str, work: Sequence[Assignment], now: datetime) -> SubjectMast
         mastery=_mean(found),
         confidence=weight / (weight + DOUBT),
         graded=len(graded),
-        late=sum(each.late and not each.is_open for each in work),  # the API calls missing work late, too
+        late=sum(each.late and not each.is_open for each in work),  # the API reports missing work as late as well
         missing=sum(each.is_overdue(now) for each in work),
         trend=_trend(graded),
         history=[Result(at=each.at, score=each.score) for each in graded if each.at is not None][-HISTORY:],
@@ -75,7 +76,7 @@ def subject(name: str, work: Sequence[Assignment], now: datetime) -> SubjectMast
 
 
 def evidence(work: Assignment, now: datetime) -> Evidence | None:
-    """What a piece of work says; None as long as it says nothing."""
+    """Return the evidence of a piece of work, or None if there is none yet."""
     at = work.due or work.handed_in_at or work.graded_at
     age = HALF_LIFE if at is None else max((now - at).total_seconds() / 86_400, 0.0)
     weight = 0.5 ** (age / HALF_LIFE)
@@ -92,12 +93,12 @@ def _mean(found: Iterable[Evidence]) -> float | None:
 
 
 def _share(part: float, whole: float) -> float | None:
-    """Work that is many years old weighs so little that its weight is 0 for a computer: it says nothing then."""
+    """Return a share, or None if the whole is 0. The weight of work that is many years old underflows to 0."""
     return min(part / whole, 1.0) if whole > 0 else None
 
 
 def _trend(graded: Sequence[Evidence]) -> Literal["rising", "steady", "falling"] | None:
-    """With fewer than four results there is none."""
+    """Return the trend, or None with fewer than four results."""
     if len(graded) < 4:
         return None
     middle = len(graded) // 2

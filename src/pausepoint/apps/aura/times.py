@@ -1,4 +1,4 @@
-"""How moments are said: in the student's time zone, and with the day of the week."""
+"""Format times in the student's time zone, with the day of the week."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 
 def day_of(moment: datetime, zone: ZoneInfo) -> str:
-    """The day.
+    """Return the day.
 
     >>> from datetime import UTC
     >>> day_of(datetime(2030, 3, 4, 23, 30, tzinfo=UTC), ZoneInfo("Asia/Tokyo"))
@@ -18,10 +18,10 @@ def day_of(moment: datetime, zone: ZoneInfo) -> str:
 
 
 def time_of(moment: datetime, zone: ZoneInfo) -> str:
-    """The time of day."""
+    """Return the time of day."""
     return f"{moment.astimezone(zone):%H:%M}"
 
 
 def said(moment: datetime, zone: ZoneInfo) -> str:
-    """Day and time."""
+    """Return the day and time."""
     return f"{day_of(moment, zone)}, {time_of(moment, zone)}"

@@ -1,4 +1,4 @@
-"""Aura's pipeline: four agents, one after the other. Run, resume, plan and display use this one list."""
+"""Aura's pipeline: four agents, one after the other. Run, resume, plan and display all use this list."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def plan(
 ) -> dict[str, object]:  # fmt: skip
     """Put the open work into free time."""
     zone, moment = ZoneInfo(time_zone), now or ctx.started_at
-    free = await ctx.do(free_days, moment, days, (day_start, day_end), time_zone, calendar)  # a large one takes a while
+    free = await ctx.do(free_days, moment, days, (day_start, day_end), time_zone, calendar)  # a large calendar is slow
     found = daily_planner.plan(assignments, skill_profile, moment, free, limit, zone)
     advice = await prose.written(ctx, "advice", daily_planner.advice(found, moment, zone))
     return {"daily_plan": found.items, "unplanned": found.unplanned, "load": found.load, "advice": advice}
@@ -81,5 +81,5 @@ POSITIONS = dict(zip([step.name for step in aura.steps], CurrentStep, strict=Fal
 
 
 def current_step(step: str | None) -> CurrentStep:
-    """The position that a session's next step means; None is the end."""
+    """Return the position for a session's next step. None means the end."""
     return CurrentStep.COMPLETED if step is None else POSITIONS[step]

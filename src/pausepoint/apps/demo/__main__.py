@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _show(folder, options)
         except BrokenPipeError:  # the reader, such as head, has closed the pipe
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards the output that is not flushed yet
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards unflushed output
             return 128 + signal.SIGPIPE
 
 

@@ -1,4 +1,4 @@
-"""The story of the demo, told by a process that does no work itself: it starts workers, kills one and pauses another."""
+"""The demo's story, told by a process that does no work itself: it starts workers, kills one and pauses another."""
 
 from __future__ import annotations
 
@@ -91,13 +91,16 @@ class Story:
             )
         done = sum(row.done for row in self.view.rows.values())
         self.screen.say(f"   {done} of {len(self.view.rows)} steps are done, ${info.spent_usd:.2f} spent.")
-        self.screen.say(f"   Process {worker.pid} has ended (exit code {worker.returncode}). A paused session needs no process.")
+        self.screen.say(f"   Process {worker.pid} has ended (exit code {worker.returncode}).")
+        self.screen.say("   A paused session needs no process.")
         await self._rest()
 
     async def _finish(self, session: Session[Report], worker: Process) -> None:
         outcome = await session.outcome()
         if outcome.status is not Status.COMPLETED:
-            raise OutOfStep(f"The session is {outcome.status}. Process {worker.pid} ended with exit code {worker.returncode}.")
+            raise OutOfStep(
+                f"The session is {outcome.status}. Process {worker.pid} ended with exit code {worker.returncode}."
+            )
         self._title(f"The session is {outcome.status}. Its report, {outcome.state.words} words:")
         for line in outcome.state.text.splitlines():
             self.screen.say(f"   {line}")

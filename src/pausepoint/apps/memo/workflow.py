@@ -65,13 +65,13 @@ def _whole(sections: dict[str, str]) -> str:
     return f"{cut[0]}.md is cut off" if cut else ""
 
 
-@step(writes="deck_analysis", leaves=Artifact(DECK))
+@step(writes="deck_analysis", publishes=Artifact(DECK))
 async def deck_analyst(deck: Path | None) -> DeckAnalysis | None:
     """Read the pitch deck, if there is one."""
     return None if deck is None else await asyncio.to_thread(decks.analyze, deck)
 
 
-@step(writes="research", leaves=Artifact("1-research.json"), retry=PATIENCE)
+@step(writes="research", publishes=Artifact("1-research.json"), retry=PATIENCE)
 async def research(
     company_name: str, investment_type: InvestmentType, company_data: CompanyData, deck: Path | None,
     documents: Path | None, ctx: Context,
@@ -80,7 +80,7 @@ async def research(
     return await reading.gather(company_name, investment_type, company_data, deck, documents, ctx)
 
 
-@step(writes="section_research", leaves=Artifact("1-section-research.json"), retry=PATIENCE)
+@step(writes="section_research", publishes=Artifact("1-section-research.json"), retry=PATIENCE)
 async def section_research(
     company_name: str, outline: list[Section], research: Research, ctx: Context
 ) -> SectionResearch:  # fmt: skip
@@ -88,7 +88,9 @@ async def section_research(
     return await reading.assign(company_name, outline, research, ctx)
 
 
-@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_whole), retry=PATIENCE)
+@step(
+    writes="sections", publishes=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_whole), retry=PATIENCE
+)
 async def draft(
     company_name: str, investment_type: InvestmentType, memo_mode: MemoMode, outline: list[Section],
     section_research: SectionResearch, ctx: Context,
@@ -108,7 +110,7 @@ async def draft(
     return {section.name: written[section.name] for section in outline}
 
 
-@step(writes="header", leaves=Artifact("header.md", min_bytes=20))
+@step(writes="header", publishes=Artifact("header.md", min_bytes=20))
 async def enrich_trademark(
     company_name: str, company_data: CompanyData, investment_type: InvestmentType, memo_mode: MemoMode
 ) -> str:  # fmt: skip
@@ -116,7 +118,7 @@ async def enrich_trademark(
     return enriching.header(company_name, company_data, investment_type, memo_mode)
 
 
-@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_has_socials))
+@step(writes="sections", publishes=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_has_socials))
 async def enrich_socials(
     sections: dict[str, str], outline: list[Section], company_data: CompanyData, research: Research,
     section_research: SectionResearch,
@@ -125,7 +127,7 @@ async def enrich_socials(
     return enriching.socials(sections, outline, company_data, reading.every(research, section_research))
 
 
-@step(writes="sections", leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_has_links))
+@step(writes="sections", publishes=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=_has_links))
 async def enrich_links(
     sections: dict[str, str], company_data: CompanyData, research: Research, section_research: SectionResearch
 ) -> dict[str, str]:  # fmt: skip
@@ -135,7 +137,7 @@ async def enrich_links(
 
 @step(
     writes="sections",
-    leaves=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=enriching.has_visualizations),
+    publishes=Artifact(SECTIONS, count="outline", min_bytes=SMALLEST, holds=enriching.has_visualizations),
 )
 async def enrich_visualizations(
     sections: dict[str, str], outline: list[Section], research: Research, section_research: SectionResearch
@@ -144,7 +146,7 @@ async def enrich_visualizations(
     return enriching.visualizations(sections, outline, reading.every(research, section_research))
 
 
-@step(writes="memo", leaves=Artifact(DRAFT, holds=_has_citations))
+@step(writes="memo", publishes=Artifact(DRAFT, holds=_has_citations))
 async def cite(
     header: str, sections: dict[str, str], outline: list[Section], research: Research,
     section_research: SectionResearch,
@@ -153,7 +155,7 @@ async def cite(
     return citing.assembled(header, sections, outline, reading.every(research, section_research))
 
 
-@step(writes="validation", leaves=Artifact(VALIDATION, holds=lambda found: found.citation_validation is not None))
+@step(writes="validation", publishes=Artifact(VALIDATION, holds=lambda found: found.citation_validation is not None))
 async def validate_citations(
     company_name: str, memo: str, research: Research, section_research: SectionResearch
 ) -> Validation:  # fmt: skip
@@ -163,7 +165,7 @@ async def validate_citations(
     return Validation(citation_validation=found)
 
 
-@step(writes="validation", leaves=Artifact(VALIDATION, holds=lambda found: found.fact_check_results is not None))
+@step(writes="validation", publishes=Artifact(VALIDATION, holds=lambda found: found.fact_check_results is not None))
 async def fact_check(
     company_name: str, memo: str, research: Research, section_research: SectionResearch, company_data: CompanyData,
     validation: Validation,
@@ -174,14 +176,14 @@ async def fact_check(
     return Validation(citation_validation=validation.citation_validation, fact_check_results=found)
 
 
-@step(writes="validation", leaves=Artifact(VALIDATION, holds=lambda found: found.overall_score is not None))
+@step(writes="validation", publishes=Artifact(VALIDATION, holds=lambda found: found.overall_score is not None))
 async def validate(memo: str, outline: list[Section], validation: Validation) -> Validation:
     """Compute the score."""
     shares, overall = checking.score(memo, outline, validation)
     return validation.model_copy(update={"validation_results": shares, "overall_score": overall})
 
 
-@step(writes="final", leaves=Artifact(FINAL, holds=lambda found: bool(found.final_memo)))
+@step(writes="final", publishes=Artifact(FINAL, holds=lambda found: bool(found.final_memo)))
 async def finalize(state: MemoState, ctx: Context) -> MemoDocument:
     """Close the memo. With a score that is too low a person reviews it first."""
     score = state.validation.overall_score

@@ -178,7 +178,7 @@ def _change(engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], 
         if wrong:
             raise BadInput(f"session {session_id}: {wrong}")
     how: dict[str, Any] = {"reason": "its inputs have changed", "based_on": info.seq}
-    if (stands, info.leaving) <= (ORDER.index(at), False):
+    if (stands, info.held_by_guard) <= (ORDER.index(at), False):
         engine.edit(session_id, changes, **how)
         return
     kept: dict[str, Any] = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}

@@ -246,15 +246,15 @@ async def _chosen(
             return await listed(cli, engine, found)
         info = found[0]
         cli.check_code(engine, info)
-        leaves = bool(engine.workflows[info.workflow].leaves) and info.holder is None
-        if dry_run or until is not None or leaves:
+        publishes = bool(engine.workflows[info.workflow].publishes) and info.holder is None
+        if dry_run or until is not None or publishes:
             id, again = info.session_id, how["rerun"]
             plan = await (engine.plan(id, rerun=again) if start is None else engine.plan_rewind(id, start, rerun=again))
             if until is not None:
                 _check_until(plan, until)
             if dry_run:
                 return _planned(cli, plan, start, until)
-            if leaves:
+            if publishes:
                 from pausepoint.cli.commands.artifacts import decided
 
                 how["edits"] = decided(cli, plan, how["edits"])

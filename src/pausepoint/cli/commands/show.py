@@ -130,7 +130,7 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
         "session": info.session_id,
         "workflow": f"{info.workflow}, version {info.version}",
         "status": out.status(info.status.value),
-        "step": f"{'behind ' if info.leaving else ''}{info.step}#{info.visit}" if info.step else "",
+        "step": f"{'behind ' if info.held_by_guard else ''}{info.step}#{info.visit}" if info.step else "",
         "progress": f"{info.progress[0]}/{info.progress[1]}" if info.progress else "",
         "asked to": "cancel" if info.cancel_requested else "",
         "owner": one_line(info.owner or ""),

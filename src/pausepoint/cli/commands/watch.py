@@ -255,7 +255,7 @@ async def _goes_on(engine: Engine, info: SessionInfo) -> bool | None:
 
 def _headline(cli: Cli, info: SessionInfo, steps: int) -> str:
     done = f"{counted(steps, 'step')} done" if steps else "nothing done yet"
-    where = f", now {'behind' if info.leaving else 'at'} {info.step}#{info.visit}" if info.step else ""
+    where = f", now {'behind' if info.held_by_guard else 'at'} {info.step}#{info.visit}" if info.step else ""
     return f"{info.session_id} ({info.workflow}) {cli.out.stands(info.status.value)}: {done}{where}"
 
 

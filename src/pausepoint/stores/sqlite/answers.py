@@ -58,7 +58,7 @@ class Answering(Writes):
         return Answered(verdict, reads.get_by_key(connection, kept.session, self.present), question)
 
     def _take_answer(
-        self, connection: apsw.Connection, kept: asking.Kept, given: Answer, payload: bytes,
+        self, connection: apsw.Connection, kept: asking.StoredQuestion, given: Answer, payload: bytes,
         status: QuestionStatus = QuestionStatus.RESUMED,
     ) -> None:  # fmt: skip
         """Deliver it. It takes the place of one that could not be right and that the step has not read yet."""
@@ -69,7 +69,12 @@ class Answering(Writes):
         self._deliver(connection, kept.session, n, "answer", payload)
 
     def _refuse(
-        self, connection: apsw.Connection, kept: asking.Kept, given: Answer, found: QuestionRow, verdict: Verdict
+        self,
+        connection: apsw.Connection,
+        kept: asking.StoredQuestion,
+        given: Answer,
+        found: QuestionRow,
+        verdict: Verdict,
     ) -> None:
         count = kept.facts.refused + 1
         asking.change(connection, kept, refused=count, told=kept.facts.told or verdict == "expired")

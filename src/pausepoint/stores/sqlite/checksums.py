@@ -29,11 +29,11 @@ def given(
 
 
 def moved(
-    seq: int, key_frame: int, digest: bytes, step: str | None, visit: int, leaving: int, ended: str | None,
+    seq: int, key_frame: int, digest: bytes, step: str | None, visit: int, held_by_guard: int, ended: str | None,
     failure: str | None, progress: str | None, fence: int,
 ) -> int:  # fmt: skip
-    """Over what a commit or a claim sets. ``leaving`` may be a flag as stored or a bool."""
-    return crc32(_packed((seq, key_frame, digest, step, visit, leaving == 1, ended, failure, progress, fence)))
+    """Over what a commit or a claim sets. ``held_by_guard`` may be a flag as stored or a bool."""
+    return crc32(_packed((seq, key_frame, digest, step, visit, held_by_guard == 1, ended, failure, progress, fence)))
 
 
 def opened(key: int, pause: Pause) -> int:

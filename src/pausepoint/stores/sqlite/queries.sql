@@ -4,7 +4,7 @@
 -- The facts about sessions, in the order of model.SessionRow; callers add a WHERE.
 SELECT
     key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-    seq, key_frame, digest, step, visit, leaving, ended, failure,
+    seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
     crashes, spent_usd, spent_tokens, budget_usd,
     (SELECT count(*) FROM pauses WHERE session = key AND closed_at IS NULL),
@@ -25,7 +25,7 @@ FROM sessions WHERE key = ?
 -- Sets no indexed column: a release is a statement of its own.
 UPDATE sessions SET
     seq = ?, tail = ?, head = ?, key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
-    step = ?, visit = ?, leaving = ?, ended = ?, failure = ?, crashes = crashes * ?,
+    step = ?, visit = ?, held_by_guard = ?, ended = ?, failure = ?, crashes = crashes * ?,
     spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, progress = ?,
     version = coalesce(?, version), moved_sum = ?
 WHERE key = ?
@@ -116,7 +116,7 @@ UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ?
 -- name: create
 INSERT INTO sessions (
     session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for, leaving,
+    seq, head, key_frame, digest, step, visit, holder, fence, budget_usd, signals_digest, parent, keep_for, held_by_guard,
     given_sum, moved_sum
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -441,7 +441,7 @@ DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM names WHERE name
 -- A session as it was elsewhere. Nobody holds it.
 INSERT INTO sessions (
     session_id, parent, workflow, version, owner, tags, input_digest, created_at, updated_at, keep_for,
-    seq, head, key_frame, digest, step, visit, leaving, ended, failure,
+    seq, head, key_frame, digest, step, visit, held_by_guard, ended, failure,
     pause_requested, pause_mode, cancel_requested, fence, waiting, wakes_at, mail, frozen, crashes,
     spent_usd, spent_tokens, budget_usd, progress, signals_n, signals_digest, given_sum, moved_sum
 )

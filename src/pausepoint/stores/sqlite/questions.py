@@ -62,7 +62,7 @@ class _Row(msgspec.Struct, array_like=True):
 _WIDTH = len(_Row.__struct_fields__)
 
 
-class Kept(NamedTuple):
+class StoredQuestion(NamedTuple):
     """A question and whose it is, by key."""
 
     n: int
@@ -71,7 +71,7 @@ class Kept(NamedTuple):
     facts: QuestionFacts
 
 
-def _kept(stored: Sequence[Any]) -> Kept:
+def _stored_question(stored: Sequence[Any]) -> StoredQuestion:
     """A row as it was written, or `DamagedRecord`."""
     try:
         row = msgspec.convert(stored[:_WIDTH], _Row, builtin_types=(bytes,))
@@ -83,7 +83,7 @@ def _kept(stored: Sequence[Any]) -> Kept:
         raise _damaged(stored[0], str(exc)) from exc
     if row.sum != sums.asked(row.session, row.root, facts):
         raise _damaged(row.n, "it does not match its checksum")
-    return Kept(row.n, row.session, row.root, facts)
+    return StoredQuestion(row.n, row.session, row.root, facts)
 
 
 def _damaged(n: object, why: str) -> DamagedRecord:
@@ -101,12 +101,12 @@ def open_one(
     connection.execute(QUERIES["ask"], (session, root, place, *values, sums.asked(session, root, facts)))
 
 
-def change(connection: apsw.Connection, kept: Kept, **changes: Any) -> None:
+def change(connection: apsw.Connection, kept: StoredQuestion, **changes: Any) -> None:
     """Write other facts about a question."""
     _write(connection, kept, replace(kept.facts, **changes))
 
 
-def _write(connection: apsw.Connection, kept: Kept, facts: QuestionFacts) -> None:
+def _write(connection: apsw.Connection, kept: StoredQuestion, facts: QuestionFacts) -> None:
     total = sums.asked(kept.session, kept.root, facts)
     values = facts.status, facts.updated_at, facts.expires_at, facts.answer, facts.told, facts.refused, total, kept.n
     connection.execute(QUERIES["change_question"], values)
@@ -156,14 +156,14 @@ def settle(connection: apsw.Connection, commit: Commit) -> None:
 # reading
 
 
-def open_ones(connection: apsw.Connection, session: int) -> list[Kept]:
+def open_ones(connection: apsw.Connection, session: int) -> list[StoredQuestion]:
     """The questions of a session that have not come to their end."""
-    return [_kept(row) for row in reads.every(connection, QUERIES["open_questions"], session)]
+    return [_stored_question(row) for row in reads.every(connection, QUERIES["open_questions"], session)]
 
 
 def all_of(connection: apsw.Connection, session: int) -> list[QuestionFacts]:
     """Everything that a session ever asked and that was not forgotten."""
-    return [_kept(row).facts for row in reads.every(connection, QUERIES["all_questions"], session)]
+    return [_stored_question(row).facts for row in reads.every(connection, QUERIES["all_questions"], session)]
 
 
 def found(connection: apsw.Connection, query: Inquiry, now: int) -> FoundQuestions:
@@ -238,9 +238,9 @@ def last(connection: apsw.Connection, session: int, key: str | None, now: int) -
     return [_around(connection, row, now) for row in _chosen(connection, f"WHERE {newest}{waiting}", bindings)]
 
 
-def by_number(connection: apsw.Connection, n: int) -> Kept:
+def by_number(connection: apsw.Connection, n: int) -> StoredQuestion:
     """The stored facts about one question."""
-    return _kept(reads.one(connection, QUERIES["question"], n))
+    return _stored_question(reads.one(connection, QUERIES["question"], n))
 
 
 def _chosen(connection: apsw.Connection, where: str, bindings: dict[str, Any]) -> list[Any]:
@@ -249,7 +249,7 @@ def _chosen(connection: apsw.Connection, where: str, bindings: dict[str, Any]) -
 
 
 def _around(connection: apsw.Connection, stored: Sequence[Any], now: int) -> QuestionRow:
-    kept = _kept(stored)
+    kept = _stored_question(stored)
     facts = kept.facts
     session_id, root_id, workflow, owner, step, payload, salt, body, frozen, failure, ended, since = stored[_WIDTH:]
     if payload is None or (payload and sha256(salt + payload).digest() != body):
@@ -266,7 +266,7 @@ def _around(connection: apsw.Connection, stored: Sequence[Any], now: int) -> Que
     )  # fmt: skip
 
 
-def _answer(connection: apsw.Connection, kept: Kept) -> SignalRecord | None:
+def _answer(connection: apsw.Connection, kept: StoredQuestion) -> SignalRecord | None:
     n = kept.facts.answer
     return None if n is None else reads.signals(connection, kept.session, n - 1, n)[0]
 

@@ -272,7 +272,7 @@ def purses(connection: apsw.Connection, key: int) -> list[tuple[str, int, int]]:
 def _row(stored: Sequence[Any], present: Present) -> SessionRow:
     facts = _typed((stored,), _Row).facts
     (key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
-     seq, key_frame, digest, step, visit, leaving, ended, failure,
+     seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
      pause_requested, pause_mode, cancel_requested, holder, fence, waiting, wakes_at,
      crashes, spent_usd, spent_tokens, budget_usd, open_pauses, progress,
      parent, keep_for, mail, frozen, parent_id, removing, given_sum, moved_sum) = facts  # fmt: skip
@@ -283,12 +283,12 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
     if given_sum != sums.given(session_id, workflow, version, owner, tags, input_digest, created_at, parent,
                                keep_for, budget_usd, cancel_requested):  # fmt: skip
         raise _damaged_row(session_id, "what it was given")
-    if moved_sum != sums.moved(seq, key_frame, digest, step, visit, leaving, ended, failure, progress, fence):
+    if moved_sum != sums.moved(seq, key_frame, digest, step, visit, held_by_guard, ended, failure, progress, fence):
         raise _damaged_row(session_id, "where it stands")
     try:
         return SessionRow(
             key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
-            seq, key_frame, digest, step, visit, bool(leaving), ended,
+            seq, key_frame, digest, step, visit, bool(held_by_guard), ended,
             None if failure is None else _FAILURE.decode(failure),
             bool(pause_requested), pause_mode, bool(cancel_requested), holder, fence,
             holder is not None and present.alive(holder), waiting, wakes_at,

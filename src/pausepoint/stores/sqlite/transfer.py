@@ -100,11 +100,11 @@ def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
         row.keep_for, row.budget_usd, int(row.cancel_requested),
     )  # fmt: skip
     moved = sums.moved(
-        row.seq, row.key_frame, row.digest, row.step, row.visit, row.leaving, row.ended, failure, progress, FENCE
+        row.seq, row.key_frame, row.digest, row.step, row.visit, row.held_by_guard, row.ended, failure, progress, FENCE
     )
     return (
         row.session_id, parent, row.workflow, row.version, row.owner, tags, row.input_digest, row.created_at,
-        row.updated_at, row.keep_for, row.seq, head, row.key_frame, row.digest, row.step, row.visit, row.leaving,
+        row.updated_at, row.keep_for, row.seq, head, row.key_frame, row.digest, row.step, row.visit, row.held_by_guard,
         row.ended, failure, row.pause_requested, row.pause_mode, row.cancel_requested, FENCE, row.waiting,
         row.wakes_at, bool(session.mail), row.frozen, row.crashes, row.spent_usd, row.spent_tokens, row.budget_usd,
         progress, len(session.signals), signals, given, moved,

@@ -191,7 +191,16 @@ class Writes:
         failure = None if row.failure is None else _json(row.failure).decode()
         progress = None if row.progress is None else _json(row.progress).decode()
         moved = sums.moved(
-            row.seq, row.key_frame, row.digest, row.step, row.visit, row.leaving, None, failure, progress, row.fence + 1
+            row.seq,
+            row.key_frame,
+            row.digest,
+            row.step,
+            row.visit,
+            row.held_by_guard,
+            None,
+            failure,
+            progress,
+            row.fence + 1,
         )
         connection.execute(QUERIES["claim"], (self.number, crashed, moved, row.key))
 
@@ -241,10 +250,11 @@ class Writes:
             new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest,
             new.created_at, new.created_at, last.seq, head, key_frame, last.digest, new.step, new.visit,
             self.number if new.claim else None, fence, new.budget_usd, first_digest(new.session_id),
-            new.parent, new.keep_for, new.leaving,
+            new.parent, new.keep_for, new.held_by_guard,
             sums.given(new.session_id, new.workflow, new.version, new.owner, tags, new.input_digest, new.created_at,
                        new.parent, new.keep_for, new.budget_usd, 0),
-            sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.leaving, None, None, None, fence),
+            sums.moved(last.seq, key_frame, last.digest, new.step, new.visit, new.held_by_guard, None, None, None,
+                       fence),
         )  # fmt: skip
         connection.execute(QUERIES["create"], values)
         if not connection.changes():
@@ -544,7 +554,7 @@ def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
     failure = None if commit.failure is None else _json(commit.failure).decode()
     progress = None if commit.progress is None else _json(commit.progress).decode()
     moved = sums.moved(
-        last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.leaving, commit.ended, failure,
+        last.seq, commit.key_frame, last.digest, commit.step, commit.visit, commit.held_by_guard, commit.ended, failure,
         progress, commit.fence,
     )  # fmt: skip
     return (
@@ -556,7 +566,7 @@ def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
         commit.updated_at,
         commit.step,
         commit.visit,
-        commit.leaving,
+        commit.held_by_guard,
         commit.ended,
         failure,
         commit.keep_crashes,

@@ -21,11 +21,13 @@ class CommitTests(Suite):
         async with place.store() as store:
             driver = await started(store)
             failure = Failure("first", "ValueError", "no", 3, "trace")
-            first = driver.next(spend_usd=5, spend_tokens=7, progress=(1, 4), key_frame=2, leaving=True, version=9)
+            first = driver.next(
+                spend_usd=5, spend_tokens=7, progress=(1, 4), key_frame=2, held_by_guard=True, version=9
+            )
             await store.commit(first)
             row = await stored(store)
             assert (row.seq, row.digest, row.key_frame) == (2, driver.digest, 2)
-            assert (row.step, row.leaving, row.version, row.progress) == ("second", True, 9, (1, 4))
+            assert (row.step, row.held_by_guard, row.version, row.progress) == ("second", True, 9, (1, 4))
             await driver.commit(spend_usd=1, ended="failed", failure=failure, release=True)
             row = await stored(store)
             assert (row.spent_usd, row.spent_tokens, row.version, row.progress) == (6, 7, 9, None)

@@ -163,7 +163,7 @@ class AskingTests(Suite):
             assert wrong.row is not None
             assert (wrong.verdict, wrong.row.due) == ("invalid", True)
             row = await found(store, facts.id)
-            assert (row.facts.status, row.winner, row.objection) == (WAITING, None, "it is no text, but dict")
+            assert (row.facts.status, row.winner, row.objection) == (WAITING, None, "it must be text, not dict")
             assert (await store.answer(said(b"[]", shown=[], question=facts.id))).verdict == "invalid"
             key = (await stored(store)).key
             [signal] = await store.mail(key, kind="answer", about=facts.id)

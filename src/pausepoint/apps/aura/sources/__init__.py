@@ -1,6 +1,6 @@
-"""Where a student's courses and assignments come from: an export in a folder, a CSV file, or the live API.
+"""Sources of a student's courses and assignments: an export in a folder, a CSV file, or the live API.
 
-Every source answers three questions, so that ClassroomSync need not know which one it reads.
+All sources have the same methods, so ClassroomSync does not need to know which one it reads.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from pausepoint.apps.input import BadInput
 
 
 class Source(Protocol):
-    """One account, or several that lie in one place."""
+    """One account, or several accounts in one place."""
 
     place: str
     is_file: bool
 
     def students(self) -> list[str]:
-        """Whom it knows, by id or address; empty where it cannot tell."""
+        """Return the known students by id or e-mail address. Empty if the source cannot list them."""
         ...
 
     def courses(self, student: str) -> list[Course]:
-        """The courses of a student, by id or e-mail address; none if it does not know that student."""
+        """Return the courses of a student, given by id or e-mail address. Empty for an unknown student."""
         ...
 
     def assignments(self, course: Course) -> list[Assignment]:
-        """All work of one course."""
+        """Return all assignments of one course."""
         ...
 
 
 def open_source(place: str, time_zone: str) -> Source:
-    """The source that a place names. Nothing is read yet."""
+    """Return the source for a place, without reading it yet."""
     zone = ZoneInfo(time_zone)
     if place.startswith(LIVE):
         return LiveClassroom(place, zone)
@@ -46,7 +46,7 @@ def open_source(place: str, time_zone: str) -> Source:
     if path.suffix.lower() == ".csv":
         return CsvTable(path, zone)
     if not path.exists():
-        raise BadInput(f"data: there is no folder and no file {place}")
+        raise BadInput(f"data: There is no folder or file {place}. Check the path.")
     raise BadInput(
-        f"data: {place} is neither a folder with an export nor a .csv file; the live API is {LIVE}TOKEN.json"
+        f"data: {place} is neither a folder with an export nor a .csv file. For the live API, write {LIVE}TOKEN.json."
     )

@@ -1,8 +1,8 @@
 """A Google Classroom export: a folder with the JSON of the public API, page by page.
 
-``courses.json``, ``courseWork.json`` and ``studentSubmissions.json``, and ``students.json`` or ``userProfiles.json``
-for e-mail addresses, where there are any. Of each there may be several pages (``courseWork-2.json``), or a folder of
-pages (``courseWork/mathematics.json``). A folder without courses of its own has one account in each of its folders.
+The folder contains ``courses.json``, ``courseWork.json`` and ``studentSubmissions.json``, and optionally
+``students.json`` or ``userProfiles.json`` with e-mail addresses. Each may have several pages (``courseWork-2.json``) or
+a folder of pages (``courseWork/mathematics.json``). If a folder has no courses, each of its subfolders is an account.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ class ExportFolder:
 
     @property
     def accounts(self) -> dict[str, Account]:
-        """By name: that of the folder. What was read of them is kept."""
+        """The accounts by folder name. They are read once."""
         if self._known is None:
             folders = [self.path] if _pages(self.path, "courses") else sorted(_folders(self.path))
             self._known = {folder.name or "classroom": Account(folder) for folder in folders}
         if not self._known:
-            raise BadInput(f"data: {self.place} has no courses.json, and no folder in it has one")
+            raise BadInput(
+                f"data: {self.place} has no courses.json, and neither has any of its folders. Name an export's folder."
+            )
         return self._known
 
     def students(self) -> list[str]:
-        """Whom any of the accounts knows."""
+        """Return the students of all accounts."""
         return sorted({name for account in self.accounts.values() for name in account.people})
 
     def courses(self, student: str) -> list[Course]:
-        """The active courses of a student in all accounts."""
+        """Return the active courses of a student in all accounts."""
         return [
             Course(account=name, course_id=each.id, name=each.name, user_id=user)
             for name, account in self.accounts.items()
@@ -63,7 +65,7 @@ class ExportFolder:
         ]
 
     def assignments(self, course: Course) -> list[Assignment]:
-        """All work of one course."""
+        """Return all assignments of one course."""
         account = self.accounts[course.account]
         work = [each for each in account.work if each.course_id == course.course_id]
         done = [each for each in account.submissions if each.course_id == course.course_id]
@@ -71,7 +73,7 @@ class ExportFolder:
 
 
 class Account:
-    """What one account exported. Read when it is made, so that a broken file is told before anything else happens."""
+    """The export of one account. All files are read in the constructor, so a broken file is refused first."""
 
     def __init__(self, folder: Path) -> None:
         self.courses = _resources(folder, "courses", CourseShape)
@@ -82,7 +84,7 @@ class Account:
         self.people = self._people()
 
     def _people(self) -> dict[str, str]:
-        """Ids by what a student may be called: the id itself or an e-mail address."""
+        """Return the student ids by name: the id itself or an e-mail address."""
         ids = {each.user_id for each in self.submissions} | {each.user_id for each in self.enrolled}
         ids |= {each.id for each in self.profiles}
         profiles = [*self.profiles, *(each.profile for each in self.enrolled if each.profile is not None)]
@@ -90,7 +92,7 @@ class Account:
         return addresses | {each.casefold(): each for each in ids}
 
     def courses_of(self, user: str) -> list[CourseShape]:
-        """Where the export says who is enrolled, those; otherwise all."""
+        """Return a student's courses: those of the enrolment list, or all courses without such a list."""
         mine = {each.course_id for each in self.enrolled if each.user_id == user}
         mine |= {each.course_id for each in self.submissions if each.user_id == user}
         known = {each.id: each for each in self.courses if each.course_state == "ACTIVE"}
@@ -102,7 +104,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _pages(folder: Path, name: str) -> list[Path]:
-    """The files that hold a kind of resource; ``courseWork-10.json`` comes behind ``courseWork-2.json``."""
+    """Return the files of one kind of resource. ``courseWork-10.json`` comes after ``courseWork-2.json``."""
     inside = folder / name
     pages = [page for page in folder.glob(f"{name}*.json") if page.stem.removeprefix(name).lstrip("-_.").isdigit()]
     whole = [folder / f"{name}.json"] if (folder / f"{name}.json").is_file() else []
@@ -118,14 +120,14 @@ def _resources(folder: Path, name: str, shape: type[S]) -> list[S]:
         found += parsed(shape, items, f"{page}: {name}")
         promised = page if more else None
     if promised is not None:
-        raise BadInput(f"{promised}: its nextPageToken says that there is more, but no further page of {name} is there")
+        raise BadInput(f"{promised}: Its nextPageToken announces another page of {name}. Add that page to the export.")
     return found
 
 
 def _page(content: Any, name: str, page: Path) -> tuple[Any, object]:
-    """What one page of the API holds. An empty page is an empty object."""
+    """Return the items of one page and its next page token. An empty page is an empty object."""
     if not isinstance(content, dict) or (content and name not in content):
-        raise BadInput(f'{page}: {{"{name}": […]}} is expected there, as the API gives it')
+        raise BadInput(f'{page}: The page must be {{"{name}": […]}}, as the API returns it.')
     return content.get(name, []), content.get("nextPageToken")
 
 
@@ -133,9 +135,9 @@ def _read(page: Path) -> Any:
     try:
         return from_json(page.read_text("utf-8-sig"), allow_inf_nan=False)
     except UnicodeDecodeError as error:
-        raise BadInput(f"{page}, byte {error.start}: this is no UTF-8 text") from None
+        raise BadInput(f"{page}, byte {error.start}: This is not UTF-8 text.") from None
     except ValueError as error:
         why, _, place = str(error).rpartition(" at ")
-        raise BadInput(f"{page}, {place.replace(' column', ', column')}: this is no JSON: {why}") from None
+        raise BadInput(f"{page}, {place.replace(' column', ', column')}: This is not valid JSON: {why}") from None
     except OSError as error:
-        raise BadInput(f"{page} cannot be read: {error.strerror}") from None
+        raise BadInput(f"{page} cannot be read: {error.strerror}.") from None

@@ -1,8 +1,8 @@
 """The live Google Classroom API, through its official client (the extra ``pausepoint[classroom]``).
 
-``classroom:TOKEN.json`` names the file that Google's sign-in leaves for an authorised user. Trouble that passes by
-itself is `Unreachable`, which the engine's retry honours; a refusal is `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` names
-another address of the API.
+``classroom:TOKEN.json`` names the token file that Google's sign-in writes for an authorised user. Temporary errors
+raise `Unreachable`, which the engine retries. A refusal raises `BadInput`. ``PAUSEPOINT_CLASSROOM_URL`` sets another
+address of the API.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PASSING = (408, 429, 500, 502, 503, 504)
 
 
 class Unreachable(ConnectionError):
-    """The API did not answer, or asked for patience. ``retry_after``: how long, in seconds, if it said so."""
+    """The API did not answer or asks to retry later. ``retry_after`` is the wait in seconds, if known."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class Unreachable(ConnectionError):
 
 
 class LiveClassroom:
-    """One account on the live API. Every question opens a connection of its own: the client is not thread-safe."""
+    """One account on the live API. Every call opens its own connection, because the client is not thread-safe."""
 
     def __init__(self, place: str, zone: ZoneInfo) -> None:
         self.place = place
@@ -51,11 +51,11 @@ class LiveClassroom:
         self.zone = zone
 
     def students(self) -> list[str]:
-        """Students cannot see who else is in their courses."""
+        """Return nothing: students cannot see who else is in their courses."""
         return []
 
     def courses(self, student: str) -> list[Course]:
-        """The active courses; none if the account does not know the student."""
+        """Return the active courses of a student. Empty for an unknown student."""
         with self._service() as service:
             found = _answer(service.userProfiles().get(userId=student), missing=None)
             if found is None:
@@ -69,7 +69,7 @@ class LiveClassroom:
             ]
 
     def assignments(self, course: Course) -> list[Assignment]:
-        """All work of one course."""
+        """Return all assignments of one course."""
         with self._service() as service:
             listing = service.courses().courseWork()
             work = _pages(listing, "courseWork", courseId=course.course_id)
@@ -93,7 +93,7 @@ class LiveClassroom:
             yield service
 
     def _credentials(self, Credentials: Any) -> Any:
-        """Those in the file. Unlike Google's own reader, the address that renews the token is taken from it, too."""
+        """Return the credentials in the file. Unlike Google's own reader, this uses the file's ``token_uri``."""
         try:
             info = json.loads(self.token.read_text("utf-8"))
             read = Credentials.from_authorized_user_info(info)
@@ -102,23 +102,25 @@ class LiveClassroom:
                 client_id=read.client_id, client_secret=read.client_secret, scopes=read.scopes, expiry=read.expiry,
             )  # fmt: skip
         except OSError as error:
-            raise BadInput(f"data: the token {self.token} cannot be read: {error.strerror}") from None
-        except (ValueError, AttributeError, TypeError) as error:  # no JSON, or not what Google's sign-in leaves
-            raise BadInput(f"data: {self.token} is no token of an authorised user: {error}") from None
+            raise BadInput(f"data: The token {self.token} cannot be read: {error.strerror}.") from None
+        except (ValueError, AttributeError, TypeError) as error:  # not JSON, or not a token of Google's sign-in
+            raise BadInput(f"data: {self.token} is not the token of an authorised user: {error}") from None
 
 
 def _client() -> tuple[Callable[..., Any], Any]:
-    """Google's client, imported when it is used."""
+    """Import Google's client when it is first used."""
     try:
         from google.oauth2.credentials import Credentials
         from googleapiclient.discovery import build
     except ImportError as error:
-        raise BadInput(f"data: {LIVE} needs Google's client: pip install 'pausepoint[classroom]' ({error})") from None
+        raise BadInput(
+            f"data: {LIVE} needs Google's client. Install it: pip install 'pausepoint[classroom]' ({error})"
+        ) from None
     return build, Credentials
 
 
 def _pages(listing: Any, name: str, **asked: Any) -> Iterator[list[Any]]:
-    """What a list method gives, page by page."""
+    """Yield the pages of a list method."""
     request = listing.list(**asked)
     while request is not None:
         answer = _answer(request)
@@ -134,7 +136,7 @@ _REFUSED = object()
 
 
 def _answer(request: Any, missing: Any = _REFUSED) -> Any:
-    """Send a request. ``missing`` is what a 404 means; without it, it is an error as any other."""
+    """Send a request. Return ``missing`` for a 404 if it is given; otherwise a 404 is an error."""
     from google.auth.exceptions import RefreshError, TransportError
     from googleapiclient.errors import HttpError
     from httplib2 import HttpLib2Error
@@ -146,7 +148,7 @@ def _answer(request: Any, missing: Any = _REFUSED) -> Any:
             return missing
         raise _failure(error.status_code, error.reason, error.resp.get("retry-after"), request.uri) from error
     except RefreshError as error:
-        raise BadInput(f"data: Google refuses the token, sign in again: {error}") from error
+        raise BadInput(f"data: Google refuses the token. Sign in again. The reason: {error}") from error
     except (HttpLib2Error, TransportError, OSError) as error:
         raise Unreachable(f"{request.uri} did not answer: {error}") from error
 

@@ -1,7 +1,7 @@
-"""The shapes of the Google Classroom API, as far as Aura reads them, and how they become assignments.
+"""The shapes of the Google Classroom API that Aura reads, and their conversion into assignments.
 
-Export and live API share them. Whatever only teachers see may be missing, and zeros are left out of dates and times, as
-the API does.
+The export and the live API share them. Fields that only teachers see may be missing. Like the API, dates and times omit
+parts that are zero.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Points = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Shape(BaseModel):
-    """Written in camel case; what Aura does not read is ignored."""
+    """A resource with fields in camel case. Unknown fields are ignored."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 
 
 class Name(Shape):
-    """Of a person."""
+    """The name of a person."""
 
     full_name: str = ""
 
@@ -58,7 +58,7 @@ class CourseShape(Shape):
 
 
 class Day(Shape):
-    """A date; a part that is 0 is left out."""
+    """A date. Parts that are 0 are omitted."""
 
     year: int = 0
     month: int = 0
@@ -66,7 +66,7 @@ class Day(Shape):
 
 
 class TimeOfDay(Shape):
-    """A time in UTC; a part that is 0 is left out."""
+    """A time in UTC. Parts that are 0 are omitted."""
 
     hours: int = 0
     minutes: int = 0
@@ -95,7 +95,7 @@ class StateHistory(Shape):
 
 
 class History(Shape):
-    """One line of a submission's history: a change of its state, or of its grade."""
+    """One entry in a submission's history: a change of its state or its grade."""
 
     state_history: StateHistory | None = None
 
@@ -114,19 +114,19 @@ class StudentSubmission(Shape):
 
     @property
     def handed_in(self) -> bool:
-        """Whether it lies with the teacher, or was given back."""
+        """Whether the work was turned in or returned by the teacher."""
         return self.state in ("TURNED_IN", "RETURNED")
 
     @property
     def handed_in_at(self) -> datetime | None:
-        """When it was last turned in, if the history tells."""
+        """When the work was last turned in, if the history shows it."""
         changes = [line.state_history for line in self.submission_history if line.state_history is not None]
         times = [each.state_timestamp for each in changes if each.state == "TURNED_IN" and each.state_timestamp]
         return max(times, default=None)
 
 
 def parsed(shape: type[T], found: object, where: str) -> list[T]:
-    """A list of resources; a refusal names the place and the field."""
+    """Return a list of resources. Raises `BadInput` with the place and the field if one is invalid."""
     try:
         return TypeAdapter(list[shape]).validate_python(found)  # type: ignore[valid-type]
     except ValidationError as error:
@@ -138,7 +138,7 @@ def parsed(shape: type[T], found: object, where: str) -> list[T]:
 def as_assignments(
     course: Course, work: Iterable[CourseWork], submissions: Iterable[StudentSubmission], zone: ZoneInfo
 ) -> list[Assignment]:
-    """The published work of one course, with what the student did with it."""
+    """Return the published work of one course, with the student's submissions."""
     by_work = {each.course_work_id: each for each in submissions if each.user_id == course.user_id}
     known = {each.id: each for each in work if each.course_id == course.course_id}  # pages may overlap
     return [
@@ -168,7 +168,7 @@ def _assignment(course: Course, work: CourseWork, done: StudentSubmission | None
 
 
 def _due(course: Course, work: CourseWork, zone: ZoneInfo) -> datetime | None:
-    """The API gives days and times in UTC. A day without a time ends where the student lives."""
+    """Return the due time. The API gives it in UTC; a date without a time means the end of the student's day."""
     day, at = work.due_date, work.due_time
     if day is None:
         return None
@@ -178,5 +178,5 @@ def _due(course: Course, work: CourseWork, zone: ZoneInfo) -> datetime | None:
         return in_utc(datetime(day.year, day.month, day.day, at.hours, at.minutes, at.seconds, tzinfo=UTC))
     except (ValueError, OverflowError) as error:
         raise BadInput(
-            f"courseWork {work.id!r} of {course.name} ({course.account}): dueDate and dueTime are no moment: {error}"
+            f"courseWork {work.id!r} of {course.name} ({course.account}): dueDate and dueTime are not a time: {error}"
         ) from None

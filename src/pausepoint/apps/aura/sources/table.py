@@ -1,6 +1,6 @@
 """Assignments in a CSV file: one line for each student and piece of work.
 
-Columns ``student``, ``course`` and ``title`` are needed; the others may be missing or empty.
+The columns ``student``, ``course`` and ``title`` are required. The others may be missing or empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ YES, NO = ("yes", "true", "1", "x"), ("no", "false", "0", "")
 
 
 class Row:
-    """One line, with its place for messages."""
+    """One line of the file, with its position for messages."""
 
     def __init__(self, where: str, cells: dict[str, str], zone: ZoneInfo) -> None:
         self.where = where
@@ -33,22 +33,22 @@ class Row:
         self.zone = zone
 
     def is_of(self, student: str) -> bool:
-        """Whether it is about a student, however somebody has written that."""
+        """Return whether the line is about a student, ignoring case."""
         return self.cells["student"].casefold() == student.casefold()
 
     def get(self, column: str, read: Callable[[str], T], expected: str) -> T | None:
-        """A cell, or None if it is empty or not there; a refusal names line and column."""
+        """Return a cell's value, or None if it is empty or missing. A refusal names the line and the column."""
         text = self.cells.get(column, "").strip()
         if not text:
             return None
         try:
             return read(text)
         except (ValueError, OverflowError):
-            raise BadInput(f"{self.where}, column {column!r}: {text!r} is not {expected}") from None
+            raise BadInput(f"{self.where}, column {column!r}: {text!r} is not {expected}.") from None
 
     def moment(self, column: str) -> datetime | None:
-        """A day alone is meant until its end."""
-        return self.get(column, self._moment, "a day or a moment; write 2030-03-05 or 2030-03-05T18:00")
+        """Return a time. A date alone means the end of that day."""
+        return self.get(column, self._moment, "a date or time. Write 2030-03-05 or 2030-03-05T18:00")
 
     def _moment(self, text: str) -> datetime:
         if len(text) <= len("2030-03-05"):
@@ -58,22 +58,22 @@ class Row:
         return in_utc(found if found.tzinfo else found.replace(tzinfo=self.zone))
 
     def number(self, column: str) -> float | None:
-        """Points."""
-        return self.get(column, _points, "a number from 0 on")
+        """Return a number of points."""
+        return self.get(column, _points, "a number of at least 0")
 
     def minutes(self) -> int | None:
-        """How long it takes."""
+        """Return how many minutes the work takes."""
         return self.get("minutes", _whole, "a whole number of minutes above 0")
 
     def switch(self, column: str) -> bool:
-        """Yes or no."""
+        """Return whether a cell says yes."""
         return bool(self.get(column, _yes, "yes or no"))
 
     def handed_in(self) -> tuple[bool, datetime | None]:
-        """``handed_in`` is yes, no, or when it was."""
+        """Return whether the work was handed in, and when. The cell says yes, no, or a time."""
         if self.cells.get("handed_in", "").strip().lower() in (*YES, *NO):
             return self.switch("handed_in"), None
-        return True, self.get("handed_in", self._moment, "yes, no, or the moment when it was")
+        return True, self.get("handed_in", self._moment, "yes, no, or a time")
 
 
 def _yes(text: str) -> bool:
@@ -96,7 +96,7 @@ def _points(text: str) -> float:
 
 
 class CsvTable:
-    """One file, as one account."""
+    """A CSV file, treated as one account."""
 
     def __init__(self, path: Path, zone: ZoneInfo) -> None:
         self.place = str(path)
@@ -107,28 +107,28 @@ class CsvTable:
 
     @property
     def rows(self) -> list[Row]:
-        """All lines; read once."""
+        """All lines. The file is read once."""
         if self._known is None:
             self._known = self._read()
         return self._known
 
     def students(self) -> list[str]:
-        """Whom any line names."""
+        """Return the students that the lines name."""
         return sorted({row.cells["student"] for row in self.rows})
 
     def courses(self, student: str) -> list[Course]:
-        """The courses of a student."""
+        """Return the courses of a student."""
         names = dict.fromkeys(row.cells["course"] for row in self.rows if row.is_of(student))
         return [Course(account=self.path.stem, course_id=name, name=name, user_id=student) for name in names]
 
     def assignments(self, course: Course) -> list[Assignment]:
-        """All work of one course."""
+        """Return all assignments of one course."""
         found: dict[str, Assignment] = {}
         for row in self.rows:
             if row.is_of(course.user_id) and row.cells["course"] == course.course_id:
                 assignment = self._assignment(row, course)
                 if assignment.id in found:
-                    raise BadInput(f"{row.where}: {assignment.title!r} comes twice in {course.name}; give each an id")
+                    raise BadInput(f"{row.where}: {assignment.title!r} occurs twice in {course.name}. Give each an id.")
                 found[assignment.id] = assignment
         return list(found.values())
 
@@ -152,29 +152,29 @@ class CsvTable:
                 self._check_columns([name.strip() for name in reader.fieldnames or ()])
                 return [self._row(reader.line_num, cells) for cells in reader]
         except OSError as error:
-            raise BadInput(f"{self.place} cannot be read: {error.strerror}") from None
+            raise BadInput(f"{self.place} cannot be read: {error.strerror}.") from None
         except (UnicodeDecodeError, csv.Error) as error:
-            raise BadInput(f"{self.place} is no CSV file in UTF-8: {error}") from None
+            raise BadInput(f"{self.place} is not a CSV file in UTF-8: {error}") from None
 
     def _check_columns(self, names: list[str]) -> None:
         for name in names:
             if name not in NEEDED + OPTIONAL:
                 near = get_close_matches(name.lower(), NEEDED + OPTIONAL, 1)
-                meant = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(NEEDED + OPTIONAL)}."
-                raise BadInput(f"{self.place}, line 1: there is no column {name!r}. {meant}")
+                meant = f"Did you mean {near[0]!r}?" if near else f"Known columns: {', '.join(NEEDED + OPTIONAL)}."
+                raise BadInput(f"{self.place}, line 1: There is no column {name!r}. {meant}")
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise BadInput(f"{self.place}, line 1: column {twice[0]!r} comes twice")
+            raise BadInput(f"{self.place}, line 1: Column {twice[0]!r} occurs twice. Remove one.")
         missing = [name for name in NEEDED if name not in names]
         if missing:
-            raise BadInput(f"{self.place}, line 1: column {missing[0]!r} is missing")
+            raise BadInput(f"{self.place}, line 1: Column {missing[0]!r} is missing. Add it.")
 
     def _row(self, line: int, cells: dict[str | None, str | list[str] | None]) -> Row:
         where = f"{self.place}, line {line}"
         if None in cells:
-            raise BadInput(f"{where}: it has more cells than there are columns")
+            raise BadInput(f"{where}: The line has more cells than there are columns.")
         texts = {str(name).strip(): str(cell or "").strip() for name, cell in cells.items()}
         for name in NEEDED:
             if not texts.get(name):
-                raise BadInput(f"{where}, column {name!r}: it is empty")
+                raise BadInput(f"{where}, column {name!r}: The cell is empty. Fill it in.")
         return Row(where, texts, self.zone)

@@ -24,7 +24,7 @@ CREATE TABLE sessions (
     digest BLOB NOT NULL,
     step TEXT,
     visit INTEGER NOT NULL,
-    leaving INTEGER NOT NULL DEFAULT 0,
+    held_by_guard INTEGER NOT NULL DEFAULT 0,
     ended TEXT CHECK (ended = 'completed' OR ended = 'failed' OR ended = 'cancelled'),
     failure TEXT,
     pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
