@@ -1,4 +1,4 @@
-# Everything a developer runs. Needs make and Python 3.11 or newer with venv; the rest comes into .venv.
+# All commands for developers. They need make and Python 3.11 or newer with venv; everything else is installed into .venv.
 # Another Python: make PYTHON=python3.13 …      More test processes: make WORKERS=8 test
 
 WORKERS ?= 2
@@ -6,14 +6,14 @@ export PYTHON
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
-# With "=": pytest takes a file that is there for a place to look for tests, before it knows these options.
+# Written with "=", because pytest would take an existing file name after a space for a test path.
 REPORTS := --junitxml=build/tests.xml --counts=build/tests.json --acceptance=build/acceptance.json
-# Only a run of all tests can say that an item has none.
-GATE = $(if $(ARGS),echo "With ARGS the acceptance list is not looked at.",$(PY) -m tools.acceptance build/acceptance.json)
+# Only a run of all tests shows that an item has no test.
+GATE = $(if $(ARGS),echo "With ARGS the acceptance list is not checked.",$(PY) -m tools.acceptance build/acceptance.json)
 CORE := .venv/.core
 DEV := .venv/.dev
 
-# One .venv serves all targets: never build it twice at once.
+# All targets share one .venv: never build it twice at the same time.
 .NOTPARALLEL:
 .PHONY: help venv demo test replay check format coverage bench campaign tasks reference acceptance clean
 
@@ -21,24 +21,24 @@ help: ## list these targets
 	@echo "Pausepoint. Targets:"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# A change of the dependencies, or of how they are installed, installs again.
+# Install again when the dependencies, or the way they are installed, have changed.
 $(CORE): pyproject.toml tools/venv
 	@tools/venv core
 
 $(DEV): pyproject.toml tools/venv
 	@tools/venv dev
 
-venv: $(DEV) ## build .venv with all that tests and checks need
+venv: $(DEV) ## build .venv with everything that tests and checks need
 	@echo ".venv is ready."
 
 demo: $(CORE) ## watch a session being killed, resumed and paused (under a minute)
 	@$(PY) -m pausepoint.apps.demo
 
-test: $(DEV) ## run all tests and hold the acceptance list against them; reports for machines in build/
+test: $(DEV) ## run all tests and check the acceptance list; machine-readable reports go to build/
 	@$(PYTEST) $(REPORTS) $(ARGS)
 	@$(GATE)
 
-replay: $(DEV) ## run the engine's tests with every step run again after each operation
+replay: $(DEV) ## run the engine's tests and repeat every step after each operation
 	@$(PYTEST) --pausepoint-always-replay tests/runtime tests/engine tests/log tests/model tests/questions tests/integrations tests/files tests/laws/test_replay.py tests/testing $(ARGS)
 
 check: $(DEV) ## ruff, mypy --strict, import contracts
@@ -48,34 +48,34 @@ check: $(DEV) ## ruff, mypy --strict, import contracts
 	@.venv/bin/lint-imports --no-logo
 	@echo "All checks passed."
 
-format: $(DEV) ## format the code and fix what ruff can fix
+format: $(DEV) ## format the code and apply ruff's fixes
 	@$(PY) -m ruff check --fix --quiet || true
 	@$(PY) -m ruff format
 
-coverage: $(DEV) ## run the tests; fail below 95 % branch coverage of engine and stores
+coverage: $(DEV) ## run the tests and fail below 95 % branch coverage of engine and stores
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(PY) -m coverage run -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 	@$(PY) tools/coverage_gate.py 95
 
-bench: $(DEV) ## measure against plain SQLite on this machine
+bench: $(DEV) ## measure this machine: costs as ratios to plain SQLite
 	@$(PY) -m benchmarks $(ARGS)
 
 campaign: $(DEV) ## kill, stop, pause and race real processes at random (ARGS="--seconds 600")
 	@$(PY) -m tests.faults.campaign $(ARGS)
 
-tasks: $(DEV) ## work through 1,700 tasks with 50 agents under a hundred kills (ARGS="--kills 1000")
+tasks: $(DEV) ## work through 1,700 tasks with 50 agents and a hundred kills (ARGS="--kills 1000")
 	@$(PY) -m tests.orchestrator.campaign $(ARGS)
 
 reference: $(DEV) ## write the generated parts of docs/cli.md
 	@$(PY) -m tools.cli_reference
 
-acceptance: $(DEV) ## run all tests and show by seed and area which items of docs/acceptance.md they prove
+acceptance: $(DEV) ## run all tests and count, by seed and area, the items of docs/acceptance.md that they prove
 	@rm -f build/acceptance.json
-	@$(PYTEST) $(REPORTS) || echo "The suite did not pass; what failed does not count below."
+	@$(PYTEST) $(REPORTS) || echo "Some tests failed; they do not count below."
 	@$(PY) -m tools.acceptance --report build/acceptance.json
 
-clean: ## remove .venv, caches and everything else that was made here
+clean: ## remove .venv, caches and all other generated files
 	@rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

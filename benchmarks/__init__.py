@@ -1,1 +1,1 @@
-"""What Pausepoint costs, as a ratio to plain SQLite on the same disk in the same run. See docs/benchmarks.md."""
+"""Benchmarks: the cost of Pausepoint as a ratio to plain SQLite on the same disk. See docs/benchmarks.md."""

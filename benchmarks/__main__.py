@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure, show a table (or JSON), and with --check fail if a limit is missed."""
+"""Run the benchmarks (``python -m benchmarks``) and print a table or JSON; with --check, fail on a missed limit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FIGURES: dict[str, Callable[[Path, Scale], list[Figure]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the figures asked for. The exit code is 1 only with --check."""
+    """Run the requested figures. Return 1 only if --check was given and a figure misses its limit."""
     options = _parser().parse_args(arguments)
     scale = QUICK if options.quick else Scale()
     if options.rounds:
@@ -59,14 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks", description="What Pausepoint costs, in units of plain SQLite."
+        "python -m benchmarks", description="Measure what Pausepoint costs, in units of plain SQLite."
     )
-    parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the current folder's disk)")
-    parser.add_argument("--quick", action="store_true", help="a tiny sample; its numbers mean nothing")
+    parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the current folder)")
+    parser.add_argument("--quick", action="store_true", help="run a tiny sample, whose numbers mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a figure misses its limit")
-    parser.add_argument("--rounds", type=_positive, help="how often each figure is measured")
-    parser.add_argument("--only", action="append", choices=FIGURES, help="measure this one; may be given several times")
+    parser.add_argument("--rounds", type=_positive, help="how often to measure each figure")
+    parser.add_argument("--only", action="append", choices=FIGURES, help="measure only this figure; repeatable")
     return parser
 
 
@@ -77,7 +77,7 @@ def _positive(text: str) -> int:
 
 
 def _folder(stack: ExitStack, parent: Path | None) -> Path:
-    """A folder of our own on the disk in question, removed afterwards."""
+    """Create a temporary folder on the disk to measure."""
     parent = parent or Path.cwd()
     parent.mkdir(parents=True, exist_ok=True)
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".bench-", dir=parent)))
@@ -95,7 +95,7 @@ def _facts(quick: bool) -> dict[str, Any]:
 
 
 def _say(text: str, quiet: bool) -> None:
-    """Progress, for a person at a terminal only."""
+    """Print progress, at a terminal only."""
     if not quiet and sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""How long a thousand agents take to stand still, beyond the step that each of them is in."""
+"""Measure how long a thousand agents take to stop, beyond the step that each of them is in."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ LIMIT = 50.0
 """Milliseconds."""
 
 WARM = 1.0
-"""Seconds that all agents work before the button is pressed, so that their steps do not end together."""
+"""Seconds that all agents work before the pause, so that their steps do not end together."""
 
 
 class Stop(NamedTuple):
-    """Milliseconds from the end of the last step until the last agent stood still, and until all of it was on disk."""
+    """Milliseconds from the end of the last step until the last agent stopped, and until everything was on disk."""
 
     idle: float
     parked: float
 
 
 class Steps:
-    """Steps of 300 to 900 ms; when the last of those in flight is to end is known."""
+    """Steps of 300 to 900 ms that record when each step in flight will end."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -51,13 +51,13 @@ class Steps:
         self.stood = 0.0
 
     async def step(self, agent: str) -> None:
-        """One step of an agent."""
+        """Run one step of an agent."""
         duration = self.draw.uniform(0.3, 0.9)
         self.ends[agent] = time.perf_counter() + duration
         await asyncio.sleep(duration)
 
     async def stop(self, controller: PauseResumeController) -> Stop:
-        """Pause, once all agents have worked for a while."""
+        """Let all agents work for a while, then pause them."""
         while len(self.ends) < self.count:
             await asyncio.sleep(0.01)
         await asyncio.sleep(WARM)
@@ -72,7 +72,7 @@ Kind = Callable[[Path, Steps], Awaitable[Stop]]
 
 
 def agents(folder: Path, scale: Scale) -> list[Figure]:
-    """Loops, agents of one run, and sessions: a thousand of each."""
+    """Measure a thousand loops, a thousand agents of one run, and a thousand sessions."""
     what = f"a pause of {scale.agents:,}"
     loops = [_measured(_loops, folder / f"loops-{n}", scale.agents) for n in range(scale.rounds)]
     runs = [_measured(_run, folder / f"run-{n}", scale.agents) for n in range(scale.rounds)]
@@ -114,7 +114,7 @@ async def _run(folder: Path, steps: Steps) -> Stop:
     async def work(agent: TaskAgent) -> None:
         for n in range(1_000_000):
             await agent.call(steps.step, agent.task.id, key=n)
-            steps.stood = time.perf_counter()  # what it did is on disk, and it is about to look for the signal
+            steps.stood = time.perf_counter()  # its call is on disk, and it is about to check for the pause
 
     async with Engine(folder / "agents.db", signals=False) as engine:
         run = Orchestrator(engine, "run", work, agents=steps.count, snapshot_store=FileStateStore(folder))
@@ -123,7 +123,7 @@ async def _run(folder: Path, steps: Steps) -> Stop:
 
 
 class Lap(BaseModel):
-    """A session that goes round."""
+    """The state of a session that loops."""
 
     n: int
 

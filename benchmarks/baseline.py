@@ -1,7 +1,7 @@
 """The unit: one INSERT of 1 KiB and COMMIT in the standard library's sqlite3, WAL, synchronous FULL.
 
-A machine wavers from one second to the next, so the unit is measured in between: `Interleaved`
-is called by the step that is measured and puts a block of units behind every block of steps.
+The speed of a machine varies from one second to the next, so steps and units are measured alternately: the measured
+step calls `Interleaved`, which runs a block of units after every block of steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Moment:
-    """A reading of both clocks: the wall's, and the processor time of all threads of this process."""
+    """A reading of both clocks: wall time, and the processor time of all threads of this process."""
 
     wall: float
     cpu: float
@@ -29,7 +29,7 @@ class Moment:
 
 @dataclass
 class Cost:
-    """Seconds that a number of pieces took."""
+    """The seconds that a number of steps or units took."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -50,20 +50,20 @@ class Cost:
 
 
 class Unit:
-    """A plain database beside the one that is measured."""
+    """A plain database next to the measured one."""
 
     def __init__(self, folder: Path) -> None:
         self._connection = sqlite3.connect(folder / "unit.db")
         mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
-            raise RuntimeError(f"the disk of {folder} does not allow a WAL (journal mode {mode}); choose another --dir")
+            raise RuntimeError(f"The disk of {folder} has no WAL support (journal mode {mode}). Choose another --dir.")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB NOT NULL)")
         self._connection.commit()
         self._data = os.urandom(1024)
 
     def run(self, commits: int, cost: Cost) -> Moment:
-        """That many units, with the automatic checkpoints of the WAL that fall into them."""
+        """Run this many units, including the automatic checkpoints of the WAL that occur meanwhile."""
         begin = Moment.now()
         for _ in range(commits):
             self._connection.execute("INSERT INTO t (data) VALUES (?)", (self._data,))
@@ -78,7 +78,7 @@ class Unit:
 
 @contextmanager
 def plain_database(folder: Path) -> Iterator[Unit]:
-    """A unit for one round. A few commits go ahead, so that the file has its size and the caches are warm."""
+    """Yield a unit for one round, after a few commits that give the file its size and warm the caches."""
     unit = Unit(folder)
     try:
         unit.run(20, Cost())
@@ -88,7 +88,7 @@ def plain_database(folder: Path) -> Iterator[Unit]:
 
 
 class Interleaved:
-    """Called at the beginning of every step. Counts whole blocks, from the beginning of a step to that of another."""
+    """A callback for the beginning of every step. It measures whole blocks, from one beginning to another."""
 
     def __init__(self, unit: Unit, block: int) -> None:
         self.steps = Cost()

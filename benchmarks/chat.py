@@ -1,4 +1,4 @@
-"""The figures about a long chat: one session, woken and parked once per turn, that reads a window of its history."""
+"""Measure a long chat: one session, woken and parked once per turn, that reads a window of its history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SESSION = "chat"
 
 @dataclass
 class Talks:
-    """What blocks of turns took: those of an old chat, those of a young one in between, and the units behind them."""
+    """The costs of blocks of turns of an old and a young chat, and of the units after them."""
 
     old: list[Cost] = field(default_factory=list)
     young: list[Cost] = field(default_factory=list)
@@ -34,12 +34,12 @@ class Talks:
 
 
 def chat(folder: Path, scale: Scale) -> list[Figure]:
-    """What a turn costs, whether that stays, and how soon a new process answers at the end."""
+    """Measure the cost of a turn, whether it grows, and how soon a new process answers at the end."""
     with tempfile.TemporaryDirectory(dir=folder) as name, plain_database(Path(name)) as unit:
         path = Path(name) / "old.db"
         talks = asyncio.run(_talk(path, Path(name) / "young.db", unit, scale))
         command = [sys.executable, "-m", "benchmarks.chat", str(path)]
-        _output(command)  # not counted: it compiles what was never imported
+        _output(command)  # not counted: it compiles modules on their first import
         runs = [json.loads(_output(command)) for _ in range(scale.processes)]
     wall, cpu = _median("each", talks.old), _median("cpu_each", talks.old)
     slope, steepness = wall / _median("each", talks.young), cpu / _median("cpu_each", talks.young)
@@ -57,12 +57,12 @@ def chat(folder: Path, scale: Scale) -> list[Figure]:
 
 
 def _median(clock: str, blocks: list[Cost]) -> float:
-    """Of the blocks, and not their sum: the machine does other things as well, now and then."""
+    """Return the median of the blocks, not their sum, because the machine sometimes does other work."""
     return median(float(getattr(block, clock)) for block in blocks)
 
 
 async def _talk(path: Path, beside: Path, unit: Unit, scale: Scale) -> Talks:
-    """The last turns of a long chat, and in between those of a young one: the machine changes under both alike."""
+    """Alternate the last turns of a long chat with those of a young one, so the machine is the same for both."""
     talks = Talks()
     async with Engine(path, signals=False) as engine, Engine(beside, signals=False) as other:
         old, young = await _Speaker.start(engine), await _Speaker.start(other)
@@ -78,7 +78,7 @@ async def _talk(path: Path, beside: Path, unit: Unit, scale: Scale) -> Talks:
 
 
 class _Speaker:
-    """Somebody who says something, waits for the answer, and says the next thing."""
+    """A person who sends a message, waits for the answer, and sends the next one."""
 
     def __init__(self, session: Session[workloads.Chat]) -> None:
         self.session = session
@@ -100,7 +100,7 @@ class _Speaker:
 
 
 async def _parked(events: AsyncIterator[Event]) -> None:
-    """Until the answer is stored and the session waits for the next message."""
+    """Wait until the answer is stored and the session waits for the next message."""
     async for event in events:
         if event.event_type == "session.waiting":
             return
@@ -108,7 +108,7 @@ async def _parked(events: AsyncIterator[Event]) -> None:
 
 
 async def _answer_here(path: Path) -> dict[str, float]:
-    """From the call that opens the engine to the answer in hand, in a process that has imported everything."""
+    """Measure from opening the engine to the stored answer, in a process that has imported everything."""
     cpu, begin = time.process_time(), time.perf_counter()
     async with Engine(path, workflows=[workloads.chatting], signals=False) as engine:
         opened = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The figures that need fresh processes: resuming a long session, and the import."""
+"""Measure in new processes: the resume of a long session, and the import."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SESSION = "long"
 
 
 def resume(folder: Path, scale: Scale) -> list[Figure]:
-    """From the call that opens the engine to the state in hand, in a process that has imported everything."""
+    """Measure from opening the engine to the loaded state, in a process that has imported everything."""
     path = folder / "resume.db"
     asyncio.run(_make_long(path, scale.checkpoints))
     command = [sys.executable, "-m", "benchmarks.fresh", str(path), str(scale.checkpoints)]
-    _output(command)  # not counted: it compiles what was never imported
+    _output(command)  # not counted: it compiles modules on their first import
     runs = [json.loads(_output(command)) for _ in range(scale.processes)]
     notes = {f"{name} ms": median(run[name] for run in runs) for name in ("open", "load", "cpu", "running")}
     what = f"resume with {scale.checkpoints:,} checkpoints: state ready after import"
@@ -34,7 +34,7 @@ def resume(folder: Path, scale: Scale) -> list[Figure]:
 
 
 async def _make_long(path: Path, checkpoints: int) -> None:
-    """A session that was left in the step after its last checkpoint."""
+    """Make a session that was interrupted in the step after its last checkpoint."""
     workloads.reached = asyncio.Event()
     async with Engine(path, signals=False) as engine:
         session = await engine.start(workloads.standing, session_id=SESSION, target=checkpoints)
@@ -43,7 +43,7 @@ async def _make_long(path: Path, checkpoints: int) -> None:
 
 
 async def _resume_here(path: Path, checkpoints: int) -> dict[str, float]:
-    """``ready`` counts open and load; ``running`` is how much later the resumed step's code runs."""
+    """Measure a resume: ``ready`` includes open and load; ``running`` ends when the resumed step's code runs."""
     workloads.reached = asyncio.Event()
     cpu, begin = time.process_time(), time.perf_counter()
     async with Engine(path, workflows=[workloads.standing]) as engine:
@@ -74,7 +74,7 @@ _PROGRAMS = {
 
 
 def imports(folder: Path, scale: Scale) -> list[Figure]:
-    """Processor time of an import in a new interpreter, as a ratio to Pydantic and one model class."""
+    """Measure the processor time of an import in a new interpreter, as a ratio to Pydantic and one model class."""
     for program in _PROGRAMS.values():
         _import_seconds(program, folder)
     rounds = [{name: _import_seconds(text, folder) for name, text in _PROGRAMS.items()} for _ in range(scale.processes)]
@@ -91,10 +91,10 @@ def imports(folder: Path, scale: Scale) -> list[Figure]:
 
 
 def _import_seconds(program: str, folder: Path) -> float:
-    """Without the start of the interpreter, which is the same for all and would flatter the ratio.
+    """Return the processor time of an import alone.
 
-    And without compiling anything, once it was run before, whatever the environment says of that: an installed package
-    is compiled.
+    The start of the interpreter is left out, because it is the same for all and would flatter the ratio. Compilation
+    is left out too after a first run, whatever the environment says, because an installed package is compiled.
     """
     text = f"import time\nbegin = time.process_time()\n{program}\nprint(time.process_time() - begin)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

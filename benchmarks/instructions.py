@@ -1,8 +1,8 @@
-"""Count the instructions of a step with valgrind, which noise of the machine does not change.
+"""Count the instructions of a step with valgrind; noise of the machine does not affect them.
 
     python -m benchmarks.instructions          needs valgrind (Debian: apt install valgrind)
 
-Each workload of `benchmarks.steps` runs with few and with many steps; the difference, divided, is one step.
+Each workload of `benchmarks.steps` runs with few and with many steps; the difference per step is the result.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ CROWD = 20
 
 
 async def lone(engine: Engine, steps: int) -> None:
-    """One session that counts."""
+    """Run one session that counts."""
     await (await engine.start(workloads.counting, target=steps)).outcome()
 
 
 async def growth(engine: Engine, steps: int) -> None:
-    """One session whose list grows by 1 KiB per step."""
+    """Run one session whose list grows by 1 KiB per step."""
     await (await engine.start(workloads.growing, target=steps)).outcome()
 
 
 async def ballast(engine: Engine, steps: int) -> None:
-    """One session that changes 100 bytes beside 1 MB."""
+    """Run one session that changes 100 bytes next to a field of 1 MB."""
     await (await engine.start(workloads.beside, target=steps, ballast="x" * 1_000_000)).outcome()
 
 
 async def crowd(engine: Engine, steps: int) -> None:
-    """Many sessions at once, each with ten steps."""
+    """Run many sessions at the same time, each with ten steps."""
 
     async def one() -> None:
         await (await engine.start(workloads.counting, target=10)).outcome()
@@ -56,14 +56,14 @@ WORKLOADS: dict[str, Callable[[Engine, int], Awaitable[None]]] = {
 
 
 async def run(name: str, steps: int) -> None:
-    """Run one workload in a store of its own."""
+    """Run one workload in a separate store."""
     with tempfile.TemporaryDirectory() as folder:
         async with Engine(Path(folder) / "store.db", signals=False) as engine:
             await WORKLOADS[name](engine, steps)
 
 
 def counted(name: str, steps: int) -> int:
-    """Return the instructions of a process that runs the workload."""
+    """Return the number of instructions of a process that runs the workload."""
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, "-m", __spec__.name]
     done = subprocess.run(
         [*command, name, str(steps)], env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, text=True
@@ -75,12 +75,12 @@ def counted(name: str, steps: int) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Measure all workloads, or run the one that is named."""
+    """Measure all workloads, or run the named one."""
     if len(words) == 2:
         asyncio.run(run(words[0], int(words[1])))
         return 0
     if shutil.which("valgrind") is None:
-        print("valgrind is not installed; on Debian: apt install valgrind", file=sys.stderr)
+        print("valgrind is not installed. Install it first; on Debian: apt install valgrind.", file=sys.stderr)
         return 2
     each = {name: (counted(name, MANY) - counted(name, FEW)) // (MANY - FEW) for name in WORKLOADS}
     print(json.dumps(each))

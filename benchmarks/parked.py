@@ -1,4 +1,4 @@
-"""What sessions cost that wait: their bytes, and nothing else."""
+"""Measure what sleeping sessions cost: bytes on disk, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pausepoint.model.sessions import Status
 
 
 class Nap(BaseModel):
-    """A session that sleeps."""
+    """The state of a session that sleeps."""
 
     n: int
     slept: bool = False
@@ -26,7 +26,7 @@ class Nap(BaseModel):
 
 @step(writes="slept")
 async def nap(ctx: Context) -> bool:
-    """Sleeps longer than any benchmark takes."""
+    """Sleep longer than any benchmark takes."""
     await ctx.sleep(30 * 86400)
     return True
 
@@ -35,7 +35,7 @@ napping = Workflow("napping", state=Nap, steps=[nap])
 
 
 class Load(NamedTuple):
-    """What a process has at one moment."""
+    """The resources of a process at one moment."""
 
     tasks: int
     threads: int
@@ -44,7 +44,7 @@ class Load(NamedTuple):
 
 
 def parked(folder: Path, scale: Scale) -> list[Figure]:
-    """Ten thousand sessions that sleep, in a process that has just put them to sleep."""
+    """Measure ten thousand sleeping sessions, in the process that has just put them to sleep."""
     before, after, look = asyncio.run(_measured(folder / "parked.db", scale.parked))
     count = scale.parked
     what = f"{count:,} sessions asleep:"
@@ -60,7 +60,7 @@ def parked(folder: Path, scale: Scale) -> list[Figure]:
 
 async def _measured(path: Path, count: int) -> tuple[Load, Load, float]:
     async with Engine(path, workflows=[napping], signals=False) as engine:
-        await _put_to_sleep(engine, 200)  # so that caches have their size
+        await _put_to_sleep(engine, 200)  # so that caches reach their size
         before = _load(path)
         for begin in range(0, count, 200):
             await _put_to_sleep(engine, min(200, count - begin))

@@ -1,4 +1,4 @@
-"""What sessions cost that wait for a person: their bytes, a look at the inbox, and an answer from a fresh process."""
+"""Measure sessions that wait for a person: their bytes, a read of the inbox, and an answer from a new process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = 100
 
 
 class Brief(BaseModel):
-    """A session that asks."""
+    """The state of a session that asks."""
 
     n: int
     tone: str = ""
@@ -28,7 +28,7 @@ class Brief(BaseModel):
 
 @step(writes="tone")
 async def agree(ctx: Context) -> str:
-    """Waits for longer than any benchmark takes."""
+    """Wait longer than any benchmark takes."""
     return await ctx.ask("Formal or playful?", choices=["formal", "playful"], expires=None)
 
 
@@ -36,12 +36,12 @@ asking = Workflow("asking", state=Brief, steps=[agree])
 
 
 def questions(folder: Path, scale: Scale) -> list[Figure]:
-    """Ten thousand sessions with a question each."""
+    """Measure ten thousand sessions with a question each."""
     path = folder / "questions.db"
     size = asyncio.run(_ask(path, scale.parked))
     page, everything = asyncio.run(_list(path, scale))
     command = [sys.executable, "-m", "benchmarks.questions", str(path)]
-    _output(command)  # not counted: it compiles what was never imported
+    _output(command)  # not counted: it compiles modules on their first import
     runs = [json.loads(_output(command)) for _ in range(scale.processes)]
     what = f"{scale.parked:,} sessions with a question:"
     notes = {"all of them ms": median(everything)}
@@ -54,7 +54,7 @@ def questions(folder: Path, scale: Scale) -> list[Figure]:
 
 async def _ask(path: Path, count: int) -> float:
     async with Engine(path, workflows=[asking], signals=False) as engine:
-        await _wait_all(engine, 200)  # so that what every store has is there
+        await _wait_all(engine, 200)  # so that the fixed part of the store is there
         await engine.store.fold()
         before = path.stat().st_size
         for begin in range(0, count, 200):
@@ -87,7 +87,7 @@ def _output(command: list[str]) -> str:
 
 
 async def _answer_here(path: Path) -> float:
-    """From opening the engine to the receipt, with the question still to be found."""
+    """Measure from opening the engine to the receipt, including finding the question."""
     begin = time.perf_counter()
     async with Engine(path, signals=False) as engine:
         [question] = await engine.questions(limit=1)

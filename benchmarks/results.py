@@ -1,4 +1,4 @@
-"""What was measured, and how it is shown."""
+"""The measured figures, and how they are printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure over several rounds. The median counts; lowest and highest show how much the machine wavers."""
+    """One figure over several rounds. The median counts; lowest and highest show how much the machine varies."""
 
     name: str
     what: str
@@ -26,7 +26,7 @@ class Figure:
 
     @property
     def passed(self) -> bool | None:
-        """None if it is only for information."""
+        """Whether the figure is within its limit; None if it has no limit."""
         return None if self.limit is None else self.value <= self.limit
 
     def as_json(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Figure:
 
 
 def to_json(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
-    """Everything, for a machine."""
+    """Return all figures as JSON."""
     return json.dumps({"facts": facts, "figures": [figure.as_json() for figure in figures]}, indent=2)
 
 
@@ -46,7 +46,7 @@ _VERDICT = {True: "ok", False: "MISSED", None: ""}
 
 
 def to_table(figures: Sequence[Figure], facts: dict[str, Any]) -> str:
-    """A table for a terminal; it is valid Markdown too."""
+    """Return a table for a terminal, which is also valid Markdown."""
     head = ["figure", "measured", "limit", "", "lowest–highest", "rounds"]
     rows = [head, *[_row(figure) for figure in figures]]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
@@ -72,7 +72,7 @@ def _notes(figure: Figure) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that count.
+    """Format a number with three significant digits.
 
     >>> _number(0.5012), _number(12.345), _number(1234.5)
     ('0.501', '12.3', '1234')

@@ -1,4 +1,4 @@
-"""The figures about steps. Every round has a new store and a new plain database beside it."""
+"""Measure steps. Every round has a new store and a new plain database next to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pausepoint import Engine, Workflow
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done."""
+    """The size of the benchmarks."""
 
     rounds: int = 9
     block: int = 50
@@ -51,7 +51,7 @@ QUICK = Scale(
 
 @dataclass(frozen=True)
 class Round:
-    """What the steps of one round took, and the units in between."""
+    """The costs of the steps of one round, and of the units in between."""
 
     steps: Cost
     units: Cost
@@ -63,7 +63,7 @@ class Round:
 
 
 def lone(folder: Path, scale: Scale) -> list[Figure]:
-    """One session, many small steps."""
+    """Measure one session with many small steps."""
 
     def one(place: Path, unit: Unit) -> Round:
         measured = _drive(place, unit, scale, workloads.counting, workloads.Count(target=scale.steps + 1))
@@ -74,7 +74,7 @@ def lone(folder: Path, scale: Scale) -> list[Figure]:
 
 
 def growth(folder: Path, scale: Scale) -> list[Figure]:
-    """A list that grows by 1 KiB per step: the price of a step, whether it stays, and what lies on the disk."""
+    """Measure a list that grows by 1 KiB per step: the cost of a step, whether it grows, and the size on disk."""
 
     def one(place: Path, unit: Unit) -> Round:
         measured = _drive(place, unit, scale, workloads.growing, workloads.Growth(target=scale.grown + 1))
@@ -93,19 +93,19 @@ def growth(folder: Path, scale: Scale) -> list[Figure]:
 
 
 def ballast(folder: Path, scale: Scale) -> list[Figure]:
-    """A large field that a step neither reads nor writes. Storing it once, at the start, is not counted."""
+    """Measure steps next to a large field that they neither read nor write. Storing it at the start is not counted."""
     state = workloads.Ballast(target=scale.changed + 1, ballast="x" * scale.ballast)
 
     def one(place: Path, unit: Unit) -> Round:
         measured = _drive(place, unit, scale, workloads.beside, state)
         return Round(measured.steps, measured.units)
 
-    what = f"100 bytes changed beside {scale.ballast / 1e6:g} MB, {scale.changed} steps, per step"
+    what = f"100 bytes changed next to {scale.ballast / 1e6:g} MB, {scale.changed} steps, per step"
     return [_in_units("ballast", what, 2.0, _rounds(folder, scale, one))]
 
 
 def crowd(folder: Path, scale: Scale) -> list[Figure]:
-    """Many sessions at once, from before their start until all outcomes are known; units before and after."""
+    """Measure many sessions at the same time, from before their start to all outcomes; units before and after."""
 
     def one(place: Path, unit: Unit) -> Round:
         units, steps = Cost(), Cost()
@@ -129,7 +129,7 @@ def _rounds(folder: Path, scale: Scale, one: Callable[[Path, Unit], Round]) -> l
 
 
 def _drive(place: Path, unit: Unit, scale: Scale, workflow: Workflow[Any], state: BaseModel) -> Interleaved:
-    """Run one session to its end, with units between its steps."""
+    """Run one session until it ends, with units between its steps."""
     measured = Interleaved(unit, scale.block)
 
     async def main() -> None:
@@ -157,7 +157,7 @@ async def _run_crowd(place: Path, scale: Scale) -> tuple[Moment, Moment]:
 
 
 def _bytes_on_disk(path: Path) -> int:
-    """Of the database and what lies beside it, once the WAL has been folded in and truncated."""
+    """Return the size of the database and the files next to it, once the WAL is folded in and truncated."""
     connection = sqlite3.connect(path)
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

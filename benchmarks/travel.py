@@ -1,4 +1,4 @@
-"""Time travel in a long session: what each verb takes in its middle."""
+"""Measure time travel: each verb in the middle of a long session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = {
 
 
 def travel(folder: Path, scale: Scale) -> list[Figure]:
-    """Each verb at the middle checkpoint of a session with a growing list and a large field, in milliseconds."""
+    """Measure each verb at the middle checkpoint of a session with a growing list and a large field."""
     rounds = asyncio.run(_travel(folder / "travel.db", scale))
     where = f"checkpoint {scale.traveled // 2:,} of {scale.traveled:,}"
     figures = []
@@ -45,11 +45,11 @@ async def _travel(path: Path, scale: Scale) -> list[dict[str, tuple[float, float
         assert (await session.outcome()).status == "completed"
         places = [await _seq(session, scale.traveled * quarters // 4) for quarters in (2, 3, 4)]
         rounds = [await _round(session, places, scale) for _ in range(scale.rounds + 1)]
-        return rounds[1:]  # the first one is not counted: it compiles statements
+        return rounds[1:]  # the first round is not counted: it compiles SQL statements
 
 
 async def _seq(session: Session[Any], visit: int) -> int:
-    """The number of a visit's checkpoint: one per visit and a few key frames come before it."""
+    """Return the number of a visit's checkpoint. One record per visit and a few key frames come before it."""
     listed = await session.checkpoints(before=visit + visit // 8 + 2, limit=visit // 4 + 2)
     return next(each.seq for each in listed if each.visit == visit)
 
@@ -64,7 +64,7 @@ async def _round(session: Session[Any], places: list[int], scale: Scale) -> dict
         took[name] = (time.perf_counter() - begin) * 1e3, (time.process_time() - cpu) * 1e3
         return found
 
-    await session.rewind(last)  # on the first line, which the round before has left
+    await session.rewind(last)  # back to the first line, which the previous round has left
     listed = await timed("checkpoints", session.checkpoints, before=middle + 50)
     assert middle in [each.seq for each in listed]
     there = await timed("state", session.state, middle)

@@ -1,4 +1,4 @@
-"""The workflows that are measured. Each loops by a route until its state says that it is done."""
+"""The measured workflows. Each loops through a route until its state reaches a target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pausepoint.definition import At
 
 
 def nothing() -> None:
-    """What `between_steps` does unless a benchmark measures in between."""
+    """Do nothing: the default of `between_steps`, unless a benchmark measures between steps."""
 
 
 between_steps: Callable[[], None] = nothing
@@ -24,7 +24,7 @@ reached = asyncio.Event()
 
 
 class Count(BaseModel):
-    """A session that only counts."""
+    """The state of a session that only counts."""
 
     target: int
     n: int = 0
@@ -32,14 +32,14 @@ class Count(BaseModel):
 
 @step(writes="n")
 async def count(n: int) -> int:
-    """The smallest step that changes something."""
+    """Change as little as a step can."""
     between_steps()
     return n + 1
 
 
 @route(after="count")
 def count_on(n: int, target: int) -> Literal["count", None]:
-    """Once more, or the end."""
+    """Loop until the target is reached."""
     return "count" if n < target else None
 
 
@@ -56,14 +56,14 @@ class Growth(BaseModel):
 
 @step(writes=["n", "items"])
 async def grow(n: int) -> Mapping[str, object]:
-    """Adds an item; does not read the list."""
+    """Add an item without reading the list."""
     between_steps()
     return {"n": n + 1, "items": [f"{n:08}" * 128]}
 
 
 @route(after="grow")
 def grow_on(n: int, target: int) -> Literal["grow", None]:
-    """Once more, or the end."""
+    """Loop until the target is reached."""
     return "grow" if n < target else None
 
 
@@ -71,7 +71,7 @@ growing = Workflow("growing", state=Growth, steps=[grow], routes=[grow_on])
 
 
 class Ballast(BaseModel):
-    """A large field that nobody touches, and a small one that changes."""
+    """A large field that no step uses, and a small one that changes."""
 
     target: int
     ballast: str
@@ -81,14 +81,14 @@ class Ballast(BaseModel):
 
 @step(writes=["n", "note"])
 async def change(n: int) -> Mapping[str, object]:
-    """Changes 100 bytes beside the large field."""
+    """Change 100 bytes next to the large field."""
     between_steps()
     return {"n": n + 1, "note": f"{n:010}" * 10}
 
 
 @route(after="change")
 def change_on(n: int, target: int) -> Literal["change", None]:
-    """Once more, or the end."""
+    """Loop until the target is reached."""
     return "change" if n < target else None
 
 
@@ -96,7 +96,7 @@ beside = Workflow("beside", state=Ballast, steps=[change], routes=[change_on])
 
 
 class Stand(BaseModel):
-    """A session that makes its checkpoints and then stands in its next step for ever."""
+    """A session that makes its checkpoints and then stays in its next step for ever."""
 
     target: int
     n: int = 0
@@ -105,7 +105,7 @@ class Stand(BaseModel):
 
 @step(writes=["n", "note"])
 async def advance(n: int, target: int) -> Mapping[str, object]:
-    """A small step, until the target is reached."""
+    """Run a small step; wait for ever once the target is reached."""
     if n == target:
         reached.set()
         await asyncio.Event().wait()
@@ -114,7 +114,7 @@ async def advance(n: int, target: int) -> Mapping[str, object]:
 
 @route(after="advance")
 def advance_on() -> Literal["advance"]:
-    """Always once more."""
+    """Loop for ever."""
     return "advance"
 
 
@@ -122,32 +122,32 @@ standing = Workflow("standing", state=Stand, steps=[advance], routes=[advance_on
 
 
 WINDOW = 20
-"""How many messages a turn of the chat reads."""
+"""The number of messages that a turn of the chat reads."""
 
 
 class Message(BaseModel):
-    """What somebody said."""
+    """One message of the chat."""
 
     role: Literal["user", "assistant"]
     text: str
 
 
 class Chat(BaseModel):
-    """A conversation without end."""
+    """An endless conversation."""
 
     messages: Annotated[list[Message], Append] = []
 
 
 @step(writes="messages")
 async def answer(recent: Annotated[list[Message], At(f"messages[-{WINDOW}:]")], ctx: Context) -> list[Message]:
-    """One turn: waits for a message, answers it with the last ones in view."""
+    """Wait for a message and answer it, with the last messages in view."""
     text = await ctx.receive()
     return [Message(role="user", text=text), Message(role="assistant", text=f"{len(recent):04}" * 75)]
 
 
 @route(after="answer")
 def answer_on() -> Literal["answer"]:
-    """Always once more."""
+    """Loop for ever."""
     return "answer"
 
 
@@ -155,7 +155,7 @@ chatting = Workflow("chatting", state=Chat, steps=[answer], routes=[answer_on])
 
 
 class Voyage(BaseModel):
-    """A list that grows by 100 bytes with every step, beside a large field."""
+    """A list that grows by 100 bytes with every step, next to a large field."""
 
     target: int
     ballast: str = ""
@@ -166,13 +166,13 @@ class Voyage(BaseModel):
 
 @step(writes=["n", "items"])
 async def sail(n: int) -> Mapping[str, object]:
-    """Adds an item; reads neither the list nor the large field."""
+    """Add an item without reading the list or the large field."""
     return {"n": n + 1, "items": [f"{n:010}" * 10]}
 
 
 @route(after="sail")
 def sail_on(n: int, target: int) -> Literal["sail", None]:
-    """Once more, or the end."""
+    """Loop until the target is reached."""
     return "sail" if n < target else None
 
 

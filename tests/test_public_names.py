@@ -93,10 +93,38 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         exec("from pausepoint import nothing_of_the_kind")
 
 
-def test_the_table_of_homes_and_the_list_of_names_agree() -> None:
-    assert set(pausepoint._HOMES) == set(pausepoint.__all__)
-    for name, home in pausepoint._HOMES.items():
-        assert getattr(import_module(f"pausepoint.{home}"), name) is getattr(pausepoint, name)
+ROOMS = ("", ".artifacts", ".cli", ".codec", ".definition", ".engine", ".integrations", ".log", ".model", ".runtime",
+         ".stores")  # fmt: skip
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_offers_the_names_that_it_lists(room: str) -> None:
+    package = import_module(f"pausepoint{room}")
+    assert sorted(package.__all__, key=lambda name: (name[0].islower(), name)) == package.__all__
+    for name, home in package._HOMES.items():
+        assert name in package.__all__
+        assert getattr(import_module(f"{package.__name__}.{home}"), name) is getattr(package, name)
+        assert not (Path(str(package.__file__)).parent / f"{name}.py").exists()  # a module would hide the name
+    with pytest.raises(AttributeError, match=f"module 'pausepoint{room}' has no attribute 'nothing'"):
+        _ = package.nothing
+
+
+def test_no_name_is_offered_by_two_rooms() -> None:
+    names = [name for room in ROOMS for name in import_module(f"pausepoint{room}").__all__]
+    assert sorted(names) == sorted(set(names))
+
+
+FORMER = (
+    "Append Artifact At Batch BlockingContext BlockingEngine BlockingSession Chunk ChunkState Chunked Codec Context"
+    " Detection Engine Event File MapFailed Merge Outcome Plan Question Replace Retry Scope Session SessionId"
+    " SessionInfo Start Status Tool VersionFolders Workflow collect detect guard migrate program route run step"
+)
+"""The names that the package offered before it had rooms."""
+
+
+def test_every_former_name_is_still_offered() -> None:
+    offered = {name for room in ROOMS for name in import_module(f"pausepoint{room}").__all__}
+    assert set(FORMER.split()) - offered == set()
 
 
 ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.PausepointError)]

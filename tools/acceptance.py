@@ -1,9 +1,10 @@
-"""The gate of docs/acceptance.md: every item has a passing test, or the page says which later part it waits for.
+"""Check docs/acceptance.md: every item has a passing test, or the page says why the item is postponed.
 
-Reads the list, reads what a run of all tests wrote (``pytest --acceptance FILE``), and fails if an item is left over:
+The script reads the list and the results of a full test run (``pytest --acceptance FILE``). It fails if an item has no
+passing test:
 
-    python -m tools.acceptance FILE            one line, or the items without a passing test
-    python -m tools.acceptance FILE --report   the figures by seed and area as well
+    python -m tools.acceptance FILE            print one line, or the items without a passing test
+    python -m tools.acceptance FILE --report   print the figures by seed and area as well
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ class Item:
 
 @dataclass(frozen=True)
 class Results:
-    """What a test run found out: the items with a passing test, and those with a failing one."""
+    """The results of a test run: the items with a passing test, and those with a failing one."""
 
     passed: frozenset[str]
     failed: frozenset[str]
 
     @property
     def covered(self) -> frozenset[str]:
-        """An item that one test shows and another refutes is not covered."""
+        """The items with a passing test and no failing one."""
         return self.passed - self.failed
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The items in three heaps: shown by a test, waiting for a later part, and neither."""
+    """The items in three groups: shown by a test, postponed, and neither."""
 
     shown: list[Item]
     later: list[Item]
@@ -59,24 +60,24 @@ class Standing:
 
 
 def read_items(path: Path = LIST) -> dict[str, Item]:
-    """The list, in its order."""
+    """Return the items of the list, in order."""
     rows = [Item(number, title.strip(), area) for number, title, area in _ROW.findall(path.read_text("utf-8"))]
     items = {item.number: item for item in rows}
     if len(items) != len(rows):
         twice = [number for number, times in Counter(item.number for item in rows).items() if times > 1]
-        raise ValueError(f"{path} lists {', '.join(twice)} more than once; every number has one row")
+        raise ValueError(f"{path} lists {', '.join(twice)} more than once. Keep one row for each number.")
     return items
 
 
 def read_later(path: Path = LIST) -> frozenset[str]:
-    """The items that the page says wait for a later part. It has to say why."""
+    """Return the numbers of the items that the page postpones. Each needs a reason on the page."""
     reasons: dict[str, str] = dict(_LATER.findall(path.read_text("utf-8")))
     unknown = sorted(reasons.keys() - read_items(path).keys())
     if unknown:
-        raise ValueError(f"{path} lets {', '.join(unknown)} wait, which it does not list; correct the number")
+        raise ValueError(f"{path} postpones {', '.join(unknown)}, which is not in the list. Correct the number.")
     silent = sorted(number for number, reason in reasons.items() if not reason.strip())
     if silent:
-        raise ValueError(f"{path} lets {', '.join(silent)} wait without a reason; say what it needs")
+        raise ValueError(f"{path} postpones {', '.join(silent)} without a reason. Say what it needs.")
     return frozenset(reasons)
 
 
@@ -87,13 +88,13 @@ def write_results(path: Path, passed: Iterable[str], failed: Iterable[str]) -> N
 
 def read_results(path: Path) -> Results:
     if not path.exists():
-        raise SystemExit(f"{path} is not there: the test run ended before it could say which items passed")
+        raise SystemExit(f"{path} does not exist: the test run ended before it wrote its results. Run the tests again.")
     data = json.loads(path.read_text("utf-8"))
     return Results(frozenset(data["passed"]), frozenset(data["failed"]))
 
 
 def judge(items: dict[str, Item], later: frozenset[str], results: Results) -> Standing:
-    """An item that waits for a later part is not counted as shown, even if a test shows some of it."""
+    """Sort the items into groups. A postponed item does not count as shown, even if a test covers part of it."""
     now = [item for item in items.values() if item.number not in later]
     return Standing(
         shown=[item for item in now if item.number in results.covered],
@@ -103,7 +104,7 @@ def judge(items: dict[str, Item], later: frozenset[str], results: Results) -> St
 
 
 def report(items: dict[str, Item], standing: Standing, results: Results) -> str:
-    """The figures by seed and by area, then what a failing test speaks against."""
+    """Return the figures by seed and by area, then the items with a failing test."""
     lines = ["Items with a passing test", "", *_figures(items.values(), standing, "seed")]
     lines += ["", *_figures(items.values(), standing, "area")]
     broken = [item for item in items.values() if item.number in results.failed]
@@ -123,21 +124,21 @@ def _named(items: Iterable[Item]) -> list[str]:
 
 
 def verdict(standing: Standing) -> str:
-    """One line if the gate is passed; else what is missing, and what to do about it."""
+    """Return one line if every item is covered; otherwise also the missing items and what to do."""
     total = len(standing.shown) + len(standing.later) + len(standing.missing)
     numbers = ", ".join(item.number for item in standing.later) or "none"
-    line = f"Acceptance: {len(standing.shown)} of {total} items have a passing test; for a later part wait: {numbers}."
+    line = f"Acceptance: {len(standing.shown)} of {total} items have a passing test. Postponed: {numbers}."
     if not standing.missing:
         return line
-    todo = (
-        "Mark the test that proves it with @pytest.mark.covers, write one, or say in docs/acceptance.md what it needs."
-    )
+    todo = "Mark the test that proves it with @pytest.mark.covers, write one, or postpone it in docs/acceptance.md."
     return "\n".join([line, "Without a passing test:", *_named(standing.missing), todo])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tools.acceptance", description="Fail if an item has no passing test.")
-    parser.add_argument("results", type=Path, help="what `pytest --acceptance FILE` wrote")
+    parser = argparse.ArgumentParser(
+        prog="tools.acceptance", description="Fail if an item of docs/acceptance.md has no passing test."
+    )
+    parser.add_argument("results", type=Path, help="the file that `pytest --acceptance FILE` wrote")
     parser.add_argument("--report", action="store_true", help="print the figures by seed and area as well")
     options = parser.parse_args(arguments)
     items, results = read_items(), read_results(options.results)

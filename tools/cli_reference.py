@@ -1,8 +1,8 @@
-"""Writes the generated parts of docs/cli.md: what every command's help says, and the shapes of --json.
+"""Write the generated parts of docs/cli.md: the help text of every command, and the documents of --json.
 
     python -m tools.cli_reference
 
-A test fails as long as the page is not what this would write.
+A test fails while the page differs from what this script would write.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ WIDTH = 100
 
 
 def render(page: str) -> str:
-    """The page with its generated parts as they should be."""
+    """Return the page with up-to-date generated parts."""
     for name, part in (("commands", commands()), ("documents", documents())):
         begin, end = f"<!-- {name}: written by tools/cli_reference.py -->", f"<!-- end of {name} -->"
         found = re.search(rf"{re.escape(begin)}\n.*?{re.escape(end)}", page, re.DOTALL)
         if found is None:
-            raise ValueError(f"docs/cli.md has no place for the {name}: {begin} … {end}")
+            raise ValueError(f"docs/cli.md has no place for the {name}. Add the markers {begin} … {end}.")
         page = page[: found.start()] + f"{begin}\n\n{part}\n\n{end}" + page[found.end() :]
     return page
 
 
 def commands() -> str:
-    """A heading and the help of every command, in the order of `pausepoint --help`."""
+    """Return a heading and the help text of every command, in the order of `pausepoint --help`."""
     parts = [_block(_help(app, "pausepoint"))]
     for section, table in SECTIONS.items():
         parts.append(f"### {section}")
@@ -55,7 +55,7 @@ def _block(text: str) -> str:
 
 
 def documents() -> str:
-    """Which command prints what, then every shape with its fields."""
+    """Return a table of what each command prints, then every document with its fields."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     rows = ["| command | with --json | with --jsonl, a line each |", "|---|---|---|"]
     for name, forms in schema["commands"].items():
@@ -95,7 +95,7 @@ def _shape(name: str, shape: dict[str, Any]) -> str:
 
 
 def _field(name: str, kind: Any, needed: bool, depth: int = 0) -> str:
-    line = f"{'  ' * depth}- `{name}`: {_kind(kind)}{'' if needed else ' (not always there)'}"
+    line = f"{'  ' * depth}- `{name}`: {_kind(kind)}{'' if needed else ' (optional)'}"
     inner = _inner(kind)
     if inner is None:
         return line
@@ -111,13 +111,13 @@ def _field(name: str, kind: Any, needed: bool, depth: int = 0) -> str:
 
 
 def _inner(kind: Any) -> dict[str, Any] | None:
-    """An object that is described where it stands."""
+    """Return the schema of an object that is described inline, or None."""
     options = [kind, kind.get("items", {}), *kind.get("anyOf", ())]
     return next((each for each in options if "properties" in each or "allOf" in each), None)
 
 
 def _kind(kind: Any) -> str:
-    """The type of a field in words."""
+    """Return the type of a field in words."""
     if "$ref" in kind:
         return _link(kind["$ref"].rsplit("/", 1)[1])
     if "anyOf" in kind:
@@ -125,21 +125,22 @@ def _kind(kind: Any) -> str:
     if "enum" in kind:
         return " or ".join(f"`{each}`" for each in kind["enum"])
     if "allOf" in kind:
-        return "an object: " + " and ".join(_kind(each) for each in kind["allOf"] if "$ref" in each) + " with"
-    named = {"array": "a list", "object": "an object", "string": "a text", "integer": "a whole number"}
+        bases = ", ".join(_kind(each) for each in kind["allOf"] if "$ref" in each)
+        return f"an object: all of {bases} and the fields below"
+    named = {"array": "a list", "object": "an object", "string": "a string", "integer": "an integer"}
     named |= {"number": "a number", "boolean": "true or false", "null": "null"}
-    types = kind.get("type", "anything")
+    types = kind.get("type", "any JSON value")
     said = " or ".join(named.get(each, each) for each in ([types] if isinstance(types, str) else types))
     if "items" in kind:
         said += f" of {_many(_kind(kind['items']))}"
     if isinstance(kind.get("additionalProperties"), dict):
-        said += f" of names and {_many(_kind(kind['additionalProperties']))}"
+        said += f" that maps names to {_many(_kind(kind['additionalProperties']))}"
     return said
 
 
 def _many(said: str) -> str:
-    """The plural, where there is one."""
-    plurals = {"a text": "texts", "a whole number": "whole numbers", "an object": "objects"}
+    """Return the plural, if there is one."""
+    plurals = {"a string": "strings", "an integer": "integers", "an object": "objects"}
     return plurals.get(said, said.replace("an object: ", "objects: "))
 
 

@@ -1,6 +1,6 @@
-"""Fail if the branches of the engine and the stores are not covered well enough.
+"""Fail if the branch coverage of the engine and the stores is too low.
 
-``coverage report --fail-under`` mixes lines and branches into one figure; the promise is about branches.
+``coverage report --fail-under`` mixes lines and branches into one figure; our limit is for branches alone.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ def covered_branches() -> float:
     )
     totals = json.loads(report.stdout)["totals"]
     if not totals["num_branches"]:
-        raise SystemExit("Nothing of the engine or the stores was measured: is .venv that of this checkout?")
+        raise SystemExit(
+            "No module of the engine or the stores was measured. Check that .venv belongs to this checkout."
+        )
     return 100.0 * float(totals["covered_branches"]) / float(totals["num_branches"])
 
 
 def main() -> None:
     needed = float(sys.argv[1])
     reached = covered_branches()
-    print(f"Branch coverage of engine and stores: {reached:.1f} % (needed: {needed:g} %)")
+    print(f"Branch coverage of engine and stores: {reached:.1f} % (required: {needed:g} %)")
     if reached < needed:
         raise SystemExit(1)
 

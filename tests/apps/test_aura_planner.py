@@ -220,7 +220,7 @@ def test_advice_follows_from_the_plan() -> None:
         "Ask the teachers about the overdue work that is not planned (1 piece).",
         "Fully booked: Mon 4 Mar 2030.",
     ]
-    assert advice(planned(), NOW, ZoneInfo("UTC")) == ["Nothing is open."]
+    assert advice(planned(), NOW, ZoneInfo("UTC")) == ["There is no open work."]
 
 
 @st.composite

@@ -133,7 +133,7 @@ async def test_a_shop_whose_file_is_gone_is_named_and_the_chat_goes_on_when_it_i
         await chat.engine.send(chat.session.id, "yes")
         failure = (await chat.session.outcome()).failure
         assert failure is not None
-        assert f"the shop's file {chat.shop} is gone; put it back" in failure.message
+        assert f"The shop's file {chat.shop} is missing. Put it back" in failure.message
         assert not chat.shop.exists(), "no empty shop takes its place"
         kept.rename(chat.shop)
         await chat.session.resume()

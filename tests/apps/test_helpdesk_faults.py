@@ -112,7 +112,7 @@ def test_ctrl_c_in_any_tool_leaves_a_chat_that_goes_on_where_it_was(
     chat.release()
     said = chat.ends(child, 130)
     assert f"--session-id c1 --store {chat.store}" in said
-    assert said.splitlines()[-1].startswith("Go on: ")
+    assert said.splitlines()[-1].startswith("Continue: ")
     chat.finish()
     assert chat.left() == undisturbed
     assert chat.calls == Counter([*CALLS, *SAID])

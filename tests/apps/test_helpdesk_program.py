@@ -52,7 +52,7 @@ def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, d
     first = desk("--session-id", "c1", "--say", "退款 C-3003 🐙", "--json")
     assert first.code == 3
     shown = json.loads(first.stdout)
-    assert (shown["session_id"], shown["status"], shown["questions"][0]["nextQuestion"]) == (
+    assert (shown["session_id"], shown["status"], shown["questions"][0]["next_question"]) == (
         "c1", "waiting", "退款：请告诉我原因（损坏、发错货、不想要或者太迟）。",
     )  # fmt: skip
     assert desk("inbox", "--json").code == 0
@@ -61,7 +61,7 @@ def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, d
     assert second.stdout.splitlines()[-1] == "  再见！"
     ended = desk("--session-id", "c1", "--say", "hello", "--json")
     assert (ended.code, ended.stdout) == (5, "")
-    assert "session c1 is completed and takes no more messages" in json.loads(ended.stderr.splitlines()[-1])["error"]
+    assert "Session 'c1' is completed and accepts no more messages" in json.loads(ended.stderr.splitlines()[-1])["error"]
     assert effects(tmp_path / ".pausepoint" / "shop.db")["refunds"] == 1
 
 
@@ -88,14 +88,17 @@ def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Forked) -> None:
     ("args", "said"),
     [
         (["--time-zone", "Mars"], "--time-zone: There is no time zone 'Mars'"),
-        (["--now", "soon"], "--now: 'soon' is not a moment; write 2030-03-04"),
+        (["--now", "soon"], "--now: 'soon' is not a date or time. Write 2030-03-04"),
         (["--rounds", "0"], "--rounds: Input should be greater than or equal to 1"),
         (["--expires", "0"], "--expires: Input should be greater than 0"),
-        (["--expires", "nan"], "--expires: nan is no number of minutes"),
+        (["--expires", "nan"], "--expires: nan is not a valid number of minutes"),
         (["--language", "fr"], "--language"),
-        (["--play", "nowhere.txt"], "--play: nowhere.txt: No such file or directory; there are also english, chinese"),
-        (["--play", "empty.txt"], "--play: empty.txt has no line to say"),
-        (["--say", "hi", "--play", "english"], "--say and --play: give one of them"),
+        (
+            ["--play", "nowhere.txt"],
+            "--play: nowhere.txt: No such file or directory. Name a file, or a sample: english",
+        ),
+        (["--play", "empty.txt"], "--play: empty.txt has no lines to send"),
+        (["--say", "hi", "--play", "english"], "--say and --play cannot be combined"),
         (["--shop", "empty.txt/x.db"], "shop: "),
         (["--sy", "x"], "there is no option --sy. Did you mean"),
         (["chta"], "no command 'chta'. Did you mean 'chat'?"),
@@ -120,14 +123,14 @@ def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_pat
     desk("--session-id", "c1", "--say", "hi")
     done = desk("--session-id", "c1", "--rounds", "2", "--say", "hi")
     assert (done.code, done.stderr) == (
-        2, "helpdesk: --rounds: settings are for a new chat; 'c1' has its own\n",
+        2, "helpdesk: --rounds: Chat 'c1' already has its settings. Pass them only for a new chat.\n",
     )  # fmt: skip
 
 
 def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, desk: Forked) -> None:
     asked = desk("--session-id", "c1", "--expires", "0.001", "--say", "退款 C-3003", "--json")
     question = json.loads(asked.stdout)["questions"][0]
-    time.sleep(max((datetime.fromisoformat(question["expiredAt"]) - datetime.now(UTC)).total_seconds(), 0))
+    time.sleep(max((datetime.fromisoformat(question["expired_at"]) - datetime.now(UTC)).total_seconds(), 0))
     late = desk("--session-id", "c1", "--say", "坏了", "--json")
     assert "该问题已过期，您的回答未被采用。" in late.stderr
     texts = [each["text"] for each in json.loads(late.stdout)["transcript"]]
@@ -138,9 +141,12 @@ def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, de
 
 def test_a_session_that_is_no_chat_is_refused(tmp_path: Path, desk: Forked) -> None:
     asked = desk("--session-id", "c1", "--say", "refund", "--json")
-    errand = json.loads(asked.stdout)["questions"][0]["subChainId"]
+    errand = json.loads(asked.stdout)["questions"][0]["sub_chain_id"]
     done = desk("--session-id", errand, "--say", "hi")
-    assert (done.code, done.stderr) == (2, f"helpdesk: --session-id: {errand!r} is a session of errand, no chat\n")
+    assert (done.code, done.stderr) == (
+        2,
+        f"helpdesk: --session-id: {errand!r} is not a chat but a session of workflow errand.\n",
+    )
 
 
 # at a terminal
@@ -157,7 +163,7 @@ def test_at_a_terminal_it_prompts_and_ctrl_c_leaves_a_chat_that_goes_on(tmp_path
     assert done.code == 130
     shown = screen(done.stdout)
     assert max(map(len, shown.splitlines())) <= max(width, len(shown.splitlines()[-1]))
-    assert "Interrupted; nothing of the chat is lost." in shown
+    assert "Interrupted. Nothing in the chat is lost." in shown
     assert shown.splitlines()[-1].endswith("-m pausepoint.apps.helpdesk --session-id c1")
     with Process("--session-id", "c1", cwd=tmp_path, program=OURS, tty=True, size=(width, 30)) as process:
         process.until("The new address: please tell me")  # it is asked again
@@ -174,7 +180,7 @@ def test_ctrl_d_leaves_the_chat_waiting(tmp_path: Path) -> None:
         process.type("\x04")
         done = process.wait()
     assert done.code == 3
-    assert "Go on: " in screen(done.stdout).splitlines()[-1]
+    assert "Continue: " in screen(done.stdout).splitlines()[-1]
     assert "--session-id chat-" in screen(done.stdout).splitlines()[-1]
 
 

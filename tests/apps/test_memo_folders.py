@@ -141,7 +141,7 @@ def test_an_edit_that_others_have_read_needs_a_decision_and_shows_what_it_costs(
     path = here / ONE / "header.md"
     path.write_text(path.read_text().replace("Investment", "Confidential"))
     program("Fernstone", "--resume", code=6)
-    assert "header.md is edited: it was changed by another hand\n  cite (0." in program.err
+    assert "header.md is edited: its content differs from the record\n  cite (0." in program.err
     assert "Decide with --edits accept or --edits discard" in program.err
     program("Fernstone", "--resume", "--edits", "accept", "--by", "ada")
     assert program.ran() == [*AGENTS[8:]]
@@ -164,7 +164,7 @@ def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Pat
             path.unlink()
     (here / ONE / "1-section-research.json").unlink()
     program("Fernstone", "--resume", code=2)
-    assert "does not add up: draft has left its artifacts, but section_research before it has not" in program.err
+    assert "is inconsistent: the artifacts of draft are there, but section_research before it is not done" in program.err
     assert "--incomplete accept" in program.err
     program("Fernstone", "--resume", "--incomplete", "accept")
     assert program.ran() == [*AGENTS[2:]]
@@ -178,7 +178,7 @@ def test_late_files_without_any_beginning_are_named_before_the_memo_begins_anew(
         (here / ONE / path).unlink()
     before = everything(here / ONE)
     assert program("Fernstone", "--resume").startswith("⚠️  No checkpoints found, starting from scratch...\n")
-    assert f"⚠️  {ONE}: cite has left its artifacts, but " in program.err
+    assert f"⚠️  {ONE}: the artifacts of cite are there, but " in program.err
     assert (program.ran(), everything(here / ONE)) == ([*AGENTS], before)
 
 
@@ -273,7 +273,7 @@ def test_a_folder_of_newer_code_is_refused_by_name_stays_and_a_new_one_begins(
         program("Fernstone", "--until", "research", code=3)
     before = everything(here / ONE)
     said = program("Fernstone", "--resume")
-    assert re.match(r"⚠️  .*/Fernstone-v0\.0\.1 was left by version 2 of 'memo', and this code is version 1", said)
+    assert re.match(r"⚠️  .*/Fernstone-v0\.0\.1 was written by version 2 of 'memo', but this code is version 1", said)
     assert f"; {ONE} stays as it is..." in said
     assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
     assert everything(here / ONE) == before

@@ -132,7 +132,7 @@ def test_nothing_to_resume_is_told_apart_from_nothing_done_yet(here: Path, progr
     assert said.startswith("⚠️  No checkpoints found, starting from scratch...\n")
     assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
     program("Fernstone", "--resume", "--version", "v0.0.7", code=4)
-    assert program.err == "No artifacts found for Fernstone v0.0.7 in output; there are: v0.0.1, v0.0.2\n"
+    assert program.err == "No artifacts found for Fernstone v0.0.7 in output. Available versions: v0.0.1, v0.0.2.\n"
 
 
 @pytest.mark.covers("S4.11", "S4.54", "S4.62", "S4.78", "S4.79", "S4.101", "S4.102", "S4.103", "S4.104")

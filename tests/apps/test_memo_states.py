@@ -381,9 +381,9 @@ async def test_a_late_file_without_its_predecessors_is_inconsistent_and_not_gone
     state = desk.state()
     found = detect(desk.folder, memo, outline=state.outline)
     assert found.resume_at == "section_research"
-    assert any("cite has left its artifacts, but section_research" in each for each in found.inconsistent)
+    assert any("the artifacts of cite are there, but section_research" in each for each in found.inconsistent)
     async with desk.engine("other.db") as engine:
-        with pytest.raises(FolderRefused, match="does not add up"):
+        with pytest.raises(FolderRefused, match="is inconsistent"):
             await reconstruct(engine, desk.folder, state)
 
 

@@ -51,12 +51,12 @@ def topics(text: str, content_type: str = MARKDOWN) -> dict[str, int]:
         ("cut.pdf", "cut", "The PDF cannot be read. It is damaged"),
         ("locked.pdf", "locked", "The PDF is encrypted. Save a copy without a password."),
         ("none.pdf", "none", "or has no pages"),
-        ("empty.md", b"", "the file is empty"),
-        ("latin.txt", "Größe".encode("latin-1"), "byte 2 is no UTF-8; save the text as UTF-8"),
-        ("half.txt", "Größe".encode()[:3], "byte 2 is no UTF-8"),
-        ("cut.txt", b"x" * (2**20 - 1) + b"\xe6\xb5x", "byte 1048575 is no UTF-8"),
-        ("program.txt", b"\x7fELF\0\0", "this is no text"),
-        ("essay.docx", b"PK", "only PDF, text and Markdown can be read (.pdf, .txt"),
+        ("empty.md", b"", "The file is empty"),
+        ("latin.txt", "Größe".encode("latin-1"), "Byte 2 is not UTF-8. Save the text as UTF-8"),
+        ("half.txt", "Größe".encode()[:3], "Byte 2 is not UTF-8"),
+        ("cut.txt", b"x" * (2**20 - 1) + b"\xe6\xb5x", "Byte 1048575 is not UTF-8"),
+        ("program.txt", b"\x7fELF\0\0", "This is not a text file"),
+        ("essay.docx", b"PK", "Only PDF, text and Markdown files can be read (.pdf, .txt"),
         ("folder.md", "folder", "Is a directory"),
     ],
 )  # fmt: skip
@@ -260,9 +260,9 @@ def test_what_is_uncertain_is_flagged_with_the_reason_and_nothing_else_is() -> N
     assert found.uncertainty_flags == []
     found = estimate(EstimationPayload(session_id="s", course_topic_evidence=[sure, *unsure]))
     assert found.uncertainty_flags == [
-        "c, t: confidence 0.55, there are no headings to tell topics from",
+        "c, t: confidence 0.55, the material has no headings",
         "c, t: confidence 0.72, 25% of its files could not be read",
-        "c, t: confidence 0.45, there are no headings to tell topics from, only 100 words are about it",
+        "c, t: confidence 0.45, the material has no headings, only 100 words cover it",
     ]
 
 
@@ -324,7 +324,7 @@ def test_what_was_begun_with_a_model_is_not_ended_without_one_in_silence(
         sessions.retry(engine, "s1")
         engine.resume("s1").outcome()
         (progress,) = sessions.document(engine, "s1").ingestion_state.files.values()
-        assert "none is set up now; set PAUSEPOINT_MODEL again" in (progress.last_error or "")
+        assert "no model is configured now. Set PAUSEPOINT_MODEL" in (progress.last_error or "")
         engine.rewind("s1", "ingest")
         engine.resume("s1").outcome()
         document = sessions.document(engine, "s1")

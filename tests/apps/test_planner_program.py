@@ -50,11 +50,11 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
 BAD: list[tuple[list[str], str]] = [
     (["--time-zone", "Mars/Olympus"], "timezone: There is no time zone 'Mars/Olympus'"),
     (["--course", "calc2:Calculus II:2030-02-30"], "course calc2: midterm_date: Input should be a valid date"),
-    (["--course", "calc2"], "--course: 'calc2' is not written ID:NAME[:YYYY-MM-DD]"),
-    (["--course", "a:A:2030-02-21", "--course", "a:B:2030-02-22"], "courses: course_id 'a' is there twice"),
-    (["--course", "a::2030-02-21"], "course a: course_name: a name is needed"),
+    (["--course", "calc2"], "--course: 'calc2' is not a course. Write ID:NAME[:YYYY-MM-DD]"),
+    (["--course", "a:A:2030-02-21", "--course", "a:B:2030-02-22"], "courses: course_id 'a' occurs twice"),
+    (["--course", "a::2030-02-21"], "course a: course_name: Give a name"),
     (["--course", "a:A", "--file", "a:nowhere.pdf"], "nowhere.pdf: No such file or directory"),
-    (["--course", "a:A", "--file", "b:notes.md"], "notes.md: there is no course 'b'"),
+    (["--course", "a:A", "--file", "b:notes.md"], "notes.md: There is no course 'b'"),
     (["--course", "a:A", "--file", "a:locked.pdf"], "locked.pdf: The PDF is encrypted"),
     (["--course", "a:A", "--file", "damaged.pdf"], "damaged.pdf: The PDF cannot be read. It is damaged"),
     (["--rest-day", "Funday"], "shared_constraints.preferred_rest_day: Input should be 'Monday'"),
@@ -89,7 +89,7 @@ def test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step(her
     assert (added.code, "(calculus.md) is added." in added.out) == (0, True)
     assert "resume spring" in added.out
     again = call("file", "spring", SAMPLE / "calculus.md", "--course", "calc2")
-    assert "is there already" in again.out
+    assert "was there already" in again.out
     held = call("resume", "spring")
     assert held.code == 3
     assert "course calc2 (Calculus II) has no midterm date yet" in held.err
@@ -125,22 +125,22 @@ def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Ca
     assert SessionDocument.model_validate_json(document.stdout).status == "completed"
     wrong = forked("partial", "s1", "book.pdf", "--warning", "x", "--json")
     assert (wrong.code, wrong.stdout) == (2, "")
-    assert json.loads(wrong.stderr) == {"error": "file book.pdf: there is no such file", "exit_code": 2}
+    assert json.loads(wrong.stderr) == {"error": "file book.pdf: There is no such file.", "exit_code": 2}
 
 
 @pytest.mark.parametrize(
     ("args", "exit_code", "said"),
     [
-        (["replan", "s1"], 2, "session s1: nothing is other than it was"),
-        (["replan", "s1", "--midterm", "a=soon"], 2, "--midterm: 'a=soon' is not written COURSE=YYYY-MM-DD"),
-        (["replan", "s1", "--midterm", "z=2031-02-02"], 2, "there is no course 'z'"),
-        (["replan", "s1", "--rest-day", "Funday"], 2, "--rest-day: there is no 'Funday'; write Monday"),
-        (["replan", "s1", "--start", "2031-02-30"], 2, "'2031-02-30' is no day; write it like 2030-02-21"),
-        (["course", "s1", "b"], 2, "course b: there is none yet; give its name"),
+        (["replan", "s1"], 2, "session s1: Nothing changes"),
+        (["replan", "s1", "--midterm", "a=soon"], 2, "--midterm: 'a=soon' is not valid. Write COURSE=YYYY-MM-DD"),
+        (["replan", "s1", "--midterm", "z=2031-02-02"], 2, "There is no course 'z'"),
+        (["replan", "s1", "--rest-day", "Funday"], 2, "--rest-day: 'Funday' is not a weekday. Write Monday"),
+        (["replan", "s1", "--start", "2031-02-30"], 2, "'2031-02-30' is not a date. Write it like 2030-02-21"),
+        (["course", "s1", "b"], 2, "course b: There is no such course yet. Add a name"),
         (["file", "s1", "nowhere.pdf", "--shared"], 2, "nowhere.pdf: No such file or directory"),
-        (["file", "s1", "notes.md"], 2, "notes.md: say which courses it is for, or that it is shared by all"),
-        (["retry", "s1"], 2, "session s1: no file of it lacks a chunk"),
-        (["save", "s1", "out", "--version", "7"], 2, "session s1: there is no plan 7; it has none yet"),
+        (["file", "s1", "notes.md"], 2, "notes.md: The file has no course. Name its courses, or mark it as shared"),
+        (["retry", "s1"], 2, "session s1: All files are complete"),
+        (["save", "s1", "out", "--version", "7"], 2, "session s1: There is no plan 7. It has no plans yet"),
         (["document", "s2"], 4, "s2"),
         (["plan-s", "s1"], 2, "no command 'plan-s'. Did you mean 'plans'?"),
     ],
@@ -187,7 +187,7 @@ def kind_of(schema: dict[str, Any], node: dict[str, Any], path: str, found: dict
         return f"mapping of {kind_of(schema, node['additionalProperties'], f'{path}.<file_id>', found)}"
     if node["type"] == "array":
         return f"list of {kind_of(schema, node['items'], f'{path}[]', found)}"
-    texts = {"date": "day", "date-time": "moment", None: "text"}
+    texts = {"date": "date", "date-time": "timestamp", None: "string"}
     return texts[node.get("format")] if node["type"] == "string" else str(node["type"])
 
 
@@ -224,12 +224,13 @@ def test_the_readme_says_what_the_code_does() -> None:
     text = README.read_text("utf-8").replace(" %", "%").replace("\n  ", " ")
     for rule in (
         f"words / {estimation.WORDS_PER_MINUTE},",
-        f"times {estimation.AGAIN} for going over it again; {estimation.MINUTES_PER_TASK} minutes for each exercise",
-        f"{estimation.MINUTES_PER_PAGE} for each page without readable text; at least {estimation.SHORTEST}, in steps"
-        f" of {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
-        f"`high` from {estimation.MUCH} times the mean of the course on, `low` below {estimation.LITTLE} times",
+        f"times {estimation.AGAIN} for going over it again. Add {estimation.MINUTES_PER_TASK} minutes for each",
+        f"and {estimation.MINUTES_PER_PAGE} for each page without readable text. A topic takes at least"
+        f" {estimation.SHORTEST}, in steps of {estimation.STEP}. Without any material: {estimation.WITHOUT_MATERIAL}.",
+        f"`high` for at least {estimation.MUCH} times the mean of the course,",
+        f"`low` for less than {estimation.LITTLE} times",
         f"fewer than {estimation.SHORT_TEXT} words",
-        f"Below {estimation.UNSURE} it is flagged",
+        f"Estimates below {estimation.UNSURE} are flagged",
         f"{planning.REVIEW_SHARE:.0%} of the course, from {planning.REVIEW_LEAST} to {planning.REVIEW_MOST} minutes",
         f"or {planning.COMFORT} minutes if that is more",
         f"{PAGES_PER_CHUNK} pages at a time",

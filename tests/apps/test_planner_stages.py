@@ -76,7 +76,7 @@ def test_a_session_in_the_wrong_stage_goes_nowhere_and_keeps_its_state(engine: B
     outcome = engine.resume("s1").outcome()
     assert outcome.status == "failed"
     assert outcome.failure is not None
-    assert "a session does not go from 'planning' to 'ingesting'" in outcome.failure.message
+    assert "A session cannot go from 'planning' to 'ingesting'" in outcome.failure.message
     assert sessions.state_of(engine, "s1") == before
     document = sessions.document(engine, "s1")
     assert (document.status, document.events[-1].event_type) == ("failed", "error")
@@ -95,7 +95,7 @@ def test_collecting_is_not_left_without_courses_or_dates(engine: BlockingEngine)
     assert held_by(engine) == "course hist (History) has no midterm date yet"
     sessions.add_course(engine, "s1", {"course_id": "hist", "midterm_date": "2030-02-07"})
     assert go_on(engine).status == "collecting_inputs"
-    assert "its midterm on 2030-02-07 lies before the first day, 2030-02-08" in held_by(engine)
+    assert "its midterm on 2030-02-07 is before the first day, 2030-02-08" in held_by(engine)
     sessions.add_course(engine, "s1", {"course_id": "hist", "midterm_date": "2030-02-12"})
     assert go_on(engine).status == "completed"
 
@@ -103,7 +103,7 @@ def test_collecting_is_not_left_without_courses_or_dates(engine: BlockingEngine)
 def test_a_file_of_a_course_that_there_is_not_keeps_the_session_collecting(engine: BlockingEngine) -> None:
     engine.start(planner, PlannerState(user_inputs=UserInputs(**INPUTS), uploads=[
         Upload(path=SAMPLE / "calculus.md", course_ids=["phys"])]), session_id="s1").outcome()  # fmt: skip
-    assert held_by(engine) == "file calculus.md belongs to course 'phys', which there is not; add that course"
+    assert held_by(engine) == "file calculus.md belongs to course 'phys', which does not exist; add that course"
 
 
 @pytest.mark.covers("S3.63", "S3.64")
@@ -124,14 +124,14 @@ def test_ingesting_is_not_left_with_a_file_that_is_partial_unless_it_is_marked_s
     assert (document.status, progress.status, progress.failed_chunks) == ("ingesting", "partial", [1])
     assert (progress.processed_chunks, progress.last_error) == (3, "429 rate limit")
     assert held_by(engine) == (
-        f"file {file_id} (book.txt) is partial, 3 of 4 chunks were read: 429 rate limit; try the rest again with"
-        " `retry`, or let a part do with `partial`"
+        f"file {file_id} (book.txt) is partial, 3 of 4 chunks were read: 429 rate limit; read the rest again with"
+        " `retry`, or accept the file with `partial`"
     )
-    with pytest.raises(BadInput, match="a warning is needed"):
+    with pytest.raises(BadInput, match="A warning is required"):
         sessions.mark_partial(engine, "s1", "book.txt", " ")
-    with pytest.raises(BadInput, match=r"there is no such file. Did you mean 'book.txt'"):
+    with pytest.raises(BadInput, match=r"There is no such file. Did you mean 'book.txt'"):
         sessions.mark_partial(engine, "s1", "bok.txt", "x")
-    with pytest.raises(BadInput, match="it is complete; only one that could not be read"):
+    with pytest.raises(BadInput, match=r"The file is complete\. Only a file with unread chunks"):
         sessions.mark_partial(engine, "s1", "calculus.md", "x")
     assert sessions.mark_partial(engine, "s1", "book.txt", "chapter 2 is missing") == file_id
     document = go_on(engine)
@@ -139,7 +139,7 @@ def test_ingesting_is_not_left_with_a_file_that_is_partial_unless_it_is_marked_s
     assert document.ingestion_state.files[file_id].warning == "chapter 2 is missing"
     warnings = [event.summary for event in document.events if event.event_type == "warning"]
     assert warnings == ["book.txt: 1 chunk could not be read", "book.txt is partial: chapter 2 is missing"]
-    marked = "edited by somebody: ingestion_state.files (chapter 2 is missing)"
+    marked = "edited by someone: ingestion_state.files (chapter 2 is missing)"
     assert ("user", "change", marked) in [(each.agent_name, each.event_type, each.summary) for each in document.events]
     assert document.artifacts.markdown_path is not None
     assert (
@@ -167,7 +167,7 @@ def test_a_retry_reads_only_what_is_missing(engine: BlockingEngine, tmp_path: Pa
     assert document.ingestion_state.course_topic_evidence == undisturbed.ingestion_state.course_topic_evidence
     assert document.planning_state == undisturbed.planning_state
     assert [chunks[f"{file_id}:{index}"] for index in range(4)] == [1, 2 + 1, 2 + 2 + 1, 1]
-    with pytest.raises(BadInput, match="no file of it lacks a chunk"):
+    with pytest.raises(BadInput, match="All files are complete"):
         sessions.retry(engine, "s1")
 
 
@@ -198,7 +198,7 @@ def test_planning_is_not_left_while_a_day_is_missing(engine: BlockingEngine, mon
     document = run(engine)
     assert document.status == "planning"
     assert held_by(engine) == (
-        "the plan says nothing about 2030-02-08 and 2 more; it has to cover every day up to 2030-02-26"
+        "the plan has no entry for 2030-02-08 and 2 more; it must cover every day up to 2030-02-26"
     )
     monkeypatch.setattr(planning, "plan", real)
     engine.rewind("s1", "plan")
@@ -273,9 +273,9 @@ def test_a_date_can_be_moved_wherever_the_session_stands(engine: BlockingEngine,
 def test_a_replan_without_a_change_or_with_a_wrong_one_is_refused_and_changes_nothing(engine: BlockingEngine) -> None:
     before = run(engine)
     for wrong, said in [
-        ({}, "nothing is other than it was"),
-        ({"midterms": {"calc": date(2030, 2, 22)}}, "there is no course 'calc'. Did you mean 'calc2'"),
-        ({"midterms": {"hist": date(2030, 1, 1)}}, "its midterm on 2030-01-01 lies before the first day"),
+        ({}, "Nothing changes"),
+        ({"midterms": {"calc": date(2030, 2, 22)}}, "There is no course 'calc'. Did you mean 'calc2'"),
+        ({"midterms": {"hist": date(2030, 1, 1)}}, "its midterm on 2030-01-01 is before the first day"),
         ({"midterms": {"hist": date(2300, 2, 7)}}, "its midterm on 2300-02-07 is more than five years after the first"),
         ({"max_minutes": -5}, "shared_constraints.max_minutes_per_day"),
     ]:
@@ -304,7 +304,7 @@ def test_a_file_that_comes_late_is_read_and_no_other_and_the_version_goes_on(
 
 def test_a_course_that_comes_late_is_planned_too(engine: BlockingEngine, chunks: Counter[str]) -> None:
     run(engine)
-    with pytest.raises(BadInput, match=r"course bio: there is none yet; give its name"):
+    with pytest.raises(BadInput, match=r"course bio: There is no such course yet"):
         sessions.add_course(engine, "s1", {"course_id": "bio", "course_name": None})
     with pytest.raises(BadInput, match=r"course bio \(Biology\) has no midterm date yet"):
         sessions.add_course(engine, "s1", {"course_id": "bio", "course_name": "Biology"})
@@ -355,5 +355,5 @@ def test_a_running_session_takes_no_file_and_nothing_is_stored(engine: BlockingE
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ingestion, "_sections", adding)
         assert run(engine, uploads=FILES[:1]).status == "completed"
-    assert [text.partition(", driven by")[0] for text in refused] == ["session 's1' is running"]
+    assert [text.partition(", driven by")[0] for text in refused] == ["Session 's1' is running"]
     assert len(engine.files("s1").list()) == 1

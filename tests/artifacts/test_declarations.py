@@ -172,7 +172,7 @@ async def test_two_artifacts_of_one_step_cannot_share_a_file(tmp_path: Path) -> 
         return {"text": "1", "maybe": "2"}
 
     outcome = await ran(tmp_path, Workflow("work", state=State, steps=[work]))
-    assert "leaves 'a.md' twice" in outcome.failure.message
+    assert "publishes 'a.md' twice" in outcome.failure.message
 
 
 class Growing(BaseModel):
@@ -295,10 +295,10 @@ async def test_a_step_cannot_read_what_is_not_there_as_it_was_left(tmp_path: Pat
                 said.append(str(error))
 
     await ran(tmp_path, Workflow("flow", state=State, steps=[first, second]))
-    assert [text.partition(";")[0] for text in said] == [
-        "no step of this session has left 'b.md' yet",
-        "Artifact '../hold.db': the path must be relative and stay inside the session's folder. Write it like 'folder/name.md'.",
-        "a.md is not as first left it",
+    assert [text.partition(". ")[0] for text in said] == [
+        "No step of session 's1' has published 'b.md' yet",
+        "Artifact '../hold.db': the path must be relative and stay inside the session's folder",
+        "File 'a.md' was changed or deleted since step 'first' published it",
     ]
 
 
@@ -347,7 +347,7 @@ def test_something_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path)
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "folder.md").mkdir()
     for name in ("pipe.md", "folder.md"):
-        with pytest.raises(FolderRefused, match="is no plain file"):
+        with pytest.raises(FolderRefused, match="is not a regular file"):
             shelf.read(name)
     assert shelf.read("nowhere/at/all.md") is None
 
@@ -393,5 +393,5 @@ async def test_a_workflow_that_leaves_artifacts_is_refused_as_a_child_before_any
         session = await engine.start(Workflow("parent", state=Memo, steps=[hand_over]), company="Fern")
         failure = (await session.outcome()).failure
         assert failure is not None
-        assert "'memo' leaves artifacts, and a child session has no folder for them; start it" in failure.message
+        assert "'memo' publishes artifacts, and a child session has no folder for them. Start it" in failure.message
         assert [info.session_id for info in await engine.sessions()] == [session.id]

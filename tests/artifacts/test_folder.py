@@ -94,7 +94,7 @@ async def test_of_sessions_that_begin_in_one_folder_at_a_time_one_gets_it(tmp_pa
     async with desk.engine() as engine:
         said = await asyncio.gather(*(run(engine, number) for number in range(4)))
         owner = said.index("completed")
-        assert [text for text in said if f"belongs to session 's{owner}'" in text and "of its own" in text] == [
+        assert [text for text in said if f"belongs to session 's{owner}'" in text and "Choose another folder" in text] == [
             text for text in said if text != "completed"
         ]
         assert len({*said}) == 2
@@ -105,7 +105,7 @@ async def test_of_sessions_that_begin_in_one_folder_at_a_time_one_gets_it(tmp_pa
 @on_loop
 async def test_a_session_that_asks_for_the_folder_of_another_is_not_stored(desk: Desk) -> None:
     async with desk.engine() as engine:
-        with pytest.raises(FolderRefused, match="belongs to session 's1'; give this one a folder of its own"):
+        with pytest.raises(FolderRefused, match="belongs to session 's1'. Choose another folder for this session"):
             await engine.start(memo, company="Moss", session_id="s2", folder=desk.folder)
         with pytest.raises(FolderRefused, match="belongs to session 's1'"):
             await engine.fork("s1", session_id="s3", folder=desk.folder)
@@ -119,7 +119,7 @@ async def test_an_empty_folder_is_not_taken_for_one_whose_files_are_missing_and_
     shutil.rmtree(desk.folder)
     desk.folder.mkdir()
     async with desk.engine() as engine:
-        with pytest.raises(FolderRefused, match=r"gone, or empty: .*/output; put it back, .* restore\(\)"):
+        with pytest.raises(FolderRefused, match=r"missing or empty: .*/output. Put it back, .* restore\(\)"):
             await engine.resume("s1")
         assert sorted(await engine.restore("s1")) == sorted(FILES)
         await engine.resume("s1")
@@ -146,7 +146,7 @@ async def test_who_takes_a_session_up_does_not_begin_its_folder_anew(tmp_path: P
         folder.rename(tmp_path / "elsewhere")
         [question] = await engine.questions()
         await engine.answer(question.id, "yes")
-        with pytest.raises(FolderRefused, match="is gone"):
+        with pytest.raises(FolderRefused, match="is missing or empty"):
             await (await engine.session("s1")).outcome()
         assert not folder.exists()
         (tmp_path / "elsewhere").rename(folder)
@@ -183,7 +183,7 @@ async def test_a_file_that_cannot_be_read_is_put_aside_and_said_to_be_that(
 
     with monkeypatch.context() as patch:
         patch.setattr("pausepoint.artifacts.folder.os.open", guarded)
-        with pytest.raises(UndecidedEdits, match=r"header.md cannot be used \(Permission denied\); see to that"):
+        with pytest.raises(UndecidedEdits, match=r"header.md cannot be used \(Permission denied\). Correct that"):
             await desk.resume()
         await desk.resume(edits="discard")
     assert desk.file("header.md").read_text() == "# Fern, call 1\n"
@@ -197,7 +197,7 @@ async def test_our_own_folder_behind_a_link_is_refused_by_its_name(desk: Desk) -
     own.symlink_to(desk.path / "elsewhere")
     for act in (desk.states, desk.plan, desk.resume):
         with pytest.raises(
-            FolderRefused, match=r"\.pausepoint.* without following a link .*; put a plain file or folder"
+            FolderRefused, match=r"\.pausepoint.* without following a link .*[.] Put a regular file or folder"
         ):
             await act()
 
@@ -218,9 +218,9 @@ async def test_a_text_that_may_be_cut_off_is_not_complete_where_only_the_folder_
     assert f"60 bytes instead of {len(whole)}" in found.steps[-1].why
     async with desk.engine("other.db") as engine:
         session = await engine.rebuild(desk.folder, memo)
-        with pytest.raises(UndecidedEdits, match="shortened by another hand, or cut off"):
+        with pytest.raises(UndecidedEdits, match="it was shortened or truncated"):
             await session.resume()
-        with pytest.raises(FolderRefused, match=r"made anew of its folder; take it in as it is, or run finalize again"):
+        with pytest.raises(FolderRefused, match=r"rebuilt from its folder. Accept the file as it is .* or run step .finalize. again"):
             await session.resume(edits="discard")
         outcome = await (await session.resume(rerun="finalize")).outcome()
     assert calls.taken() == ["finalize"]
@@ -289,9 +289,9 @@ def pair(one: str, other: str) -> Callable[[], Any]:
     ("make", "problem"),
     [
         (lambda: noting("ü" * 150), "has a name of more than 240 bytes"),
-        (lambda: noting("Team", "team"), "'notes/Team.md' and 'notes/team.md' cannot both be files"),
+        (lambda: noting("Team", "team"), "'notes/Team.md' and 'notes/team.md' of step 'note' cannot both be files"),
         (lambda: noting("caf\u00e9", "cafe\u0301"), "cannot both be files"),
-        (pair("x", "x/y.md"), "'x' and 'x/y.md' cannot both be files"),
+        (pair("x", "x/y.md"), "'x' and 'x/y.md' of step 'both' cannot both be files"),
     ],
 )
 @on_loop

@@ -131,7 +131,7 @@ async def test_a_recorded_step_whose_predecessor_is_not_recorded_is_inconsistent
     assert found.inconsistent[0] == "header is recorded, but draft before it is not"
     assert len(found.inconsistent) == 3
     async with desk.engine("other.db") as engine:
-        with pytest.raises(FolderRefused, match="does not add up"):
+        with pytest.raises(FolderRefused, match="is inconsistent"):
             await engine.rebuild(desk.folder, rated)
         session = await engine.rebuild(desk.folder, rated, incomplete="accept")
         await session.resume()
@@ -180,7 +180,7 @@ async def test_without_records_too_only_the_missing_entries_are_made(desk: Desk)
     async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
         session = await engine.rebuild(desk.folder, memo, **given)
         plan = await session.plan()
-        assert (plan["draft"].verdict, plan["draft"].why) == ("next", "2 of its files are there")
+        assert (plan["draft"].verdict, plan["draft"].why) == ("next", "2 of its files already exist")
         await session.resume()
         assert (await session.outcome()).status.value == "completed"
     assert calls.taken() == ["draft", "02-team", "header", "finalize"]
@@ -198,7 +198,7 @@ async def test_a_late_artifact_without_its_predecessors_is_inconsistent(desk: De
     assert len(found.inconsistent) == 2
     assert "2 of 3 files are there" in found.inconsistent[0]
     async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
-        with pytest.raises(FolderRefused, match="does not add up: header has left its artifacts, but draft before it"):
+        with pytest.raises(FolderRefused, match="is inconsistent: the artifacts of header are there, but draft before it"):
             await engine.rebuild(desk.folder, memo, company="Fern", outline=["01-intro", "02-team", "03-risks"])
         given: dict[str, Any] = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
         session = await engine.rebuild(desk.folder, memo, incomplete="accept", **given)
@@ -254,7 +254,7 @@ async def test_an_older_folder_is_migrated_a_newer_one_refused_and_one_that_cann
     hopeless = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[fails])
     before = {path: path.read_bytes() for path in desk.folder.rglob("*") if path.is_file()}
     async with Engine(desk.path / "hopeless.db", workflows=[hopeless], signals=False) as engine:
-        with pytest.raises(FolderRefused, match="cannot be gone on with"):
+        with pytest.raises(FolderRefused, match="cannot be resumed with this code"):
             await engine.rebuild(desk.folder, hopeless)
         assert await engine.sessions() == []
     assert {path: path.read_bytes() for path in desk.folder.rglob("*") if path.is_file()} == before
@@ -263,12 +263,12 @@ async def test_an_older_folder_is_migrated_a_newer_one_refused_and_one_that_cann
         await session.resume()
         outcome = await session.outcome()
     assert (outcome.status.value, outcome.state.region, ran()) == ("completed", "Sussex", [])
-    with pytest.raises(FolderRefused, match=r"version 2 of 'rated', and this code is version 1: run the newer code"):
+    with pytest.raises(FolderRefused, match=r"version 2 of 'rated', but this code is version 1. Run the newer code"):
         detect(desk.folder, rated)
 
 
 def test_the_folder_of_another_workflow_is_refused(desk: Desk) -> None:
-    with pytest.raises(FolderRefused, match="was left by workflow 'rated', not 'memo'"):
+    with pytest.raises(FolderRefused, match="belongs to workflow 'rated', not 'memo'"):
         detect(desk.folder, memo)
 
 
@@ -315,9 +315,9 @@ async def test_a_session_whose_steps_leave_artifacts_needs_a_folder_and_others_h
 
     quiet = Workflow("quiet", state=Nothing, steps=[rest])
     async with desk.engine() as engine:
-        with pytest.raises(FolderRefused, match="say where, with folder="):
+        with pytest.raises(FolderRefused, match="needs a folder for them. Pass folder="):
             await engine.start(rated, company="Fern")
-        with pytest.raises(FolderRefused, match="leaves no artifacts"):
+        with pytest.raises(FolderRefused, match="publishes no artifacts"):
             await engine.start(quiet, folder=desk.folder)
         assert await engine.artifacts((await engine.start(quiet, session_id="q")).id) == []
 
@@ -346,7 +346,7 @@ def test_paths_with_fields_are_found_if_the_fields_are_given(tmp_path: Path) -> 
 async def test_a_folder_that_was_moved_is_not_taken_for_one_whose_files_are_missing(desk: Desk) -> None:
     moved = desk.path / "moved"
     desk.folder.rename(moved)
-    with pytest.raises(FolderRefused, match=r"the folder of session 's1' is gone, or empty: .*output; put it back"):
+    with pytest.raises(FolderRefused, match=r"The folder of session 's1' is missing or empty: .*output. Put it back"):
         await desk.resume()
     assert not desk.folder.exists()
     async with desk.engine() as engine:
@@ -379,7 +379,7 @@ async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder
 
 
 @pytest.mark.covers("S4.94")
-@pytest.mark.parametrize("why", ["cannot be gone on with", "run the newer code"])
+@pytest.mark.parametrize("why", ["cannot be resumed with this code", "Run the newer code"])
 @on_loop
 async def test_a_folder_that_cannot_be_carried_up_is_refused_and_stays_as_it_is(tmp_path: Path, why: str) -> None:
     listed: list[Step[..., Any]] = [research, draft, header, finalize, rate]
@@ -482,7 +482,7 @@ async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by
     ("name", "text", "why"),
     [
         ("session.json", "{", "is damaged"),
-        ("done/draft.json", "{}", "delete it, and its step runs again"),
+        ("done/draft.json", "{}", "Delete it. Its step then runs again"),
         ("session.json", None, "was written by a newer Pausepoint"),
     ],
 )

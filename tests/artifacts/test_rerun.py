@@ -153,7 +153,7 @@ async def test_what_is_only_written_otherwise_is_taken_in_and_nobody_is_stale(de
         data = indent_anew(desk, indent=indent)
         found = await desk.ask(lambda engine: engine.artifacts("s1"))
         assert [(each.state, each.why) for each in found if each.state != "valid"] == [
-            ("edited", "it was written otherwise by another hand, and says the same")
+            ("edited", "the file was reformatted; its content is unchanged")
         ]
         plan = await desk.ask(lambda engine: engine.plan("s1"))
         assert (plan.undecided, plan.stale, {each.verdict for each in plan}) == ((), (), {"done"})
@@ -343,7 +343,7 @@ async def test_a_plan_says_of_what_reads_something_that_was_never_written_that_i
     async with desk.engine() as engine:
         plan = await engine.plan("s1", rerun="head")
         assert [each.verdict for each in plan] == ["done", "next", "may run"]
-        assert plan["end"].why == "runs if header, which it reads, is written"
+        assert plan["end"].why == "runs if its input header is written"
         await (await engine.resume("s1", rerun="head")).outcome()
         assert calls.taken() == []
         await engine.edit("s1", company="Moss")

@@ -75,7 +75,7 @@ async def test_an_accepted_edit_is_recorded_and_exactly_its_readers_run_again(de
     assert set((await desk.states()).values()) == {"valid"}
     events = await desk.events()
     assert ("artifact.edited", "edited by ada: 1-research.json") in events
-    assert ("step.skipped", "header#1 skipped: kept: what it read is as it was") in events
+    assert ("step.skipped", "header#1 skipped: reused: its inputs are unchanged") in events
     by = {each.path: each.by for each in await desk.ask(lambda engine: engine.artifacts("s1"))}
     assert by["1-research.json"] == "ada"
     assert by["header.md"] is None
@@ -317,10 +317,10 @@ async def test_a_plan_and_a_resume_say_that_code_has_changed_and_keep_what_it_le
     async with desk.engine() as engine:
         plan = await engine.plan("s1")
     assert {each.verdict for each in plan} == {"done"}
-    assert "its code has changed since" in plan["draft"].why
+    assert "its code has changed" in plan["draft"].why
     assert plan.changed == ("research", "draft", "header", "finalize")
     await desk.resume()
-    assert "the code of draft has changed since; what it left is kept: resume(rerun=['draft'])" in caplog.text
+    assert "the code of step 'draft' has changed since it ran; its artifacts are kept. resume(rerun=['draft'])" in caplog.text
     caplog.clear()
     monkeypatch.undo()
     await desk.resume()
@@ -494,7 +494,7 @@ async def test_an_edit_that_was_taken_in_is_what_is_put_back(desk: Desk) -> None
     await desk.resume(edits="discard")
     assert desk.file("header.md").read_bytes() == taken_in["header.md"], "the log has it too"
     desk.file("1-research.json").write_text("[]   # broken")
-    with pytest.raises(FolderRefused, match=r"1-research\.json cannot be written as it was: .* resume\(rerun="):
+    with pytest.raises(FolderRefused, match=r"Artifact '1-research\.json' cannot be restored: .* resume\(rerun="):
         await desk.resume(edits="discard")
     calls.taken()
     await desk.resume(rerun=["research"])
@@ -513,7 +513,7 @@ async def test_an_entry_that_was_taken_in_is_put_back_from_the_log(desk: Desk) -
 
 @on_loop
 async def test_verbs_that_cannot_be_right_are_refused(desk: Desk) -> None:
-    with pytest.raises(ValueError, match="edits is 'accept' or 'discard'"):
+    with pytest.raises(ValueError, match="edits must be 'accept' or 'discard'"):
         await desk.resume(edits="maybe")
     with pytest.raises(DefinitionError, match="Did you mean 'draft'"):
         await desk.resume(rerun="darft")
@@ -522,7 +522,7 @@ async def test_verbs_that_cannot_be_right_are_refused(desk: Desk) -> None:
             await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.path / "other")
         with pytest.raises(FolderRefused, match=r"has no artifact 'haeder\.md'. Did you mean 'header\.md'"):
             await engine.restore("s1", ["haeder.md"])
-        with pytest.raises(DefinitionError, match="does not leave it"):
+        with pytest.raises(DefinitionError, match="stay inside the session's folder"):
             await engine.restore("s1", ["../secret"])
 
 
@@ -538,7 +538,7 @@ async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk
     async with desk.engine() as engine:
         before = (await engine.info("s1")).seq
         with pytest.raises(
-            VerbRefused, match=r"version 1 of 'memo', the code is version 2, and artifacts have changed"
+            VerbRefused, match=r"version 1 of 'memo', and this code is version 2. Migrate it before you change its artifacts"
         ):
             await engine.resume("s1")
         assert (await engine.info("s1")).seq == before

@@ -124,7 +124,7 @@ def test_what_is_so_already_is_not_recorded(place: Path) -> None:
         (["topci=a"], "Did you mean 'topic'?"),
         (["topic"], "write FIELD=VALUE"),
         (["topic=a", "topic=b"], "--set topic is given twice"),
-        (["plan.title=a", 'plan={"title": "b"}'], "'plan.title' is part of 'plan', which is given too"),
+        (["plan.title=a", 'plan={"title": "b"}'], "'plan.title' is part of 'plan', which is changed too"),
     ],
     ids=["wrong type", "validator", "unknown field", "no value", "twice", "part and whole"],
 )
@@ -253,7 +253,7 @@ def test_a_session_that_moved_while_it_was_edited_is_a_conflict_and_the_text_is_
     other = [sys.executable, "-m", "pausepoint", "edit", "one", "--set", "topic=whales"]
     change = editor(place, f"subprocess.run({other!r}, check=True); text = text.replace('otters', 'seals')")
     done = run("edit", "one", cwd=place, env={"EDITOR": change, "TMPDIR": str(place)})
-    assert (done.code, "has moved since its state was read" in done.stderr) == (5, True)
+    assert (done.code, "has changed since its state was read" in done.stderr) == (5, True)
     (kept,) = place.glob("pausepoint-*.json")
     assert json.loads(kept.read_text())["topic"] == "seals"
     assert look(place)[1].topic == "whales"

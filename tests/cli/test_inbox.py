@@ -84,7 +84,7 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     assert (len(short.stdout.splitlines()), "… and 2 more; --all lists them all" in short.stderr) == (2, True)
     assert "more" not in here(folder, "inbox", "--all").stderr
     (line,) = here(folder, "inbox", "call", "--jsonl").stdout.splitlines()
-    assert json.loads(line)["subChainId"].startswith("call.")
+    assert json.loads(line)["sub_chain_id"].startswith("call.")
     assert "Did you mean 'survey'" in here(folder, "inbox", "--workflow", "survy").stderr
 
 
@@ -130,7 +130,7 @@ def test_an_answer_is_recorded_once_with_who_gave_it_and_waits_for_who_drives(fo
     again = here(folder, "answer", ids["address"], "--data", '{"street":"Kai 鯨","number":7}', "--json")
     assert (again.code, json.loads(again.stdout)["answered_at"]) == (0, found["answered_at"])
     other = here(folder, "answer", ids["address"], "--data", '{"street":"Elsewhere","number":7}')
-    assert (other.code, "was answered before, by ann through cli" in other.stderr) == (5, True)
+    assert (other.code, "already has a different answer, given by ann through cli" in other.stderr) == (5, True)
     assert here(folder, "resume", "address").code == 0
     assert said(folder, "address") == {"street": "Kai 鯨", "number": 7, "kind": "home"}
 
@@ -171,9 +171,9 @@ def test_later_shows_the_question_and_leaves_it_open(folder: Path) -> None:
     assert (done.code, last_line(done.stderr)) == (3, f"Answer:  pausepoint answer {ids['tone']}")
     assert "Which tone for 鯨?" in done.stdout
     found = json.loads(here(folder, "answer", "tone", "--later", "--json").stdout)
-    assert json.loads(found["contextJson"]) == {"how": "tone", "said": None}
+    assert json.loads(found["context_json"]) == {"how": "tone", "said": None}
     assert found["status"] == "WAITING_USER_INPUT"
-    assert json.loads(here(folder, "inbox", "--json").stdout)["questions"][0]["expiredAt"] == found["expiredAt"]
+    assert json.loads(here(folder, "inbox", "--json").stdout)["questions"][0]["expired_at"] == found["expired_at"]
     stale = here(folder, "answer", "tone", "formal", "--seen", "00" * 16)
     assert (stale.code, "look again" in stale.stderr) == (5, True)
     assert here(folder, "answer", "tone", "formal", "--seen", found["digest"]).code == 0
@@ -258,7 +258,7 @@ def test_one_ctrl_c_at_a_prompt_ends_the_program_and_not_the_question(folder: Pa
     assert waiting(folder) == 1
     assert talk(folder, "answer", "mine", says={"Answer (": "for\x03"}).code == 130
     found = json.loads(here(folder, "answer", "mine", "--later", "--json").stdout)
-    assert (found["status"], found["currentRound"]) == ("WAITING_USER_INPUT", 1)
+    assert (found["status"], found["current_round"]) == ("WAITING_USER_INPUT", 1)
 
 
 def test_who_types_while_another_answers_is_told_and_sees_how_it_goes_on(folder: Path) -> None:
@@ -266,7 +266,7 @@ def test_who_types_while_another_answers_is_told_and_sees_how_it_goes_on(folder:
         process.until("Answer (")
         assert here(folder, "answer", "mine", "formal", "--by", "ann").code == 0
         process.type("playful\n")
-        assert "was answered before, by ann" in process.until("How many words?").replace("\n", " ")
+        assert "already has a different answer, given by ann" in process.until("How many words?").replace("\n", " ")
         process.type("9\n")
         assert process.wait().code == 0
     assert said(folder, "mine") == ["formal", 9]
@@ -279,7 +279,7 @@ def test_an_answer_that_is_typed_too_late_is_not_taken_and_the_session_goes_on_a
             pass
         process.type("me\n")
         done = process.wait()
-    assert (done.code, "takes no answer any more" in plain(done.stdout).replace("\n", " ")) == (0, True)
+    assert (done.code, "accepts no more answers" in plain(done.stdout).replace("\n", " ")) == (0, True)
     assert said(folder, "mine") == "nobody"
 
 

@@ -103,7 +103,7 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     nothing = run("ls", "--json", cwd=tmp_path)
     assert (nothing.code, json.loads(nothing.stdout)) == (
         0,
-        {"stands_still": None, "sessions": [], "total": 0, "damaged": []},
+        {"standing_pause": None, "sessions": [], "total": 0, "damaged": []},
     )
     hinted = run("status", cwd=tmp_path)
     assert (hinted.code, hinted.stdout) == (0, "")

@@ -212,7 +212,7 @@ def test_without_a_store_all_is_nothing_and_an_id_is_not_found(tmp_path: Path, m
     found = call("pause", "--all")
     assert (found.exit_code, "nothing to pause" in found.stdout) == (0, True)
     assert json.loads(call("pause", "--all", "--json").stdout) == {
-        "stands_still": None,
+        "standing_pause": None,
         "sessions": [],
         "total": 0,
         "damaged": [],

@@ -151,7 +151,7 @@ def test_from_a_step_until_a_step(desk: Desk) -> None:
     assert code == 3
     assert "Resuming from checkpoint: plan" in out
     assert desk.calls == ["look_up otters 0", "look_up otters 1", "look_up otters 2", "research", "write"]
-    assert "It was paused by Ada: it was to run until write" in err
+    assert "It was paused by Ada: ran until write as requested" in err
     assert resume_command(err) == ["resume", session, *TARGET]
 
 

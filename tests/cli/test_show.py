@@ -194,7 +194,7 @@ def test_plan_tells_what_a_resume_would_do_and_runs_nothing(zoo: Zoo) -> None:
     found = document(folder, "plan", ids["fail"])
     assert [each["verdict"] for each in found["steps"]] == ["done", "next", "will run"]
     stuck = here(folder, "plan", ids["guard"]).stdout
-    assert "! guard: too dull (behind review)" in stuck
+    assert "! guard: too dull (after review)" in stuck
     assert f"pausepoint edit {ids['guard']}" in stuck
 
 

@@ -59,11 +59,11 @@ def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_
     assert (again.code, pause["by"], pause["reason"], pause["standing"]) == (3, "ann", "fire drill", True)
 
     listed = json.loads(here("ls", "--json").stdout)
-    assert (listed["stands_still"]["by"], listed["total"]) == ("ann", 2)
+    assert (listed["standing_pause"]["by"], listed["total"]) == ("ann", 2)
     assert STILL in here("ls").stderr
     assert STILL in here("status").stdout
     found = json.loads(here("doctor", "--json", *TARGET).stdout)
-    assert found["store"]["stands_still"]["reason"] == "fire drill"
+    assert found["store"]["standing_pause"]["reason"] == "fire drill"
     assert [check["level"] for check in found["checks"] if check["text"].startswith(STILL)] == ["warn"]
 
     lifted = here("resume", "--all", "--by", "ben", *TARGET)
@@ -73,7 +73,7 @@ def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_
     assert "new  completed" in lifted.stdout
     assert here("resume", "--all") == (0, "Nothing to lift: no pause of everything stands.\n", "")
     status = json.loads(here("status", "--json").stdout)
-    assert (status["stands_still"], status["counts"]) == (None, {"completed": 2})
+    assert (status["standing_pause"], status["counts"]) == (None, {"completed": 2})
 
 
 def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_has_it(folder: Path) -> None:

@@ -113,7 +113,7 @@ def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
     project(tmp_path)
     store = letters(tmp_path, ada="Ada", bob="Bob")
     needed = run("redact", "ada", "--field", "name", cwd=tmp_path)
-    assert (needed.code, "'name' has no default; give the value" in needed.stderr) == (2, True)
+    assert (needed.code, "'name' has no default. Pass value=" in needed.stderr) == (2, True)
     done = run("redact", "ada", "--field", "name", "--value", "somebody", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert (done.code, found["session_id"], found["erased"]) == (0, "ada", True)

@@ -161,7 +161,7 @@ def test_an_item_that_a_failing_test_refutes_is_missing_and_the_report_says_so()
 
 def test_the_verdict_names_what_is_missing_and_what_to_do() -> None:
     first, *rest = verdict(standing("S1.1", later=("S2.1",))).splitlines()
-    assert first == "Acceptance: 1 of 3 items have a passing test; for a later part wait: S2.1."
+    assert first == "Acceptance: 1 of 3 items have a passing test. Postponed: S2.1."
     assert rest[:2] == ["Without a passing test:", "  S1.2  Two"]
     assert "@pytest.mark.covers" in rest[2]
     assert len(verdict(standing(*ITEMS)).splitlines()) == 1
@@ -178,10 +178,10 @@ def test_what_waits_is_read_from_the_page_with_its_reason(tmp_path: Path) -> Non
     assert read_later(page) == {"S1.1"}
     for reason in ("- **S1.1**\n", "- **S1.1** \n"):
         page.write_text(f"{reason}\n| S1.1 | One thing | state |\n", "utf-8")
-        with pytest.raises(ValueError, match=r"S1\.1 wait without a reason"):
+        with pytest.raises(ValueError, match=r"postpones S1\.1 without a reason"):
             read_later(page)
     page.write_text("- **S1.2** needs a boat.\n\n| S1.1 | One thing | state |\n", "utf-8")
-    with pytest.raises(ValueError, match=r"lets S1\.2 wait"):
+    with pytest.raises(ValueError, match=r"postpones S1\.2"):
         read_later(page)
 
 
@@ -206,7 +206,7 @@ def test_the_gate_fails_while_one_item_is_missing(tmp_path: Path, capsys: pytest
 def test_what_a_former_run_found_is_no_excuse_for_one_that_found_nothing(tmp_path: Path) -> None:
     acts = commands("acceptance")
     assert acts.index("rm -f build/acceptance.json") < next(n for n, act in enumerate(acts) if "pytest" in act)
-    with pytest.raises(SystemExit, match=r"found\.json is not there: the test run ended before"):
+    with pytest.raises(SystemExit, match=r"found\.json does not exist: the test run ended before"):
         main([str(tmp_path / "found.json")])
 
 

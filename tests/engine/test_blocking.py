@@ -341,7 +341,7 @@ def test_one_engine_object_is_not_used_both_ways() -> None:
             pass
 
     outer = Engine(":memory:")
-    with outer, pytest.raises(CallRefused, match="opened by `with`; make another one for `async with`"):
+    with outer, pytest.raises(CallRefused, match="opened with `with`. Create another one for `async with`"):
         asyncio.run(both(outer))
     outer = Engine(":memory:")
     asyncio.run(both(outer))
@@ -353,16 +353,16 @@ def test_one_engine_object_is_not_used_both_ways() -> None:
 def test_an_engine_is_opened_once() -> None:
     outer = Engine(":memory:")
     with outer as engine:
-        with pytest.raises(StoreClosed, match="make another"):
+        with pytest.raises(StoreClosed, match="Create another"):
             outer.__enter__()
         assert engine.sessions() == []
-    with pytest.raises(StoreClosed, match="make another"), outer:
+    with pytest.raises(StoreClosed, match="Create another"), outer:
         pass
 
 
 def test_the_async_verbs_of_an_engine_that_was_opened_by_with_are_refused() -> None:
     outer = Engine(":memory:")
-    with outer, pytest.raises(CallRefused, match="use the blocking engine"):
+    with outer, pytest.raises(CallRefused, match="Use the blocking engine"):
         asyncio.run(outer.sessions())
 
 
@@ -371,7 +371,7 @@ def test_a_closed_engine_says_so_and_closing_twice_is_no_error(engine: BlockingE
     engine.close()
     engine.close()
     for verb in (session.info, session.outcome, session.events, engine.sessions):
-        with pytest.raises(StoreClosed, match="closed; open another one"):
+        with pytest.raises(StoreClosed, match="closed. Open another one"):
             verb()
 
 

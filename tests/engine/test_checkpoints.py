@@ -79,12 +79,12 @@ async def test_the_state_is_known_at_every_checkpoint() -> None:
     ("at", "said"),
     [
         ("wriet", "Did you mean 'write'"),
-        ("write#7", "visited 3 times: #1 to #3"),
-        ("write#0", "visited 3 times"),
-        ("finish#2", "visited 1 time:"),
-        (4711, r"the log has the numbers 1 to \d+; checkpoints near it: .*\(finish#1\)"),
-        (0, r"checkpoints near it: \d+ \(research#1\)"),
-        (-3, "there is no record -3"),
+        ("write#7", "has no finished visit write#7. The last one is write#3"),
+        ("write#0", "The last one is write#3"),
+        ("finish#2", "The last one is finish#1"),
+        (4711, r"The log has records 1 to \d+. Nearby checkpoints: .*\(finish#1\)"),
+        (0, r"Nearby checkpoints: \d+ \(research#1\)"),
+        (-3, "has no record -3"),
     ],
 )
 @on_loop
@@ -104,7 +104,7 @@ async def test_an_unknown_checkpoint_is_refused_with_what_is_near(at: int | str,
 async def test_what_names_no_checkpoint_is_a_type_error(at: Any) -> None:
     async with Engine(":memory:") as engine:
         session = await Desk().done(engine)
-        with pytest.raises(TypeError, match="by its number or by its visit"):
+        with pytest.raises(TypeError, match="does not name a checkpoint"):
             await session.state(at_checkpoint=at)
 
 
@@ -113,7 +113,7 @@ async def test_a_record_that_is_no_checkpoint_cannot_be_redone() -> None:
     async with Engine(":memory:") as engine:
         session = await Desk().done(engine)
         with pytest.raises(
-            UnknownCheckpoint, match=r"record 1 is no checkpoint; checkpoints near it: 2 \(research#1\)"
+            UnknownCheckpoint, match=r"has record 1, but it is not a checkpoint. Nearby checkpoints: 2 \(research#1\)"
         ):
             await session.rewind(1)
 

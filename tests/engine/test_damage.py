@@ -114,7 +114,7 @@ async def test_a_damaged_session_that_is_named_is_stopped_before_its_damage_is_r
         damaged(path, ROW.format("d1"))
         with caplog.at_level(logging.ERROR, "pausepoint"), pytest.raises(DamagedRecord, match="'d1'"):
             await engine.pause("d1", by="ann")
-        assert "was asked to pause, and is damaged" in caplog.text
+        assert "was asked to pause but is damaged" in caplog.text
         await engine.driver.runs["d1"].finished()
         with pytest.raises(DamagedRecord):
             await engine.resume("d1")

@@ -171,13 +171,13 @@ async def test_a_resume_elsewhere_withdraws_the_pause_and_drives_nothing(tmp_pat
         info = await session.info()
         assert (info.status, info.holder, info.budget_usd) == (Status.CREATED, None, 2.0)
         assert (await session.pauses()) == []
-        with pytest.raises(ValueError, match="here=False only withdraws pauses"):
+        with pytest.raises(ValueError, match="here=False only closes pauses"):
             await session.resume(here=False, wake=True)
 
 
 def test_what_an_engine_drives_is_one_of_three_words() -> None:
     drives: Any = "some"
-    with pytest.raises(ValueError, match="drives is 'all', 'asked' or 'none', not 'some'"):
+    with pytest.raises(ValueError, match="drives must be 'all', 'asked' or 'none', not 'some'"):
         Engine(":memory:", drives=drives)
 
 

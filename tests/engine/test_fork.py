@@ -109,7 +109,7 @@ async def test_a_fork_whose_large_values_were_swept_meanwhile_is_refused(monkeyp
             await engine.store._do(lambda db: db.execute("DELETE FROM blobs"))  # type: ignore[attr-defined]  # a fault
 
         monkeypatch.setattr(engine.store, "create", swept(sweep))
-        with pytest.raises(DamagedRecord, match="is no longer there; nothing was written"):
+        with pytest.raises(DamagedRecord, match="no longer exists. Nothing was written"):
             await session.fork(session_id="two")
         with pytest.raises(UnknownSession):
             await engine.session("two")
@@ -147,7 +147,7 @@ async def test_a_fork_onto_a_definition_that_does_not_fit_is_refused(tmp_path: P
     shorter = Workflow("pipeline", state=Doc, steps=[each for each in Pipeline()._steps({}) if each.name != "draft"])
     async with Engine(tmp_path / "h.db", workflows=[shorter]) as engine:
         session = await engine.session("one")
-        with pytest.raises(DefinitionError, match=r"cannot be forked onto this definition: .*'draft'"):
+        with pytest.raises(DefinitionError, match=r"cannot be forked or rewound: .*'draft'"):
             await session.fork()
         copy = await session.fork(at_step="outline")
         assert (await copy.outcome()).status is Status.COMPLETED

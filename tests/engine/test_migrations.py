@@ -109,11 +109,11 @@ def not_storable(state: State) -> State:
 WRONG = {
     raises: "'raises' (version 1 to 2) raised KeyError: 'title'",
     returns_nothing: "'returns_nothing' (version 1 to 2) returned NoneType, not the state as a dict of its fields",
-    leaves_out: "field 'trail': it was left out, but Second still has it",
-    misspells: "'misspells' (version 1 to 2) leaves a state that is refused: field 'subjct': Second has no such field",
+    leaves_out: "field 'trail': it is missing, but Second still has it",
+    misspells: "'misspells' (version 1 to 2) returned an invalid state: field 'subjct': Second has no such field",
     forgets: "field 'subject': Second.subject has no value and no default",
-    wrong_type: "'wrong_type' (version 1 to 2) leaves a state that is refused: field 'subject': subject: Input",
-    not_storable: "'not_storable' (version 1 to 2) returned what cannot be stored: subject: object cannot be stored",
+    wrong_type: "'wrong_type' (version 1 to 2) returned an invalid state: field 'subject': subject: Input",
+    not_storable: "'not_storable' (version 1 to 2) returned a value that cannot be stored: subject: object cannot be stored",
 }
 
 
@@ -142,7 +142,7 @@ async def test_a_failing_migration_leaves_the_state_untouched_and_pauses_with_th
         assert await stored_facts(engine) == before, "looking writes nothing"
         reason = await why(await resumed(engine))
         assert WRONG[wrong] in reason
-        assert "repair the migration, then resume" in reason
+        assert "fix the migration and resume" in reason
         paused, kinds, version = await stored_facts(engine)
         assert (paused[: len(before[0])], kinds[len(before[1]) :], version) == (before[0], ["event"], 1)
         engine.workflows["memo"] = second(rename_topic)
@@ -190,11 +190,11 @@ async def test_what_comes_out_is_validated_field_by_field_and_as_a_whole() -> No
     async with Engine(":memory:") as engine:
         await (await engine.start(flow("a B"), session_id="m-1")).outcome()
         engine.workflows["memo"] = second_of(Strict, lambda state: state)
-        assert "the stored state is refused by version 2: field 'topic': topic: String should have" in await why(
+        assert "the stored state is invalid in version 2: field 'topic': topic: String should have" in await why(
             await resumed(engine)
         )
         engine.workflows["memo"] = second_of(Whole, lambda state: state)
-        assert "migration 'up' (version 1 to 2) leaves a state that is refused: the state: Value error, not about" in (
+        assert "migration 'up' (version 1 to 2) returned an invalid state: the state: Value error, not about" in (
             await why(await resumed(engine))
         )
         engine.workflows["memo"] = second_of(Whole, lambda state: state | {"topic": "eels"})
@@ -317,7 +317,7 @@ async def test_a_missing_migration_is_named_and_the_state_can_be_accepted_as_it_
         session = await resumed(engine)
         reason = await why(session)
         assert (
-            "stored by version 1 of 'memo', the code is version 2, and no migration leads from version 1 to 2" in reason
+            "stored by version 1 of 'memo', this code is version 2, and no migration leads from version 1 to 2" in reason
         )
         assert "@migrate(from_version=1)" in reason
         with pytest.raises(StateRefused, match="no migration leads"):
@@ -416,11 +416,11 @@ async def test_misfits_lists_what_would_not_go_on_and_touches_nothing(tmp_path: 
         found = {str(misfit.session.session_id): misfit.reasons[0] for misfit in await engine.misfits()}
     assert outside_sql(path, "SELECT * FROM sessions ORDER BY key") == before
     assert sorted(found) == ["fuller", "lost", "newer", "older", "other"]
-    assert "which this engine does not know" in found["other"]
-    assert "run the newer code" in found["newer"]
+    assert "which is not registered with this engine" in found["other"]
+    assert "Run the newer code" in found["newer"]
     assert "no migration leads from version 1 to 2" in found["older"]
     assert "Full.mood has no value and no default" in found["fuller"]
-    assert "step 'a' was passed" in found["lost"]
+    assert "step 'a' is finished" in found["lost"]
 
 
 @on_loop
@@ -428,5 +428,5 @@ async def test_a_newer_state_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     await stored(path, flow("a B", version=2))
     async with Engine(path, workflows=[flow("a b")]) as engine:
-        with pytest.raises(DefinitionError, match=r"stored by version 2.*run the newer code"):
+        with pytest.raises(DefinitionError, match=r"stored by version 2.*Run the newer code"):
             await engine.resume("m-1", code="accept")

@@ -84,7 +84,7 @@ async def test_before_the_first_step_everything_up_to_the_route_will_run() -> No
             "write": "next", "check": "will run", "review": "will run", "publish": "may run", "file": "may run"
         }  # fmt: skip
         assert plan["write"].why == "never ran"
-        assert plan["check"].why == "follows write, if signed let it; its `when` may skip it"
+        assert plan["check"].why == "follows write, if signed allows it; its `when` may skip it"
         assert plan["publish"].why == "route 'again' after review decides"
         assert plan["file"].why == "follows publish"
         assert plan.obstacles == ()
@@ -134,7 +134,7 @@ async def test_what_stands_in_the_way_is_named() -> None:
         session = await engine.start(author.workflow)
         await session.outcome()
         plan = await session.plan()
-        assert plan.obstacles == ("guard: nobody has signed (behind write)",)
+        assert plan.obstacles == ("guard: nobody has signed (after write)",)
         assert (plan["write"].verdict, plan["write"].visits) == ("may run", 1)  # once more, if the route says so
         assert plan["check"].verdict == "will run"
 

@@ -59,7 +59,7 @@ shelf = Workflow("shelf", state=Shelf, steps=[fill])
 @on_loop
 async def test_who_only_looks_makes_no_store(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "s.db"
-    with pytest.raises(StoreMissing, match=r"there is no store at .+s\.db.*create=False") as missing:
+    with pytest.raises(StoreMissing, match=r"There is no store at .+s\.db.*create=False") as missing:
         async with Engine(path, create=False):
             pass
     assert missing.value.path == str(path)
@@ -80,9 +80,9 @@ async def test_who_only_looks_makes_no_store(tmp_path: Path) -> None:
 
 
 def test_what_is_always_new_cannot_be_opened_without_making_it(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="a store in memory is always a new one"):
+    with pytest.raises(StoreError, match="A store in memory is always new"):
         Engine(":memory:", create=False)
-    with pytest.raises(StoreError, match="say it to the SqliteStore instead"):
+    with pytest.raises(StoreError, match="Pass create=False to SqliteStore instead"):
         Engine(SqliteStore(tmp_path / "s.db"), create=False)
 
 
@@ -148,9 +148,9 @@ async def test_a_handle_that_is_asked_for_with_its_workflow_is_of_that_one_or_re
         await engine.start(diary, session_id="d1", paused=True)
     async with Engine(tmp_path / "s.db") as engine:
         with pytest.raises(
-            UnknownSession, match="no session 'd1' of workflow 'shelf': the one with this id is of 'diary'"
+            UnknownSession, match="'d1' belongs to workflow 'diary', not 'shelf'"
         ):
             await engine.session("d1", shelf)
         assert (await (await engine.session("d1", diary)).state()).title == ""  # its code is known by that
-        with pytest.raises(UnknownSession, match="no session 'd2' in this store"):
+        with pytest.raises(UnknownSession, match="This store has no session 'd2'"):
             await engine.session("d2", diary)

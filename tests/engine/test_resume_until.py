@@ -21,7 +21,7 @@ async def test_a_session_resumed_until_a_step_pauses_behind_it_and_goes_on_when_
         assert (outcome.status, outcome.state) == (Status.PAUSED, until("verdict"))
         assert pipeline.calls == ["outline", "draft"]
         (pause,) = outcome.pauses
-        assert (pause.kind, pause.by, pause.reason) == ("operator", "Ada", "it was to run until draft")
+        assert (pause.kind, pause.by, pause.reason) == ("operator", "Ada", "ran until draft as requested")
         outcome = await (await session.resume()).outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
 

@@ -52,7 +52,7 @@ async def test_what_was_edited_for_a_visit_stays_when_that_visit_is_redone() -> 
     [
         ({"plan.pages": 0}, "greater than or equal to 1"),
         ({"topci": "ink"}, "Did you mean 'topic'"),
-        ({"plan": {}, "plan.title": "a"}, "which is given too"),
+        ({"plan": {}, "plan.title": "a"}, "which is changed too"),
     ],
     ids=["value", "field", "part and whole"],
 )
@@ -73,7 +73,7 @@ async def test_a_rewind_based_on_a_state_that_has_moved_since_is_refused() -> No
         session = await Desk().done(engine)
         seen = (await session.info()).seq
         await session.edit(topic="ink")
-        with pytest.raises(VerbRefused, match=f"was at record {seen} and is at {seen + 1}; read the state again"):
+        with pytest.raises(VerbRefused, match=f"was at record {seen} and is now at {seen + 1}. Read the state again"):
             await session.rewind("write", topic="kelp", based_on=seen)
         assert await session.rewind("write", topic="kelp", based_on=seen + 1) is Status.READY
 
@@ -95,7 +95,7 @@ async def test_a_place_of_an_older_version_is_not_edited_and_a_fork_is_named_ins
         await (await engine.start(essay_of(1), session_id="one")).outcome()
     async with Engine(tmp_path / "h.db", workflows=[essay_of(2)]) as engine:
         session = await engine.session("one")
-        with pytest.raises(VerbRefused, match=r"version 1 .* version 2: fork it at that place"):
+        with pytest.raises(VerbRefused, match=r"version 1 .* version 2\. Fork it at that visit"):
             await session.rewind("old_write", subject="ink")
         assert (await session.info()).status is Status.COMPLETED
 
@@ -178,7 +178,7 @@ async def test_a_session_that_a_guard_holds_says_that_it_stands_behind_its_step(
         info = await session.info()
         assert (info.step, info.held_by_guard) == ("collect", True)
         assert "after collect#1" in info._repr_html_()
-        assert (await session.plan()).obstacles == ("guard: 0 of 2 facts (behind collect)",)
+        assert (await session.plan()).obstacles == ("guard: 0 of 2 facts (after collect)",)
         await session.rewind("collect", facts=["one", "two"])
         info = await session.info()
         assert (info.step, info.held_by_guard, info.status) == ("collect", False, Status.READY)

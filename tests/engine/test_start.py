@@ -115,7 +115,7 @@ async def test_a_start_with_a_known_id_and_other_input_is_a_conflict_and_changes
         workflow = other if how == "another workflow" else pipeline.workflow
         topic = "squid" if how == "other input" else "otters"
         at = "draft" if how == "another starting step" else None
-        with pytest.raises(InputConflict, match=r"memo-1.*exists already") as refused:
+        with pytest.raises(InputConflict, match=r"memo-1.*already exists") as refused:
             await engine.start(workflow, session_id="memo-1", topic=topic, at_step=at)
         assert refused.value.session_id == "memo-1"
         assert await session.info() == before
@@ -338,10 +338,10 @@ async def test_all_ways_to_name_a_sqlite_file_mean_the_same_file(tmp_path: Path)
 
 @on_loop
 async def test_one_engine_refuses_two_workflows_of_one_name() -> None:
-    with pytest.raises(DefinitionError, match="two different workflows are named 'pipeline'"):
+    with pytest.raises(DefinitionError, match="Two different workflows are named 'pipeline'"):
         Engine(":memory:", workflows=[Pipeline().workflow, Pipeline().workflow])
     async with Engine(":memory:", workflows=[Pipeline().workflow]) as engine:
-        with pytest.raises(DefinitionError, match="rename one"):
+        with pytest.raises(DefinitionError, match="Rename one"):
             await engine.start(Pipeline().workflow)
 
 
@@ -365,9 +365,9 @@ async def test_sessions_are_listed_newest_first_and_by_workflow_owner_tag_and_st
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"tags": ["\ud800"]}, ValueError, "tag must be a text"),
-        ({"tags": [1]}, TypeError, "a tag is a text, not int"),
-        ({"keep_for": 3}, TypeError, "keep_for is a timedelta"),
+        ({"tags": ["\ud800"]}, ValueError, "tag must be a string"),
+        ({"tags": [1]}, TypeError, "A tag must be a string, not int"),
+        ({"keep_for": 3}, TypeError, "keep_for must be a timedelta"),
     ],
 )
 @on_loop
@@ -382,5 +382,5 @@ async def test_an_option_that_cannot_be_stored_is_named(
 
 @pytest.mark.parametrize("url", [None, 3])
 def test_what_is_no_store_is_refused_when_the_engine_is_made(url: Any) -> None:
-    with pytest.raises(StoreError, match="a store is needed"):
+    with pytest.raises(StoreError, match="is not a store"):
         Engine(url)

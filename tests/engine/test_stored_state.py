@@ -236,7 +236,7 @@ async def test_a_step_that_the_workflow_lost_pauses_the_session_with_the_way_out
         assert pause.kind == "definition"
         assert "'verdict'" in pause.reason
         assert "Did you mean 'verdicts'?" in pause.reason
-        assert "bring the step back, then resume" in pause.reason
+        assert "restore the step and resume" in pause.reason
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
         outcome = await (await engine.resume("memo-1")).outcome()
         assert (outcome.status, outcome.state, outcome.pauses) == (Status.COMPLETED, FINISHED, ())
@@ -255,7 +255,7 @@ async def test_state_of_a_newer_version_is_refused_and_that_of_an_older_one_paus
         assert "version 1" in outcome.pauses[0].reason
         await engine.start(newer, session_id="memo-2", paused=True)
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
-        with pytest.raises(DefinitionError, match=r"stored by version 2.*run the newer code"):
+        with pytest.raises(DefinitionError, match=r"stored by version 2.*Run the newer code"):
             await engine.resume("memo-2")
         with pytest.raises(DefinitionError, match="stored by version 2"):
             await engine.state("memo-2")
@@ -268,7 +268,7 @@ async def test_a_session_of_a_workflow_that_the_engine_was_not_given_is_a_clear_
     await stopped_at_verdict(path)
     other = Workflow("pipelines", state=Doc, steps=Pipeline()._steps({}))
     async with Engine(path, workflows=[other]) as engine:
-        with pytest.raises(DefinitionError, match=r"workflow 'pipeline', which this engine does not know") as refused:
+        with pytest.raises(DefinitionError, match=r"workflow 'pipeline', which is not registered with this engine") as refused:
             await engine.resume("memo-1")
         assert "Did you mean 'pipelines'?" in str(refused.value)
         assert (await engine.info("memo-1")).status is Status.READY  # looking needs no definition

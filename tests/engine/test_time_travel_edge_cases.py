@@ -165,7 +165,7 @@ async def test_a_field_that_the_stored_version_does_not_have_yet_is_refused_not_
         await (await engine.start(old, session_id="r", name="Ada Lovelace")).outcome()
     async with Engine(path, workflows=[new]) as engine:
         session = await engine.session("r")
-        with pytest.raises(StateRefused, match=r"has no field 'title'; name it as it is stored \(name\), or resume"):
+        with pytest.raises(StateRefused, match=r"has no field 'title'. Use a stored name \(name\), or resume"):
             await session.redact(field="title")
         assert b"Ada Lovelace" in path.read_bytes() + Path(f"{path}-wal").read_bytes()
         redaction = await session.redact(field="name")

@@ -93,7 +93,7 @@ async def test_an_edit_based_on_a_state_that_has_moved_since_is_refused() -> Non
         session = await Desk().done(engine)
         seen = (await session.info()).seq
         await session.edit(topic="ink", based_on=seen)
-        with pytest.raises(VerbRefused, match=f"was at record {seen} and is at {seen + 1}; read the state again"):
+        with pytest.raises(VerbRefused, match=f"was at record {seen} and is now at {seen + 1}. Read the state again"):
             await session.edit(topic="kelp", based_on=seen)
         assert (await session.state()).topic == "ink"
         await session.edit(topic="kelp", based_on=(await session.info()).seq)

@@ -160,7 +160,7 @@ async def test_edit(status: str, tmp_path: Path) -> None:
 async def test_what_is_driven_is_neither_rewound_nor_edited(verb: str, status: str, tmp_path: Path) -> None:
     async with in_status(status, tmp_path / "h.db") as stage:
         before = await stage.session.info()
-        with pytest.raises(VerbRefused, match="pause it first") as refused:
+        with pytest.raises(VerbRefused, match="Pause it and wait") as refused:
             await (stage.session.rewind("entitle") if verb == "rewind" else stage.session.edit(title="Weasels"))
         assert refused.value.status == status
         assert await stage.session.info() == before

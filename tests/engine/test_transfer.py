@@ -117,7 +117,7 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
         assert (await engine.verify()).ok  # also what was spent below is what is counted above
         await engine.send(second.session_id, "from the second")
         assert (await engine.outcome("root")).state.heard == ["from the first", "from the second"]
-        with pytest.raises(VerbRefused, match="whose ids are made of its own"):
+        with pytest.raises(VerbRefused, match="whose ids are derived from its own"):
             await engine.import_session(path, session_id="other")
         with pytest.raises(InputConflict):
             await engine.import_session(tmp_path / "alone.jsonl")
@@ -190,13 +190,13 @@ async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: 
     lines = path.read_text().splitlines()
     messages = {
         "is cut off or was changed": "\n".join(lines[:-2] + lines[-1:]),
-        "that is no JSON object": "hello\n",
-        "has the format 9": sealed(['{"pausepoint":"session","format":9}', *lines[1:-1]]),
-        "is no session of Pausepoint": sealed(['{"something":"else"}', *lines[1:-1]]),
-        "nothing is known by the name 'surprise'": sealed([*lines[:-1], '{"surprise":1}']),
+        "is not a JSON object": "hello\n",
+        "has format 9": sealed(['{"pausepoint":"session","format":9}', *lines[1:-1]]),
+        "is not an exported Pausepoint session": sealed(['{"something":"else"}', *lines[1:-1]]),
+        "unknown kind of line 'surprise'": sealed([*lines[:-1], '{"surprise":1}']),
         "does not match its digest": sealed([line.replace('"by":"ben"', '"by":"eve"') for line in lines[:-1]]),
-        "lacks the large value": sealed([line for line in lines[:-1] if not line.startswith('{"blob"')]),
-        "nothing is known by the name 'session'": sealed([*lines[:2], *lines[1:-1]]),
+        "is damaged: large value": sealed([line for line in lines[:-1] if not line.startswith('{"blob"')]),
+        "unknown kind of line 'session'": sealed([*lines[:2], *lines[1:-1]]),
     }
     async with Engine(":memory:", workflows=ALL) as engine:
         for message, text in messages.items():

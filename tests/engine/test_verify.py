@@ -104,17 +104,17 @@ DAMAGE: dict[str, tuple[list[str], str, int | None, str]] = {
         [LOG.format("at = at + 1", 5), LOG.format("at = at + 1", 2)], "record", 2, "record 2 does not match",
     ),
     "an emptied record": (
-        [LOG.format("payload = x'', salt = x''", 3)], "record", 3, "record 3 is empty, and no redaction names it",
+        [LOG.format("payload = x'', salt = x''", 3)], "record", 3, "record 3 is empty, but no redaction lists it",
     ),
     "an emptied signal": (
         ["UPDATE signals SET payload = x'', salt = x'' WHERE session = 1 AND n = 1"],
-        "signal", None, "signal 1 is empty, and no redaction names it",
+        "signal", None, "signal 1 is empty, but no redaction lists it",
     ),
     "a signal": (["UPDATE signals SET \"by\" = 'eve' WHERE session = 1 AND n = 1"], "signal", None, "signal 1"),
     "a missing signal": (["DELETE FROM signals WHERE session = 1 AND n = 2"], "signal", None, "signal 2"),
     "a value": (["UPDATE blobs SET data = x'00'"], "value", None, "does not match its hash"),
     "a missing value": (["DELETE FROM blobs"], "value", None, "is missing"),
-    "a missing name": (["DELETE FROM names WHERE session = 1"], "record", 3, "which could be swept"),
+    "a missing name": (["DELETE FROM names WHERE session = 1"], "record", 3, "which gc would delete"),
     "an owner": ([SET.format("owner = 'eve'")], "facts", None, "what it was given"),
     "a time to keep": ([SET.format("keep_for = 1")], "facts", None, "what it was given"),
     "a request to cancel": ([SET.format("cancel_requested = 1")], "facts", None, "what it was given"),
@@ -126,11 +126,11 @@ DAMAGE: dict[str, tuple[list[str], str, int | None, str]] = {
     "money": ([SET.format("spent_usd = 7")], "facts", None, "its row says that 7 micro-dollars"),
     "why it paused": (["UPDATE pauses SET reason = 'no' WHERE session = 1"], "pause", None, "pause record"),
     "who resumed it": (["UPDATE pauses SET closed_by = 'eve' WHERE session = 1"], "pause", None, "pause record"),
-    "a tombstone": (["UPDATE tombstones SET reason = 'nothing'"], "tombstone", None, "the tombstone of 'gone'"),
+    "a tombstone": (["UPDATE tombstones SET reason = 'nothing'"], "tombstone", None, "The tombstone of session 'gone'"),
     "a stray record": (
         ["INSERT INTO log SELECT 999, 0, 99, seq, parent, kind, step, visit, at, payload, salt, body, digest FROM log"
          " WHERE id = 1"],
-        "store", None, "in no session's chain (session key 99)",
+        "store", None, "not in any session's chain (session key 99)",
     ),
 }  # fmt: skip
 
@@ -201,7 +201,7 @@ async def test_a_redaction_that_was_undone_is_found(path: Path) -> None:
     assert (await verified(path)).redacted == 1
     damaged(path, LOG.format(f"payload = x'{payload}', salt = x'{salt}'", 5))
     report = await verified(path)
-    assert [(problem.seq, "its content is there" in problem.text) for problem in report.problems] == [(5, True)]
+    assert [(problem.seq, "still has its content" in problem.text) for problem in report.problems] == [(5, True)]
 
 
 @on_loop

@@ -38,22 +38,22 @@ async def test_ahead_of_a_session_steps_may_come_go_and_change_places(tmp_path: 
         assert (await session.state()).trail == ["a", "b", "e", "new", "d"]
         (event,) = await types(session, "definition.changed")
         assert event.data == {"added": ["new"], "removed": ["c"]}
-        assert event.summary == "ahead of the session, steps added: new; steps removed: c"
+        assert event.summary == "later steps changed: added new; removed c"
 
 
 BEHIND = {
-    "a passed step is missing": ("a b C d", "a c d", ["step 'b' was passed, and 'memo' no longer has it", "was='b'"]),
-    "passed steps changed places": ("a b c D", "b a c d", ["was passed; it stood", "and stands"]),
-    "a passed step stands ahead now": ("a b C d", "a c b d", ["stood after 'a', and stands after 'c' now"]),
+    "a passed step is missing": ("a b C d", "a c d", ["step 'b' is finished, but 'memo' no longer has it", "was='b'"]),
+    "passed steps changed places": ("a b c D", "b a c d", ["is finished, but moved from", " to "]),
+    "a passed step stands ahead now": ("a b C d", "a c b d", ["moved from after 'a' to after 'c'"]),
     "a new step stands before the position": (
         "a B c",
         "a new b c",
-        ["step 'new' never ran, and stands before 'b' now"],
+        ["step 'new' never ran, but is now before 'b'"],
     ),
-    "a new step stands first": ("a B c", "new a b c", ["step 'new' never ran, and stands before 'a' now"]),
-    "a later step stands before the position": ("a B c d", "a d b c", ["'d' never ran, and stands before 'b' now"]),
+    "a new step stands first": ("a B c", "new a b c", ["step 'new' never ran, but is now before 'a'"]),
+    "a later step stands before the position": ("a B c d", "a d b c", ["'d' never ran, but is now before 'b'"]),
     "two new steps": ("a B", "a x y b", ["step 'x' never ran", "step 'y' never ran"]),
-    "all at once": ("a b c D e", "a c new d", ["step 'b' was passed", "step 'new' never ran"]),
+    "all at once": ("a b c D e", "a c new d", ["step 'b' is finished", "step 'new' never ran"]),
 }
 
 
@@ -69,10 +69,10 @@ async def test_what_changed_behind_a_session_pauses_it_with_the_difference_and_t
         for part in said:
             assert part in reason
         assert 'session.resume(code="accept")' in reason
-        assert "run the code that fits" in reason
+        assert "run the former code and resume" in reason
         (misfit,) = await engine.misfits()
         assert "; ".join(misfit.reasons) in reason
-        assert "; ".join(misfit.ways) in reason
+        assert "; or ".join(misfit.ways) in reason
         engine.workflows["memo"] = flow(before.lower())
         session = await resumed(engine)
         assert (await session.state()).trail == before.lower().split()
@@ -97,7 +97,7 @@ async def test_a_position_that_is_lost_cannot_be_accepted() -> None:
         engine.workflows["memo"] = flow("a b fetched d")
         for code in (None, "accept"):
             reason = await why(await resumed(engine, code=code))
-            assert "the session is at step 'fetch', which 'memo' no longer has. Did you mean 'fetched'?" in reason
+            assert "the session is at step 'fetch', which 'memo' no longer has (Did you mean 'fetched'?)" in reason
             assert "@step(was='fetch')" in reason
             assert "session.rewind('b')" in reason
             assert 'code="accept"' not in reason
@@ -114,8 +114,8 @@ async def test_accepting_is_recorded_with_its_author_and_asked_once_only(tmp_pat
         assert await session.status() is Status.FAILED
         (event,) = await types(session, "definition.changed")
         assert event.agent_name == "ann"
-        assert event.summary.startswith("accepted by ann: step 'b' was passed")
-        assert [text.partition(" ")[2][:5] for text in event.data["accepted"]] == ["'b' w", "'new'"]
+        assert event.summary.startswith("accepted by ann: step 'b' is finished")
+        assert [text.partition(" ")[2][:5] for text in event.data["accepted"]] == ["'b' i", "'new'"]
     async with Engine(path, workflows=[flow("a new c d")]) as engine:
         session = await resumed(engine)
         assert (await session.state()).trail == ["a", "b", "c", "d"]
@@ -129,7 +129,7 @@ async def test_start_with_the_id_of_a_stored_session_looks_as_closely_as_resume_
     async with Engine(path) as engine:
         session = await engine.start(flow("b"), session_id="m-1")
         await session.outcome()
-        assert "step 'a' was passed" in await why(session)
+        assert "step 'a' is finished" in await why(session)
 
 
 def forked(names: str, target: str) -> Workflow[Any]:
@@ -208,7 +208,7 @@ async def test_a_renamed_step_keeps_its_visits_and_what_its_open_visit_remembers
         assert done == ["news"], "the remembered operation did not run again"
         assert len(set(keys)) == 1
         (event,) = await types(session, "definition.changed")
-        assert event.summary == "step 'a' is called 'alpha' now; step 'work' is called 'labour' now"
+        assert event.summary == "step 'a' renamed to 'alpha'; step 'work' renamed to 'labour'"
         assert event.data["renamed"] == {"a": "alpha", "work": "labour"}
     (row,) = outside_sql(path, "SELECT count(*) AS n FROM log WHERE kind = 'definition'")
     assert row["n"] == 1
@@ -300,7 +300,7 @@ async def test_a_session_that_no_longer_fits_pauses_when_it_wakes() -> None:
         engine.workflows["memo"] = napping()
         clock.advance(HOUR)
         await settled(session, Status.PAUSED)
-        assert "step 'a' was passed" in await why(session)
+        assert "step 'a' is finished" in await why(session)
         assert (await (await session.resume(code="accept")).outcome()).state.trail == ["a", "rested"]
 
 

@@ -135,7 +135,7 @@ async def _refusals(engine: Engine, program: Program, vfs: FaultVFS) -> list[str
         try:
             await engine.start(program.workflow, topic="squid")
         except StoreReadOnly as error:
-            needed = (error.path, "nothing was written", "Read-only since", "is kept", "becomes writable by itself")
+            needed = (error.path, "Nothing was written", "read-only since", "are kept", "becomes writable on its own")
             complaints += [f"does not say {words!r}: {error}" for words in needed if words not in str(error)]
         else:
             complaints.append("a session was started on a disk that refuses")

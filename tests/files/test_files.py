@@ -121,19 +121,19 @@ async def test_bytes_paths_streams_and_async_iterators_are_taken_in_alike(tmp_pa
 @pytest.mark.parametrize(
     ("source", "options", "why"),
     [
-        (b"x", {}, "a stream has no name"),
-        (io.BytesIO(b"x"), {}, "a stream has no name"),
-        (b"x", {"filename": 7}, "filename is a text"),
+        (b"x", {}, "The stream has no name"),
+        (io.BytesIO(b"x"), {}, "The stream has no name"),
+        (b"x", {"filename": 7}, "filename must be a string"),
         (b"x", {"filename": "a", "by": "\udc00"}, "cannot be stored"),
-        (b"x", {"filename": "a", "content_type": "pdf"}, "is no content type"),
-        (b"x", {"filename": "a", "content_type": "a/b\r\nX-Evil: 1"}, "is no content type"),
+        (b"x", {"filename": "a", "content_type": "pdf"}, "is not a content type"),
+        (b"x", {"filename": "a", "content_type": "a/b\r\nX-Evil: 1"}, "is not a content type"),
         (b"x", {"filename": "a", "sha256": "0" * 64}, "'sha256' is a field of every file"),
-        (12, {"filename": "a"}, "a path, bytes or a binary stream is needed, not int"),
+        (12, {"filename": "a"}, "cannot be added from int. Pass a path, bytes or a binary stream"),
         ("/no/such/file", {}, "cannot be read"),
         ("nul\0name", {}, "cannot be read"),
-        ("/dev/zero", {}, "is no file"),
-        ("/", {}, "is no file"),
-        (io.StringIO("text"), {"filename": "a"}, "open it in binary mode"),
+        ("/dev/zero", {}, "is not a file"),
+        ("/", {}, "is not a file"),
+        (io.StringIO("text"), {"filename": "a"}, "Open it in binary mode"),
     ],
 )
 @on_loop
@@ -174,7 +174,7 @@ async def test_an_uploaded_file_cannot_be_changed(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
         file = await session.files.add(TEXT, "notes.txt")
         for mode in ("wb", "r+b", "ab", "w", "xb"):
-            with pytest.raises(FileRefused, match="stays as it is"):
+            with pytest.raises(FileRefused, match="files are never changed"):
                 await session.files.open(file.file_id, mode)
         with await session.files.open(file.file_id) as stream:
             assert not stream.writable()
@@ -240,7 +240,7 @@ async def test_files_of_one_session_are_not_those_of_another(tmp_path: Path) -> 
 async def test_a_store_without_a_place_for_files_says_so() -> None:
     async with Engine(":memory:", signals=False) as engine:
         session = await engine.start(desk)
-        with pytest.raises(FileRefused, match="no place for files"):
+        with pytest.raises(FileRefused, match="no folder for files"):
             await session.files.add(TEXT, "notes.txt")
         assert not await session.files.list()
 

@@ -63,7 +63,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
         (tmp_path / "h.db.sessions" / "s1").mkdir(parents=True)
         (tmp_path / "h.db.sessions" / "s1" / "outputs").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(
-            StoreError, match=r"the outputs of session 's1' in \S+/outputs .*Not a directory.*try again$"
+            StoreError, match=r"The outputs of session 's1' in \S+/outputs .*Not a directory.*try again\.$"
         ):
             _ = session.files.outputs
 
@@ -79,7 +79,7 @@ async def test_neither_a_store_in_memory_nor_a_step_that_has_ended_has_one() -> 
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("kept", state=Left, steps=[keep]))
         await session.outcome()
-        with pytest.raises(FileRefused, match="no place for files"):
+        with pytest.raises(FileRefused, match="no folder for files"):
             _ = session.files.outputs
         with pytest.raises(ContextClosed):
             _ = kept[0].files.outputs

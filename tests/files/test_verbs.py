@@ -142,7 +142,7 @@ async def test_a_file_that_could_not_be_found_any_more_is_named_by_verify(tmp_pa
         assert (await session._control.verify()).ok
         outside_sql(tmp_path / "hold.db", "DELETE FROM files")
         report = await session._control.verify()
-        assert any("the file of signal 1 is not where it is looked for" in str(each) for each in report.problems)
+        assert any("the list of files does not match signal 1" in str(each) for each in report.problems)
 
 
 def _changed(path: Path, change: Any) -> None:
@@ -158,9 +158,9 @@ def _changed(path: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda lines: [line for line in lines if "file" not in line], "lacks the file"),
+        (lambda lines: [line for line in lines if "file" not in line], "is missing"),
         (lambda lines: [line | {"base64": "eHg="} if "file" in line else line for line in lines], "does not match"),
-        (lambda lines: [line for line in lines if line.get("base64") != lines[-1]["base64"]], "lacks|does not match"),
+        (lambda lines: [line for line in lines if line.get("base64") != lines[-1]["base64"]], "is missing|does not match"),
     ],
     ids=["without", "changed", "cut"],
 )
@@ -186,7 +186,7 @@ async def test_an_import_that_is_refused_touches_nobodys_files(tmp_path: Path) -
             await session._control.import_session(target)
         assert everything_in(folder_of(tmp_path)) == [Path(mine.storage_uri).name]
     async with Engine(":memory:", workflows=[desk], signals=False) as engine:
-        with pytest.raises(FileRefused, match="no place for any"):
+        with pytest.raises(FileRefused, match="no folder for files"):
             await engine.import_session(target)
         assert not await engine.sessions()
 
@@ -250,7 +250,7 @@ async def test_what_is_not_redacted_keeps_its_bytes(tmp_path: Path) -> None:
     async with open_engine(tmp_path / "hold.db", desk) as engine:
         session = await engine.start(desk, session_id="s1")
         file = await session.files.add(TEXT, "notes.txt")
-        with pytest.raises(ValueError, match="name one thing"):
+        with pytest.raises(ValueError, match="exactly one thing"):
             await session.redact(file=file.file_id, seq=1)
         with pytest.raises(UnknownFile):
             await session.redact(file="file_none")

@@ -369,8 +369,14 @@ class EngineModel(RuleBasedStateMachine):
             self.sent[session_id].append(self.messages)
             await engine.send(session_id, self.messages)
             return
-        for child in await engine.children(session_id):
+        children = await engine.children(session_id)
+        for child in children:
             if child.status is S.PAUSED:
                 await engine.resume(child.session_id)
+        failed_by = row.failure.type if row.failure is not None else ""
+        if failed_by == "ChildFailed" and any(child.status is S.CANCELLED for child in children):
+            # The step cannot resume a cancelled child. A rewind lets it call another one.
+            await engine.rewind(session_id, f"{row.step}#{row.visit}", by="ann")
+            await self.check_session(engine, session_id)
         with suppress(AlreadyRunning):  # what its child did may have woken it
             await engine.resume(session_id, budget=1000, wake=True)

@@ -321,7 +321,7 @@ class StoreModel(RuleBasedStateMachine):
         found = [(session_id, facts) for session_id, known in self.known.items() for facts in known.questions.values()]
         return sorted(found, key=lambda each: self.asked_as[each[1].id])
 
-    def standing(self, session_id: str, facts: QuestionFacts) -> QuestionStatus:
+    def status_at(self, session_id: str, facts: QuestionFacts) -> QuestionStatus:
         """Return the status of a question now. Frozen time does not count."""
         if facts.status is not Q.WAITING or facts.expires_at is None:
             return facts.status
@@ -332,7 +332,7 @@ class StoreModel(RuleBasedStateMachine):
 
     async def check_questions(self, store: MortalStore) -> None:
         every = self.every_question()
-        standing = {facts.id: self.standing(session_id, facts) for session_id, facts in every}
+        standing = {facts.id: self.status_at(session_id, facts) for session_id, facts in every}
         assert await store.tally_questions(Inquiry()) == Counter(standing.values())
         found = await store.questions(Inquiry())
         assert [(row.session_id, row.facts) for row in found] == every

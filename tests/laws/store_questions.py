@@ -166,10 +166,10 @@ class QuestionMachine(StoreMachine):
         if says.key is not None:
             last = next((facts for _, facts in reversed(mine) if facts.key == says.key), None)
             return "early" if last is None or last.status is Q.CANCELLED else last
-        waiting = [facts for owner, facts in mine if self.standing(owner, facts) is Q.WAITING]
+        waiting = [facts for owner, facts in mine if self.status_at(owner, facts) is Q.WAITING]
         if waiting:
             return waiting[0] if len(waiting) == 1 else "several"
-        if mine and self.standing(*mine[-1]) is Q.EXPIRED and not (says.message and mine[-1][1].told):
+        if mine and self.status_at(*mine[-1]) is Q.EXPIRED and not (says.message and mine[-1][1].told):
             return mine[-1][1]
         return "none"
 
@@ -203,7 +203,7 @@ class QuestionMachine(StoreMachine):
         if facts.answer is not None and facts.status is not Q.WAITING:
             first = known.signals[facts.answer - 1][4]
             return "same" if first is not None and first["value"] == says.value else "conflict"
-        standing = self.standing(owner, facts)
+        standing = self.status_at(owner, facts)
         if standing is not Q.WAITING:
             return "expired" if standing is Q.EXPIRED else "cancelled"
         if says.seen is False:

@@ -253,6 +253,11 @@ def test_a_resume_reaches_a_child_that_is_about_to_pause() -> None:
     play(InMemory(), [start("call and wait"), on("pause", **finish), on("resume", **RESUME)])
 
 
+def test_a_session_that_was_cancelled_with_its_child_and_edited_ends_after_a_rewind() -> None:
+    edit = on("edit", what="bonus", tail=["ok"])
+    play(InMemory(), [start("call and wait", "ok"), on("cancel", really=True), edit])
+
+
 def test_a_timer_stays_frozen_though_the_clock_was_set_back() -> None:
     play(InMemory(), [start("sleep"), ("jump", {"seconds": -3600}), on("freeze_for_a_while", seconds=10)])
 

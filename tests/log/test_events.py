@@ -86,7 +86,7 @@ async def test_the_history_tells_everything_in_order_with_time_agent_type_and_su
         ("collect", "operation.completed", "chunk"),
         ("collect", "spent", "$0.5000, 3 tokens"),
         ("collect", "step.completed", "collect#1 done"),
-        ("skipped", "step.skipped", "skipped#1 skipped: never said no"),
+        ("skipped", "step.skipped", "skipped#1 skipped: never is false"),
         ("write", "step.completed", "write#1 done"),
         ("extra", "step.completed", "extra#1 done"),
         ("extra", "session.completed", "completed"),

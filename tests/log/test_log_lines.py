@@ -108,7 +108,7 @@ def test_pausepoint_says_what_becomes_of_a_session(lines: Lines) -> None:
         mine = [record for record in lines.records if place(record)[0] == session_id]
         return [(each.levelname, each.getMessage().removeprefix(f"session {session_id}: ")) for each in mine]
 
-    retried = ("WARNING", "work: attempt 1 failed, ConnectionError: down; again in 0.0 s")
+    retried = ("WARNING", "work: attempt 1 failed, ConnectionError: down; retry in 0.0 s")
     assert told("good") == [("INFO", "started"), retried, ("INFO", "completed")]
     assert told("fails")[-1] == ("ERROR", "failed at work after 2 attempts: ConnectionError: down")
     assert told("guarded")[-1] == ("WARNING", "paused (guard): not before noon")

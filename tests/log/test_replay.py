@@ -104,7 +104,7 @@ def test_a_body_comes_back_as_it_was_written(kind: RecordKind, body: Body) -> No
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"next": 3}', b'{"changes": [["a", "explode", ["v", 1]]]}'])
 def test_a_payload_that_cannot_be_read_names_its_record(payload: bytes) -> None:
-    with pytest.raises(DamagedRecord, match="record 7 \\(checkpoint\\)") as caught:
+    with pytest.raises(DamagedRecord, match="Record 7 \\(checkpoint\\)") as caught:
         body_of(seal(b"", 7, 6, "checkpoint", "a", 1, 0, payload))
     assert caught.value.fields == {"seq": 7}
 
@@ -372,5 +372,5 @@ def test_guards_are_asked_in_order_then_the_route_then_the_list(
 
 
 def test_a_route_that_is_not_listed_is_refused_with_the_list() -> None:
-    with pytest.raises(IllegalTransition, match="from 'review' to 'elsewhere'; its return type lists: draft, publish"):
+    with pytest.raises(IllegalTransition, match="returned 'elsewhere' after step 'review', but its return type allows only: draft, publish"):
         settle(docs, "review", lambda check: "elsewhere")

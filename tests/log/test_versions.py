@@ -111,13 +111,13 @@ def test_what_does_not_fit_is_said_in_one_text_with_all_ways_out() -> None:
     found = compare(flow(["a", "new", "d"]), Passed(flow(["a", "new", "d"]), at(["a", "b", "c", "d"], 3)))
     text = str(DoesNotFit(found.reasons(), found.ways()))
     assert text == (
-        "step 'b' was passed, and 'flow' no longer has it; step 'c' was passed, and 'flow' no longer has it;"
-        " step 'new' never ran, and stands before 'd' now."
-        " Ways out: if 'b' has another name now, say so there: @step(was='b');"
-        " if 'c' has another name now, say so there: @step(was='c');"
-        ' go on with the steps as they are: session.resume(code="accept");'
-        " redo what follows: session.rewind('a'); or do so beside it: session.fork(at_step='a');"
-        " or run the code that fits, and resume"
+        "step 'b' is finished, but 'flow' no longer has it; step 'c' is finished, but 'flow' no longer has it;"
+        " step 'new' never ran, but is now before 'd'."
+        " What to do: if 'b' was renamed, add @step(was='b') to the new one;"
+        " or if 'c' was renamed, add @step(was='c') to the new one;"
+        ' or continue with the present steps: session.resume(code="accept");'
+        " or run the later steps again: session.rewind('a'); or run them again in a fork: session.fork(at_step='a');"
+        " or run the former code and resume."
     )
 
 
@@ -131,5 +131,5 @@ def test_an_outline_that_is_unknown_or_the_same_is_no_difference(old: list[str])
 def test_a_session_of_a_newer_version_is_left_alone() -> None:
     line = at(["a", "b"], 1)
     line.version = 2
-    with pytest.raises(DoesNotFit, match=r"stored by version 2 of 'flow', this code is version 1.*run the newer code"):
+    with pytest.raises(DoesNotFit, match=r"stored by version 2 of 'flow', but this code is version 1.*run the newer code"):
         asyncio.run(upgrade(flow(["a", "b"]), line, SqliteStore(":memory:"), DEFAULT_LIMITS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -203,7 +204,7 @@ async def test_if_one_cannot_go_on_none_does(tmp_path: Path) -> None:
             await controller.resume()
         found = {info.session_id: info.status for info in await engine.sessions()}
         assert found == {"a": Status.PAUSED, "b": Status.PAUSED}
-        controller.agent_registry._check_known = lambda row: None  # type: ignore[attr-defined]
+        controller.agent_registry._check_known = AsyncMock()  # type: ignore[attr-defined]
         with pytest.raises(DefinitionError, match="'b' belongs to workflow 'others'"):
             await controller.resume()
         found = {info.session_id: info.status for info in await engine.sessions()}

@@ -253,15 +253,15 @@ async def test_a_step_asks_in_a_loop_once_for_every_visit() -> None:
     ("options", "why"),
     [
         ({"on_expiry": "explode"}, "'pause', 'default' or 'escalate'"),
-        ({"on_expiry": "default"}, "needs a default="),
+        ({"on_expiry": "default"}, "needs a default"),
         ({"rounds": 0}, "at least 1"),
         ({"rounds": True}, "at least 1"),
-        ({"expires": 30}, "expires is a timedelta"),
-        ({"expires": timedelta(0)}, "expires is a timedelta"),
-        ({"remind": timedelta(-1)}, "remind is a timedelta"),
+        ({"expires": 30}, "expires must be a timedelta"),
+        ({"expires": timedelta(0)}, "expires must be a timedelta"),
+        ({"remind": timedelta(-1)}, "remind must be a timedelta"),
         ({"history": "topci"}, "Did you mean 'topic'"),
-        ({"choices": []}, "choices are texts"),
-        ({"choices": [object()]}, "choices are texts"),
+        ({"choices": []}, "choices must be strings"),
+        ({"choices": [object()]}, "choices must be strings"),
         ({"key": 1.5}, "key= must be a string or an integer"),
     ],
 )
@@ -280,13 +280,13 @@ async def test_a_question_needs_a_text(text: Any) -> None:
     async with Engine(":memory:") as engine:
         outcome = await (await engine.start(one_step(lambda ctx: ctx.ask(text)))).outcome()
         assert outcome.failure is not None
-        assert "a question is a text" in outcome.failure.message
+        assert "a question must be a non-empty string" in outcome.failure.message
 
 
 def test_how_long_questions_wait_is_checked_where_it_is_said() -> None:
-    with pytest.raises(ValueError, match="questions_expire is a timedelta above zero"):
+    with pytest.raises(ValueError, match="questions_expire must be a timedelta above zero"):
         Engine(":memory:", questions_expire=timedelta(0))
-    with pytest.raises(Exception, match="questions_expire is a timedelta above zero"):
+    with pytest.raises(Exception, match="questions_expire must be a timedelta above zero"):
         one_step(lambda ctx: ctx.ask("Well?"), questions_expire=5)
 
 

@@ -55,7 +55,7 @@ async def test_a_used_up_budget_pauses_before_the_next_step_and_a_higher_one_goe
         assert (outcome.status, ran) == (Status.PAUSED, ["one", "two"])
         (pause,) = outcome.pauses
         assert pause.kind == "budget"
-        assert pause.reason == "$1.2000 of a budget of $1.0000 are spent; resume with a higher budget"
+        assert pause.reason == "$1.2000 of the $1.0000 budget is spent; resume with a higher budget"
         await session.resume()
         outcome = await session.outcome()
         assert (outcome.status, ran, len(outcome.pauses)) == (Status.PAUSED, ["one", "two"], 1)
@@ -158,7 +158,7 @@ async def test_an_amount_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -
         outcome = await session.outcome()
         assert outcome.failure is not None
         assert (outcome.failure.type, outcome.spent_usd) == ("ValueError", 0)
-        with pytest.raises(ValueError, match="money must be"):
+        with pytest.raises(ValueError, match="Money must be"):
             await engine.start(Workflow("more", state=State, steps=[work]), budget=-1)
 
 

@@ -172,7 +172,7 @@ async def test_a_child_that_fails_fails_its_parent_and_both_go_on_with_the_paren
         assert outcome.status is Status.FAILED
         assert outcome.failure is not None
         assert outcome.failure.type == "ChildFailed"
-        assert "ValueError: 2 is unlucky; it goes on when this step runs again" in outcome.failure.message
+        assert "It resumes when this step runs again. Reason: ValueError: 2 is unlucky" in outcome.failure.message
         kinds = [event.event_type async for event in session.events()]
         assert "child.failed" in kinds
         family.broken.clear()
@@ -242,7 +242,7 @@ async def test_a_child_that_pauses_is_seen_in_its_parent_which_goes_on_when_it_d
         [paused] = await session.children()
         assert paused.status is Status.PAUSED
         [event] = [event async for event in session.events() if event.event_type == "child.paused"]
-        assert event.summary == f"the child session {paused.session_id} paused: needs a signature"
+        assert event.summary == f"child session {paused.session_id} paused: needs a signature"
         ready.append(True)
         await engine.resume(paused.session_id)
         assert (await session.outcome()).state.total == 36
@@ -359,7 +359,7 @@ async def test_a_child_that_was_cancelled_is_an_error_in_its_parent() -> None:
         assert await engine.cancel(info.session_id) is Status.CANCELLED
         outcome = await session.outcome()
         assert outcome.failure is not None
-        assert "cancelled; rewind this step to have another one" in outcome.failure.message
+        assert "was cancelled. Rewind this step to start another one" in outcome.failure.message
 
 
 @on_loop
@@ -381,7 +381,7 @@ async def test_the_budget_of_the_root_holds_for_its_children() -> None:
         stopped = [info for info in tree if info.status is Status.PAUSED]
         assert len(stopped) >= 1
         pauses = await engine.pauses(stopped[0].session_id)
-        assert "of a budget of $0.7500" in pauses[0].reason
+        assert "of the $0.7500 budget" in pauses[0].reason
         await session.resume(budget=10)
         for info in await session.children():
             if info.status is Status.PAUSED:

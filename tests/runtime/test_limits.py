@@ -227,7 +227,7 @@ async def test_the_result_of_an_operation_is_held_to_the_same_limits() -> None:
         session = await engine.start(Workflow("large", state=State, steps=[work]))
         outcome = await session.outcome()
         assert (outcome.status, outcome.pauses[0].kind) == (Status.PAUSED, "oversized")
-        assert "work: big" in outcome.pauses[0].reason
+        assert "'work': big" in outcome.pauses[0].reason
         outcome = await (await engine.start(Workflow("odd", state=State, steps=[other]))).outcome()
         assert outcome.failure is not None
         assert "odd['a']" in outcome.failure.message

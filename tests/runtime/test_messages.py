@@ -83,7 +83,7 @@ async def test_a_message_that_does_not_fit_is_an_event_and_the_wait_goes_on(kind
         assert (await session.info()).waiting == ("message",)
         refused = [event async for event in session.events() if event.event_type == "message.refused"]
         assert [event.data for event in refused] == [{"n": 1}]
-        assert refused[0].summary.startswith("listen: ")
+        assert refused[0].summary.startswith("step 'listen': ")
         assert "message 1" in refused[0].summary
         await session.send(right)
         outcome = await session.outcome()
@@ -248,7 +248,7 @@ async def test_a_message_to_an_unknown_session_is_refused_or_starts_it(tmp_path:
     async with Engine(tmp_path / "h.db") as engine:
         with pytest.raises(UnknownSession, match="nobody"):
             await engine.send("nobody", "hello")
-        with pytest.raises(TypeError, match=r"wanted.*give workflow="):
+        with pytest.raises(TypeError, match=r"wanted.*Pass workflow="):
             await engine.send("nobody", "hello", wanted=2)
         assert await engine.sessions() == []
         await engine.send("ann", "hello", workflow=workflow, wanted=2)
@@ -301,8 +301,8 @@ async def test_the_history_says_who_sent_what_came_and_when_it_was_taken_in() ->
         events = [event async for event in session.events()]
     came = [event for event in events if event.event_type == "message.received"]
     assert [(event.agent_name, event.summary, event.data) for event in came] == [
-        ("ann", "a message came from ann", {"n": 1}),
-        ("", "a message came from somebody", {"n": 2}),
+        ("ann", "message received from ann", {"n": 1}),
+        ("", "message received from someone", {"n": 2}),
     ]
     assert [event.event_type for event in events if event.event_type != "step.completed"] == [
         "session.created", "session.waiting", "message.received", "operation.completed", "session.waiting",

@@ -140,11 +140,11 @@ async def test_a_blocking_function_a_partial_and_a_method_can_be_done() -> None:
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (lambda ctx: ctx.do(lambda: 1), "a lambda has no name"),
+        (lambda ctx: ctx.do(lambda: 1), "has no name to be remembered by"),
         (lambda ctx: ctx.do(len, object()), "cannot be encoded"),
         (lambda ctx: ctx.do(len, "a", key=1.5), "key= must be a string or an integer"),
         (lambda ctx: ctx.do(len, "a", key=True), "key= must be a string or an integer"),
-        (lambda ctx: ctx.map(lambda x: x, [1]), "a lambda has no name"),
+        (lambda ctx: ctx.map(lambda x: x, [1]), "has no name to be remembered by"),
         (lambda ctx: ctx.map(len, ["a", "b"], key=lambda item: "same"), "have the same key"),
         (lambda ctx: ctx.map(len, ["a"], concurrency=0), "at least 1"),
         (lambda ctx: ctx.map(len, ["a"], on_error="ignore"), "'raise' or 'collect'"),
@@ -209,7 +209,7 @@ async def test_a_key_with_other_input_than_before_pauses_loudly_and_goes_on_when
         assert (outcome.status, outcome.state.text) == (Status.PAUSED, "")
         (pause,) = outcome.pauses
         assert pause.kind == "mismatch"
-        assert "was remembered with other input" in pause.reason
+        assert "is remembered with different input" in pause.reason
         word = "otter"
         await session.resume()
         outcome = await session.outcome()
@@ -232,7 +232,7 @@ async def test_a_call_without_a_key_whose_input_changed_runs_and_is_an_event() -
     outcome = await twice.run(body)
     assert (twice.ran, outcome.state.text) == (["otter", "squid"], "squid")
     missed = [event for event in twice.events if event.event_type == "operation.missed"]
-    assert [event.summary for event in missed] == ["look_up was called with other input than before; it ran"]
+    assert [event.summary for event in missed] == ["look_up ran again because its input changed"]
 
 
 # at the same time
@@ -407,7 +407,7 @@ async def test_a_plain_step_is_told_that_it_cannot_do_an_async_function() -> Non
         ctx.do(cast(Any, fetch))
 
     outcome = await run(work)
-    assert "is async; a def step takes plain functions, make the step async def" in outcome.failure.message
+    assert "is a def step and cannot run the async function" in outcome.failure.message
 
 
 @on_loop

@@ -258,7 +258,7 @@ async def test_a_single_tag_may_be_given_as_a_text() -> None:
 @on_loop
 async def test_what_is_no_workflow_is_refused_as_such(thing: Any) -> None:
     async with Engine(":memory:") as engine:
-        with pytest.raises(DefinitionError, match="a Workflow is needed"):
+        with pytest.raises(DefinitionError, match="needs a Workflow"):
             await engine.start(thing)
 
 

@@ -56,7 +56,7 @@ async def test_a_step_is_tried_again_after_waits_that_double_and_then_goes_on() 
         assert clock.slept == [1, 2, 4]
         assert (await session.checkpoints(limit=None))[0].attempts == 4
         retried = [event.summary async for event in session.events() if event.event_type == "step.retried"]
-        assert retried[0] == "call: attempt 1 failed, ConnectionError: down; again in 1.0 s"
+        assert retried[0] == "call: attempt 1 failed, ConnectionError: down; retry in 1.0 s"
         assert len(retried) == 3
 
 
@@ -235,7 +235,7 @@ async def test_a_step_that_takes_longer_than_its_time_out_is_left_and_fails() ->
         assert outcome.status is Status.FAILED
         assert outcome.failure is not None
         assert outcome.failure.type == "StepTimeout"
-        assert outcome.failure.message == "slow took longer than its time-out of 0.01 s"
+        assert outcome.failure.message == "Step 'slow' exceeded its timeout of 0.01 s. Raise @step(timeout=...), or split the step."
         assert cancelled == ["slow"]
 
 

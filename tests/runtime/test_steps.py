@@ -122,7 +122,7 @@ async def test_a_step_of_several_fields_returns_a_mapping_and_may_leave_keys_out
     outcome = await run(Workflow("story", state=Story, steps=[both]))
     assert outcome.state == Story(pages=2)
     outcome = await run(Workflow("story", state=Story, steps=[wrong]))
-    assert "must return a mapping, not list" in outcome.failure.message
+    assert "returned list, but writes several fields" in outcome.failure.message
 
 
 @pytest.mark.covers("S3.45")
@@ -187,7 +187,7 @@ async def test_a_step_that_needs_a_value_which_is_none_pauses_naming_who_should_
         outcome = await session.outcome()
         assert outcome.status is Status.PAUSED
         assert [pause.kind for pause in outcome.pauses] == ["missing"]
-        assert outcome.pauses[0].reason == "praise needs 'title', which is None; name_it should have written it"
+        assert outcome.pauses[0].reason == "praise needs 'title', which is None; name_it should write it"
         await session.resume()
         again = await session.outcome()
         assert (again.status, len(again.pauses)) == (Status.PAUSED, 1)
@@ -211,7 +211,7 @@ async def test_when_says_whether_a_step_runs_and_the_skip_is_recorded() -> None:
         short = await engine.start(workflow, pages=3)
         assert (await short.outcome()).state == Story(pages=3, title="Otters")
         assert [(visit.step, visit.skipped) for visit in await short.checkpoints(limit=None)] == [
-            ("shorten", "is_long said no"),
+            ("shorten", "is_long is false"),
             ("name_it", ""),
         ]
         long = await engine.start(workflow, pages=30)
@@ -275,7 +275,7 @@ async def test_a_context_used_after_its_step_has_ended_is_refused_and_writes_not
             lambda: ctx.map(len, ["a"]),
             lambda: ctx.safe_point(),
         ):
-            with pytest.raises(ContextClosed, match="leak: the step has ended"):
+            with pytest.raises(ContextClosed, match="Step 'leak' has ended"):
                 await late()
         with pytest.raises(ContextClosed):
             ctx.spend(usd=1)
@@ -344,7 +344,7 @@ async def test_a_step_that_cancels_itself_fails_instead_of_taking_the_driver_dow
 
     outcome = await run(Workflow("story", state=Story, steps=[odd]))
     assert outcome.status is Status.FAILED
-    assert (outcome.failure.type, outcome.failure.message) == (StepError.__name__, "odd cancelled itself")
+    assert (outcome.failure.type, outcome.failure.message) == (StepError.__name__, "Step 'odd' cancelled its own task. To make the step fail, raise an exception instead.")
 
 
 def test_a_step_that_ends_the_program_leaves_the_session_ready(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ async def test_a_newer_schema_is_refused_with_no_byte_changed(path: Path) -> Non
         await started(store)
     in_process(path, "sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')")
     before = digests(path)
-    with pytest.raises(NewerSchema, match=r"newer Pausepoint \(schema 99; this one knows 1\).*Upgrade"):
+    with pytest.raises(NewerSchema, match=r"newer Pausepoint \(schema 99; this version supports 1\).*Upgrade"):
         await SqliteStore(path).open(lambda: None)
     assert digests(path) == before
 
@@ -151,7 +151,7 @@ async def test_a_file_of_somebody_else_is_refused_and_left_alone(path: Path, pro
 
 @on_loop
 async def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match=r"is a folder; name a file in it"):
+    with pytest.raises(StoreUnavailable, match=r"is a folder\. Name a file in it"):
         await SqliteStore(tmp_path).open(lambda: None)
 
 
@@ -213,7 +213,7 @@ def test_a_local_file_system_is_accepted(kind: str) -> None:
 
 @pytest.mark.parametrize("version", ["3.7.0", "3.40.1", "3.44.5", "3.45.0", "3.50.6", "3.51.0", "3.51.2"])
 def test_a_sqlite_that_can_lose_pages_is_refused(version: str) -> None:
-    with pytest.raises(StoreUnavailable, match=rf"SQLite {version}.*upgrade apsw"):
+    with pytest.raises(StoreUnavailable, match=rf"SQLite {version}.*Upgrade apsw"):
         schema.refuse_affected_sqlite(version)
 
 
@@ -307,5 +307,5 @@ def test_a_path_that_the_system_refuses_is_refused_with_the_reason(tmp_path: Pat
     (tmp_path / "link.db").symlink_to(tmp_path / "gone" / "store.db")
     (tmp_path / "file").touch()
     for name in ("link.db", "x" * 300, "file/folder/store.db"):
-        with pytest.raises(StoreUnavailable, match=r"cannot be opened \(.+\); look at the path"):
+        with pytest.raises(StoreUnavailable, match=r"cannot be opened \(.+\)\. Check the path"):
             schema.prepare(schema.Place(str(tmp_path / name)))

@@ -59,7 +59,7 @@ async def test_a_damaged_record_is_named_and_never_handed_out(place: str, damage
         for _ in range(4):
             await driver.commit()
         on_disk(store, damage)
-        with pytest.raises(DamagedRecord, match=rf"session s1: record {bad} ") as refusal:
+        with pytest.raises(DamagedRecord, match=rf"Session 's1': record {bad} ") as refusal:
             await store.records(driver.key, 1)
         assert (refusal.value.fields["session_id"], refusal.value.fields["seq"]) == ("s1", bad)
 
@@ -96,7 +96,7 @@ async def test_a_damaged_signal_is_named(place: str, damage: str, bad: int) -> N
         await store.unpause("s1", "ann", 2)
         await store.pause(Filter(), operator())
         on_disk(store, damage)
-        with pytest.raises(DamagedRecord, match=f"session s1: signal {bad} "):
+        with pytest.raises(DamagedRecord, match=f"Session 's1': signal {bad} "):
             await store.signals(driver.key, 0)
 
 
@@ -118,7 +118,7 @@ async def test_a_store_that_is_not_open_says_so(place: str) -> None:
     with pytest.raises(StoreClosed, match="not open yet"):
         await store.get("s1")
     await store.open(lambda: None)
-    with pytest.raises(StoreClosed, match=r"opened before; make another Engine \(or SqliteStore\)"):
+    with pytest.raises(StoreClosed, match=r"opened before and cannot be opened again\. Create another SqliteStore"):
         await store.open(lambda: None)
     driver = await started(store)
     await asyncio.gather(store.close(), store.close())

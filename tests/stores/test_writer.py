@@ -257,7 +257,8 @@ async def test_a_full_disk_is_reported_reads_work_and_it_recovers(path: Path, se
         limit(store, 1)
         results = await asyncio.gather(*(driver.commit(b"x" * 50_000) for driver in drivers), return_exceptions=True)
         assert [type(result) for result in results] == [StoreReadOnly] * sessions
-        assert "the disk is full; nothing was written" in str(results[0])
+        assert "the disk is full" in str(results[0])
+        assert "Nothing was written" in str(results[0])
         assert [row.seq for row in await store.find(Filter())] == [1] * sessions
         limit(store, 2**30)
         again = [Driver(store, await store.claim(f"s{n}")) for n in range(sessions)]  # a refused commit costs the hold
@@ -414,7 +415,7 @@ async def test_a_commit_whose_fate_cannot_be_read_is_not_tried_again(
         disk.fail(apsw.CantOpenError, "open")
         results = await asyncio.gather(*(driver.commit(b"once") for driver in drivers), return_exceptions=True)
         assert [type(result) for result in results] == [StoreReadOnly] * sessions
-        assert "whether it was written shows when it can be" in str(results[0])
+        assert "it is not known whether the commit was written" in str(results[0])
         disk.heal()
         for driver in drivers:
             assert await payloads(store, driver.key) == [b"{}", b"once"]
@@ -431,7 +432,7 @@ async def test_a_damaged_file_is_reported_as_such(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[schema.PAGE_SIZE :] = b"\x5a" * (len(data) - schema.PAGE_SIZE)  # all but the schema
     path.write_bytes(data)
-    with pytest.raises(DamagedRecord, match="restore it from a backup"):
+    with pytest.raises(DamagedRecord, match="Restore it from a backup"):
         async with opened(path) as store:
             await store.get("s0")
 

@@ -246,12 +246,12 @@ def change_payload(lines: list[Any]) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[list[Any]], None], str]] = {
-    "a payload": (change_payload, "a record 2 that is missing or does not match"),
-    "a step's name": (lambda lines: lines[4]["record"].update(step="other"), "a record 3 that is missing"),
-    "a missing record": (lambda lines: lines.pop(3), "a record 2 that is missing"),
-    "an unknown line": (lambda lines: lines.insert(3, {"secret": 1}), "nothing is known by the name 'secret'"),
-    "a newer format": (lambda lines: lines[0].update(format=99), "has the format 99.*use a newer Pausepoint"),
-    "another kind of file": (lambda lines: lines[0].update(pausepoint="cake"), "is no session of Pausepoint"),
+    "a payload": (change_payload, "record 2 is missing or does not match"),
+    "a step's name": (lambda lines: lines[4]["record"].update(step="other"), "record 3 is missing"),
+    "a missing record": (lambda lines: lines.pop(3), "record 2 is missing"),
+    "an unknown line": (lambda lines: lines.insert(3, {"secret": 1}), "unknown kind of line 'secret'"),
+    "a newer format": (lambda lines: lines[0].update(format=99), "has format 99.*Use a newer Pausepoint"),
+    "another kind of file": (lambda lines: lines[0].update(pausepoint="cake"), "is not an exported Pausepoint session"),
 }
 
 
@@ -272,7 +272,7 @@ def test_a_large_value_that_is_missing_or_changed_is_found(tmp_path: Path) -> No
     whole = lines_of(path)
     last = next(index for index, line in enumerate(whole) if "blob" in line)
     rewrite(path, whole[:last] + whole[last + 1 :])
-    with pytest.raises(DamagedRecord, match=f"lacks the large value {whole[last]['blob']}"):
+    with pytest.raises(DamagedRecord, match=f"is damaged: large value {whole[last]['blob']}"):
         testing.load(path, case.workflow)
     whole[last]["text"] = "changed"
     rewrite(path, whole)

@@ -7,12 +7,25 @@ from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
 
-from pausepoint import BlockingContext, Context, Engine, Outcome, Question, Session, Status, Workflow, run, step
+from pausepoint import (
+    BlockingContext,
+    Context,
+    Engine,
+    Outcome,
+    Question,
+    Session,
+    Status,
+    Tool,
+    Workflow,
+    collect,
+    run,
+    step,
+)
 from pausepoint.engine import BlockingEngine, BlockingSession
 from pausepoint.model import Event, SessionId
 from pausepoint.model.questions import Receipt
 from pausepoint.model.views import Checkpoint, Diff, Listing
-from pausepoint.runtime import Batch, Tool, collect
+from pausepoint.runtime import Batch
 from pausepoint.runtime.collect import Collected
 
 

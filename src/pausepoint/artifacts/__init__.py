@@ -1,4 +1,4 @@
-"""The folder of files that steps publish and people edit."""
+"""The folder with the files that steps publish and people edit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a folder of artifacts tells by itself: how far its session had come, and how the session can be made anew of it.
+"""Finds out from a folder of artifacts alone how far its session has come.
 
-With the completion records that lie in its ``.pausepoint`` nothing is guessed. Without them each step is judged by the
-files that it leaves, and what does not add up is reported. Also the numbered folders that runs of one name go to.
+The completion records in its ``.pausepoint`` folder are exact. Without them, each step is judged by its files, and
+inconsistent files are reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ START, COMPLETE = "start", "complete"
 
 
 class DetectedStep(msgspec.Struct, frozen=True):
-    """What a folder says of one step."""
+    """Whether one step is done, according to the folder, and why."""
 
     step: str
     state: Literal["done", "to run"]
@@ -34,10 +34,10 @@ class DetectedStep(msgspec.Struct, frozen=True):
 
 
 class Detection(msgspec.Struct, frozen=True):
-    """How far the session of a folder has come.
+    """The result of `detect`: how far the session of a folder has come.
 
-    ``resume_at`` is the step to run next, ``"start"`` or ``"complete"``. ``inconsistent``: what does not add up, as a
-    late artifact without its predecessors. ``recorded``: the completion records were there to go by.
+    ``resume_at`` is the step to run next, ``"start"`` or ``"complete"``. ``inconsistent`` lists contradictions, such as
+    a late artifact without the earlier ones. ``recorded``: the folder has completion records.
     """
 
     folder: Path
@@ -51,15 +51,15 @@ class Detection(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to run."""
+        """Whether no step remains to run."""
         return self.resume_at == COMPLETE
 
 
 class Recorded(msgspec.Struct, frozen=True):
     """The completion records of a folder, in the order in which the steps ended.
 
-    ``late`` are those behind a gap: a step went on to one that is not recorded, and still others are. ``edited``: what
-    was edited in the state behind the last of them.
+    ``late`` are the records after a gap, which is a step that should be recorded and is not. ``edited`` are the edits
+    of the state after the last record.
     """
 
     note: SessionNote
@@ -69,11 +69,11 @@ class Recorded(msgspec.Struct, frozen=True):
 
     @property
     def gap(self) -> str | None:
-        """The step that is not recorded, though later ones are."""
+        """The step that is not recorded although later ones are; None if there is no gap."""
         return (self.done[-1].next if self.done else self.note.begins_at) if self.late else None
 
     def trail(self, folder: Path) -> Trail:
-        """The same as a log would have it."""
+        """Return the records as the trail of a log."""
         trail = Trail(str(folder))
         for each in self.done:
             trail.works[each.work.step] = each.work
@@ -83,14 +83,14 @@ class Recorded(msgspec.Struct, frozen=True):
         return trail
 
     def inconsistent(self) -> tuple[str, ...]:
-        """What does not add up."""
+        """Return the contradictions."""
         return tuple(f"{each.work.step} is recorded, but {self.gap} before it is not" for each in self.late)
 
 
 def detect(folder: str | Path, workflow: Workflow[Any], **given: Any) -> Detection:
-    """Which step a session of this folder goes on with, and why. Nothing is changed; blocks while it reads.
+    """Return the step that a session of this folder would resume at, and why. Blocks while it reads; changes nothing.
 
-    ``given``: fields of the state that the files do not carry, for paths and counts that name them.
+    ``given`` are fields of the state that no file carries, for paths and counts that name them.
     """
     path = Path(folder).absolute()
     found = recorded(path, workflow)
@@ -98,7 +98,10 @@ def detect(folder: str | Path, workflow: Workflow[Any], **given: Any) -> Detecti
 
 
 def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
-    """The completion records; None if there are none. `FolderRefused` if they are another workflow's, or newer."""
+    """Return the completion records of a folder; None if there are none.
+
+    Raises `FolderRefused` if they belong to another workflow, and `FolderMisfit` if newer code wrote them.
+    """
     shelf = ArtifactFolder(folder)
     notes = shelf.notes()
     if "session.json" not in notes:
@@ -106,16 +109,17 @@ def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
     note = session_note(notes["session.json"], str(folder))
     if note.workflow != workflow.name:
         raise FolderRefused(
-            f"{folder} was left by workflow {note.workflow!r}, not {workflow.name!r}; give another", path=str(folder)
+            f"Folder {folder} belongs to workflow {note.workflow!r}, not {workflow.name!r}. Choose another folder.",
+            path=str(folder),
         )
     if note.version > workflow.version:
         raise FolderMisfit(
-            f"{folder} was left by version {note.version} of {workflow.name!r}, and this code is version"
-            f" {workflow.version}: run the newer code",
+            f"Folder {folder} was written by version {note.version} of {workflow.name!r}, but this code is version"
+            f" {workflow.version}. Run the newer code.",
             path=str(folder),
         )
     done = [
-        _read(folder, name, data, DoneNote, "its step runs again")
+        _read(folder, name, data, DoneNote, "Its step then runs again.")
         for name, data in notes.items()
         if name.startswith("done/")
     ]
@@ -124,8 +128,8 @@ def recorded(folder: Path, workflow: Workflow[Any]) -> Recorded | None:
 
 
 def _with_edits(folder: Path, data: bytes, found: Recorded) -> Recorded:
-    """The records with the edits of the state behind them; those before them are in the records."""
-    edits = _read(folder, EDITED, data, EditNote, "the state is as it was before the last edits of it")
+    """Add the edits of the state after the last record. Earlier edits are in the records."""
+    edits = _read(folder, EDITED, data, EditNote, "The last edits of the state are then lost.")
     last = max([found.note.through, *(each.work.seq for each in found.done)])
     return found if found.late or edits.seq < last else msgspec.structs.replace(found, edited=edits.edited)
 
@@ -145,7 +149,7 @@ def _read(folder: Path, name: str, data: bytes, kind: type[_Note], without: str)
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as exc:
         raise FolderRefused(
-            f"{folder}/.pausepoint/{name} is damaged ({exc}); delete it, and {without}", path=str(folder)
+            f"File {folder}/.pausepoint/{name} is damaged ({exc}). Delete it. {without}", path=str(folder)
         ) from exc
 
 
@@ -186,7 +190,7 @@ def _judged(step: str, trail: Trail, seen: Examination) -> DetectedStep:
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A step by its files alone: what they carry, or why it does not count as done. ``absent``: there are none."""
+    """A step, judged by its files alone: their values, or why the step is not done. ``absent``: there are no files."""
 
     step: BoundStep
     values: dict[str, Any]
@@ -202,10 +206,10 @@ def by_files(folder: Path, workflow: Workflow[Any], given: Mapping[str, Any]) ->
         known.update(found.values)
     first = next((number for number, each in enumerate(judged) if each.why), len(judged))
     while 0 < first < len(judged) and judged[first - 1].absent:
-        first -= 1  # it may leave nothing, but without anything behind it nobody knows that it ran
+        first -= 1  # a step that may publish nothing counts as done only if a later step is done
     late = [each.step.name for each in judged[first:] if not each.why and not each.absent]
     gap = judged[first] if first < len(judged) else None
-    odd = tuple(f"{name} has left its artifacts, but {gap.step.name} before it has not: {gap.why}"
+    odd = tuple(f"the artifacts of {name} are there, but {gap.step.name} before it is not done: {gap.why}"
                 for name in late) if gap else ()  # fmt: skip
     any_done = any(not each.absent for each in judged[:first])
     at = COMPLETE if gap is None else gap.step.name if any_done else START
@@ -215,22 +219,22 @@ def by_files(folder: Path, workflow: Workflow[Any], given: Mapping[str, Any]) ->
 
 def _detected(found: Judged, before: bool) -> DetectedStep:
     if found.absent and not found.why:
-        return DetectedStep(found.step.name, "done" if before else "to run", "it may leave nothing, and did not")
+        return DetectedStep(found.step.name, "done" if before else "to run", "it may publish nothing, and has no files")
     why = found.why or "its artifacts are there and can be read"
     return DetectedStep(found.step.name, "to run" if found.why else "done", why)
 
 
 def judge(shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> Judged:
-    """A step by its files alone."""
+    """Judge a step by its files alone."""
     if not step.publishes:
-        return Judged(step, {}, "it leaves no artifact, and there is no record of it")
+        return Judged(step, {}, "it publishes no artifact and has no completion record")
     values: dict[str, Any] = {}
     absent, said = True, _says(step.when, known)
     for artifact in step.publishes:
         try:
             value = carried(shelf, artifact, known)
             if value is None and (not artifact.place.admits_none if said is None else said):
-                raise Unfit(f"{artifact.path} is not there")
+                raise Unfit(f"{artifact.path} is missing")
             if value is not None and (problem := _lacks(artifact, value, known)):
                 raise Unfit(f"{artifact.path}: {problem}")
         except Unfit as wrong:
@@ -241,7 +245,7 @@ def judge(shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> J
 
 
 def _says(when: Check | None, known: Mapping[str, Any]) -> bool | None:
-    """Whether a step has to run, as its ``when`` says of what is known; None if that does not tell."""
+    """Return what a step's ``when`` says about the known values; None if it cannot be evaluated."""
     if when is None or when.whole is not None:
         return None
     if any(read.recent or read.place.path not in known for read in when.reads):
@@ -255,10 +259,10 @@ def _lacks(artifact: BoundArtifact, value: Any, known: Mapping[str, Any]) -> str
 
 
 def carried(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, Any], sizes: bool = True) -> Any:
-    """The value that the files of an artifact hold; None if there is none. `Unfit`, with the name of the file."""
+    """Return the value in the files of an artifact; None if there are none. Raises `Unfit`, with the file's name."""
     missing = [name for name in artifact.named if name not in known]
     if missing:
-        raise Unfit(f"{artifact.path}: its name needs {', '.join(missing)}; give it to detect()")
+        raise Unfit(f"{artifact.path}: its name needs {', '.join(missing)}; pass it to detect()")
     pattern = named(artifact.path, known)
     paths = shelf.names(pattern) if artifact.many else [pattern]
     found: dict[str, Any] = {}
@@ -267,7 +271,7 @@ def carried(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, 
         if data is None:
             continue
         if sizes and len(data) < artifact.spec.min_bytes:
-            raise Unfit(f"{path} has {len(data)} bytes; less than {artifact.spec.min_bytes} are taken for a remnant")
+            raise Unfit(f"{path} has {len(data)} bytes; less than {artifact.spec.min_bytes} count as incomplete")
         try:
             found[entry_of(pattern, path)] = artifact.decoded(data)
         except Unfit as wrong:
@@ -275,6 +279,3 @@ def carried(shelf: ArtifactFolder, artifact: BoundArtifact, known: Mapping[str, 
     if not found:
         return None
     return found if artifact.many else found[""]
-
-
-# versions

@@ -1,8 +1,8 @@
-"""The folder of one session's artifacts: staged, published, set aside, and a copy of the records beside them.
+"""The folder of one session's artifacts: staged files, published files, the bin, and the completion records.
 
-Content is written whole into ``.pausepoint/staged`` before anything refers to it, and gets its name by a rename once the
-record that names it is committed: what is staged under a path's mark is what still has to be published there. What is
-replaced and was not ours goes to ``.pausepoint/bin``. No link inside the folder is followed, and no path leads out of it.
+Content is first written completely to ``.pausepoint/staged``. Once the record that names it is committed, a rename
+publishes it. So every staged file that the log names still has to be published. A replaced file that the session did
+not write goes to ``.pausepoint/bin``. No link inside the folder is followed, and no path leads out of it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def digest_of(data: bytes) -> str:
-    """What content is known by."""
+    """Return the hash that identifies content."""
     return sha256(data).hexdigest()
 
 
 class ArtifactFolder:
-    """One folder. Nothing here knows what a file means."""
+    """The files of one folder, without knowledge of their meaning."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def make(self) -> None:
-        """Have the folder there, with a name in its own folder that is on disk."""
+        """Create the folder durably, with the engine's own folder inside it."""
         if not self.path.is_dir():
             self.path.mkdir(mode=OPEN, parents=True, exist_ok=True)
         with self._mine("staged", create=True), self._mine("bin", create=True):
@@ -55,43 +55,46 @@ class ArtifactFolder:
             yield folder
 
     def _around(self, path: str) -> tuple[Folder, str]:
-        """The folder that a file is in, and the name that it has there."""
+        """Return the folder of a file and its name in that folder."""
         parts = PurePosixPath(path).parts
         return Folder(self.path.joinpath(*parts[:-1]), len(parts) - 1, OPEN), parts[-1]
 
     # staging and publishing
 
     def stage(self, path: str, data: bytes) -> str:
-        """Have the content of a file on disk, before anything says that it is there; its hash comes back."""
+        """Write the content of a file to the staging folder, and return its hash."""
         digest = digest_of(data)
         self._write(self._own("staged"), mark(path, digest), data)
         return digest
 
     def staged(self) -> set[str]:
-        """The marks of what is staged."""
+        """Return the names of all staged files (see `mark`)."""
         with suppress(FileNotFoundError), self._mine("staged") as folder:
             return set(os.listdir(folder))
         return set()
 
     def publish(self, path: str, digest: str, ours: Iterable[str]) -> str:
-        """Give staged content its name. What is replaced goes to the bin, unless it is ``ours``: its name there."""
+        """Move a staged file to its path. Return the bin path of the file it replaces; empty if there is none.
+
+        A replaced file with one of the hashes in ``ours`` does not go to the bin.
+        """
         around, name = self._around(path)
         with self._mine("staged") as staged, self._at(path, around, create=True) as folder:
             moved = "" if self._is_ours(folder, name, path, {digest, *ours}) else self._to_bin(folder, name)
-            with suppress(FileNotFoundError):  # somebody else who drives the session was quicker
+            with suppress(FileNotFoundError):  # another process published it first
                 os.rename(mark(path, digest), name, src_dir_fd=staged, dst_dir_fd=folder)
             os.fsync(folder)
             os.fsync(staged)
         return moved
 
     def clear(self, wanted: Iterable[str]) -> None:
-        """Delete what was staged and never came to be recorded, and what a write that was cut off has left."""
-        for stray in self._own("staged").strays({*wanted}):  # what another process is busy with stays
+        """Delete staged files that were never recorded, and leftovers of interrupted writes."""
+        for stray in self._own("staged").strays({*wanted}):  # files in use by another process are skipped
             stray.remove()
             stray.close()
 
     def retire(self, path: str, ours: Iterable[str]) -> str:
-        """Put a file that is no artifact any more into the bin, if it is still one of ``ours``: its name there."""
+        """Move a file that is no longer an artifact to the bin, if its hash is in ``ours``. Return its bin path."""
         around, name = self._around(path)
         with suppress(FileNotFoundError), self._at(path, around) as folder:
             os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -112,16 +115,16 @@ class ArtifactFolder:
         except FileNotFoundError:
             return True
         if not stat.S_ISREG(found.st_mode):
-            return False  # a link, or a folder: whoever put it there gets it back from the bin
+            return False  # a link or a folder that a person put there; it goes to the bin
         try:
             return digest_of(self.read(path) or b"") in ours
         except FolderRefused:
-            return False  # nobody may read it, or it is too large to be ours
+            return False  # not readable, or too large
 
-    # looking
+    # reading
 
     def read(self, path: str) -> bytes | None:
-        """The content of a file; None if it is not there. `FolderRefused` if it is no plain file of this folder."""
+        """Return the content of a file; None if it is absent. Raises `FolderRefused` if it is not a regular file."""
         around, name = self._around(path)
         try:
             with self._at(path, around) as folder:
@@ -133,14 +136,14 @@ class ArtifactFolder:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
             os.close(descriptor)
-            many = f"has {found.st_size} bytes, and an artifact has {LARGEST} at most"
-            wrong = many if stat.S_ISREG(found.st_mode) else "is no plain file"
-            raise FolderRefused(f"{self.path / path} {wrong}; move it away, then try again", path=path)
+            many = f"has {found.st_size} bytes, but the limit for an artifact is {LARGEST}"
+            wrong = many if stat.S_ISREG(found.st_mode) else "is not a regular file"
+            raise FolderRefused(f"{self.path / path} {wrong}. Move it away and try again.", path=path)
         with open(descriptor, "rb") as file:
             return b"".join(iter(lambda: file.read(PIECE), b""))
 
     def absent(self, path: str) -> bool:
-        """Whether there is nothing by that name, of whatever kind."""
+        """Return whether nothing exists at the path, of any kind."""
         around, name = self._around(path)
         try:
             with self._at(path, around) as folder:
@@ -152,13 +155,13 @@ class ArtifactFolder:
         return False
 
     def check(self, path: str) -> None:
-        """Whether a file can be put there. `FolderRefused` if a link is on the way."""
+        """Check that a file can be written at the path. Raises `FolderRefused` if a folder on the path is a link."""
         around, _ = self._around(path)
         with suppress(FileNotFoundError), self._at(path, around):
             pass
 
     def names(self, pattern: str) -> list[str]:
-        """The files that a path with one * in its last name stands for."""
+        """Return the files that match a path with one ``*`` in its last name."""
         around, last = self._around(pattern)
         head, _, tail = last.partition("*")
         try:
@@ -185,17 +188,17 @@ class ArtifactFolder:
     def _refused(self, path: str, error: OSError) -> FolderRefused:
         linked = error.errno in (errno.ELOOP, errno.ENOTDIR)
         why = "cannot be reached without following a link" if linked else "cannot be used"
-        what = "put a plain file or folder there" if linked else "see to that, then try again"
-        return FolderRefused(f"{self.path / path} {why} ({error.strerror}); {what}", path=path)
+        what = "Put a regular file or folder there" if linked else "Correct that and try again"
+        return FolderRefused(f"{self.path / path} {why} ({error.strerror}). {what}.", path=path)
 
-    # our own notes
+    # the engine's notes
 
     def note(self, name: str, data: bytes) -> None:
-        """Write one of our own files, whole or not at all."""
+        """Write one of the engine's own files atomically."""
         self._write(self._of_note(name), name.rpartition("/")[2], data)
 
     def notes(self) -> dict[str, bytes]:
-        """All of them, by name."""
+        """Return all notes of the engine, by name."""
         found: dict[str, bytes] = {}
         for folder, prefix in ((Folder(self.path / OWN, 1), ""), (self._own("done"), "done/")):
             with suppress(FileNotFoundError), self._at(f"{OWN}/{prefix}", folder) as descriptor:
@@ -205,26 +208,29 @@ class ArtifactFolder:
         return found
 
     def claim(self, decide: Callable[[bytes | None], bytes | None]) -> None:
-        """Write whose folder it is, if ``decide`` has something to write, told what is there. One at a time."""
+        """Write ``session.json`` with the bytes that ``decide`` returns for the present content; None writes nothing.
+
+        A lock makes sure that only one process decides at a time.
+        """
         with self._at(OWN, Folder(self.path / OWN, 1), create=True) as folder:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # until it is closed
+            fcntl.flock(folder, fcntl.LOCK_EX)  # released when the folder is closed
             data = decide(self.read(f"{OWN}/session.json"))
             if data is not None:
                 self.note("session.json", data)
 
     def forget(self, name: str) -> None:
-        """Delete one of our own files."""
+        """Delete one of the engine's notes."""
         self._of_note(name).remove(name.rpartition("/")[2])
 
     def _of_note(self, name: str) -> Folder:
         return self._own("done") if "/" in name else Folder(self.path / OWN, 1)
 
     def keep(self, data: bytes) -> None:
-        """Have bytes that a person wrote, and that we have taken in, for when they are to be restored."""
+        """Keep the exact bytes of an accepted edit, so that they can be restored."""
         self._write(self._own("edits"), digest_of(data), data)
 
     def kept(self, digest: str) -> bytes | None:
-        """Such bytes, by their hash."""
+        """Return the bytes of an accepted edit by their hash; None if they are missing or damaged."""
         data = self.read(f"{OWN}/edits/{digest}")
         return data if data is not None and digest_of(data) == digest else None
 
@@ -236,7 +242,7 @@ class ArtifactFolder:
 
 
 def mark(path: str, digest: str) -> str:
-    """What content is called while it is staged: by its hash, and by the path that it is for.
+    """Return the name of a staged file, made from its hash and its target path.
 
     >>> mark("a.md", "0" * 64)[-13:]
     '-fecccc975324'

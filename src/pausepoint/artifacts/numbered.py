@@ -1,4 +1,4 @@
-"""Numbered folders: ``<name>-v0.0.1``, ``-v0.0.2`` … for the runs of one name."""
+"""Numbered folders ``<name>-v0.0.1``, ``<name>-v0.0.2`` … for several runs with one name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"v0\.0\.(\d{1,9})")
 
 
 class VersionFolders:
-    """The folders ``<root>/<name>-v0.0.<n>`` that runs of one name go to, in the order of their numbers.
+    """The folders ``<root>/<name>-v0.0.<n>`` for the runs with one name, in the order of their numbers.
 
     >>> VersionFolders("output", "Fern & Stone").pattern
     'Fern-Stone-v0.0.*'
@@ -28,30 +28,31 @@ class VersionFolders:
 
     @property
     def pattern(self) -> str:
-        """What the folders are called."""
+        """The glob pattern of the folders."""
         return f"{self.name}-v0.0.*"
 
     def all(self) -> list[Path]:
-        """Those that are there, the latest last."""
+        """Return the existing folders, the latest last."""
         found = [(number(path.name, self.name), path) for path in self.root.glob(self.pattern) if path.is_dir()]
         return [path for at, path in sorted(pair for pair in found if pair[0] is not None)]
 
     def latest(self) -> Path | None:
-        """The one with the highest number; None if there is none."""
+        """Return the folder with the highest number; None if there is none."""
         return next(reversed(self.all()), None)
 
     def find(self, version: str) -> Path:
-        """The folder of a version such as ``v0.0.3``. `FolderRefused` if there is none."""
+        """Return the folder of a version such as ``v0.0.3``. Raises `FolderRefused` if it does not exist."""
         path = self.root / f"{self.name}-{version}"
         if path not in self.all():
             there = ", ".join(each.name.removeprefix(f"{self.name}-") for each in self.all()) or "none"
             raise FolderRefused(
-                f"No artifacts found for {self.name} {version} in {self.root}; there are: {there}", path=str(path)
+                f"No artifacts found for {self.name} {version} in {self.root}. Available versions: {there}.",
+                path=str(path),
             )
         return path
 
     def make(self) -> Path:
-        """A new folder, behind the latest. Two programs never get the same one."""
+        """Create a folder with the next number and return it. Two programs never get the same one."""
         self.root.mkdir(parents=True, exist_ok=True)
         last = self.latest()
         at = (number(last.name, self.name) or 0) + 1 if last is not None else 1
@@ -65,12 +66,15 @@ class VersionFolders:
             return path
 
     def incomplete(self, workflow: Workflow[Any], **given: Any) -> list[Path]:
-        """Those whose sessions have begun and are not complete, as far as their folders tell."""
+        """Return the folders of sessions that have started and are not complete.
+
+        A folder that cannot be judged is included.
+        """
         return [path for path in self.all() if _begun(path, workflow, given)]
 
 
 def number(folder: str, name: str) -> int | None:
-    """Which version a folder of a name is; None if it is none of its."""
+    """Return the number of a folder with this name; None if the folder has another name."""
     found = _VERSION.fullmatch(folder.removeprefix(f"{name}-"))
     return int(found[1]) if found and folder.startswith(f"{name}-") else None
 
@@ -79,5 +83,5 @@ def _begun(path: Path, workflow: Workflow[Any], given: Mapping[str, Any]) -> boo
     try:
         found = detect(path, workflow, **given)
     except PausepointError:
-        return True  # it cannot be told, which is no reason to keep silent about it
+        return True  # unknown, so list it
     return not found.complete and (found.resume_at != START or found.recorded)

@@ -1,6 +1,7 @@
-"""The artifacts of one held session as it runs: staged before a checkpoint, published after it, put right at the start.
+"""Writes the artifacts of one session: stages files before a checkpoint, publishes them after it.
 
-The store is the truth and the folder its projection: whatever a crash has left undone there is done again from the log.
+The store is the source of truth, and the folder is a projection of it. When an engine picks up the session, it repairs
+from the log whatever a crash left unfinished in the folder.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
 
 FORMAT = 1
-"""Of the notes in a folder. One that is newer is refused."""
+"""The format of the notes in a folder. A newer format is refused."""
 
 
 class SessionNote(msgspec.Struct, frozen=True):
-    """``.pausepoint/session.json``: whose folder it is, and what the session began with, field by field.
+    """``.pausepoint/session.json``: the session that owns the folder, and its first state, field by field.
 
-    ``through``: that is what all up to this record have come to; it was migrated then. ``first`` is the step that it
-    began at; not always that of the outline: a fork begins later, or behind it (``held_by_guard``).
+    If the session was migrated, ``input`` is the state after record ``through`` instead. ``first`` is the step where
+    the session began. A fork may begin at a later step, or after that step has ended (``held_by_guard``).
     """
 
     format: int
@@ -64,17 +65,17 @@ class SessionNote(msgspec.Struct, frozen=True):
 EDITED = "edited.json"
 
 Noted = tuple[str, Act, msgspec.Raw]
-"""What was written, and no file shows: path, act, value."""
+"""A write that no file shows: path, act, value."""
 
 Edited = tuple[str, int, msgspec.Raw]
-"""What was edited in the state: path, version, value."""
+"""An edit of the state: path, version, value."""
 
 
 class DoneNote(msgspec.Struct, frozen=True):
     """``.pausepoint/done/<step>.json``: the completion record of a step.
 
-    ``values`` is what it wrote and no file of it carries. ``next`` is where the session went. ``edited`` is what was
-    edited in the state, and stood, when the step began.
+    ``values`` are the writes of the step that none of its files shows. ``next`` is the step after it. ``edited`` are
+    the edits of the state that were in effect when the step began.
     """
 
     format: int
@@ -85,7 +86,7 @@ class DoneNote(msgspec.Struct, frozen=True):
 
 
 class EditNote(msgspec.Struct, frozen=True):
-    """``.pausepoint/edited.json``: what is edited in the state, if that was since a step has ended last: with ``seq``."""
+    """``.pausepoint/edited.json``: the edits of the state since the last step ended. ``seq`` is the last edit."""
 
     format: int
     seq: int
@@ -93,7 +94,7 @@ class EditNote(msgspec.Struct, frozen=True):
 
 
 class Looked(Protocol):
-    """A session, and what is needed to read its log."""
+    """A session, with everything that is needed to read its log."""
 
     session_id: str
     row: SessionRow
@@ -104,33 +105,33 @@ class Looked(Protocol):
 
 
 class Publisher:
-    """See the module's text. Without a ``ledger`` nobody holds the session, and only its folder can be put right."""
+    """Stages and publishes the artifacts of one session. Without a ``ledger`` it can only repair the folder."""
 
     def __init__(self, held: Looked, trail: Trail, ledger: Ledger | None = None) -> None:
         self.held = held
         self.shelf = ArtifactFolder(Path(trail.folder))
         self._ledger = ledger
-        self._before: tuple[State, dict[str, int]] | None = None  # what was edited when the open visit began
+        self._before: tuple[State, dict[str, int]] | None = None  # the state and its edits when the open visit began
 
     @property
     def ledger(self) -> Ledger:
-        """What the checkpoints of the session are written with."""
-        assert self._ledger is not None, "nobody holds the session"
+        """The ledger that writes the session's checkpoints."""
+        assert self._ledger is not None, "the session is not held"
         return self._ledger
 
     @property
     def trail(self) -> Trail:
-        """What the log says about artifacts, as it stands."""
+        """The history of artifacts in the log."""
         found = self.held.line.trail
         assert found is not None
         return found
 
-    # taking up
+    # picking up
 
     async def take_up(self) -> None:
-        """Bring the folder to where the log is: publish what is staged, note what is done, clear what came to nothing.
+        """Bring the folder up to date with the log: publish staged files, write missing notes, delete leftovers.
 
-        What somebody else has put there is left alone: who resumes the session was asked about it.
+        Edited files are not touched. A resume asks what to do with them before it comes here.
         """
         if await in_thread(is_gone, self.trail, self.shelf):
             raise gone(self.held.session_id, self.shelf.path)
@@ -156,12 +157,12 @@ class Publisher:
                 await in_thread(self.shelf.forget, name)
 
     async def _claim(self, found: bytes | None) -> None:
-        """Put the session's name on its folder. One that has another's is not touched."""
+        """Write the session's id into its folder. Raises `FolderRefused` if the folder belongs to another session."""
         ours = (self.held.session_id, self.trail.rebuilt_from)
         note = check_free(found, self.shelf.path, *ours)
         line = self.held.line
         same = note is not None and (note.session_id, note.version) == (self.held.session_id, line.version)
-        same = same and bool(self.trail.works)  # before the first step has ended, its input may have been edited
+        same = same and bool(self.trail.works)  # the input may be edited until the first step ends
         if note is not None and same and note.outline == line.outline:
             return
         workflow = self.held.workflow.name
@@ -174,13 +175,13 @@ class Publisher:
             )  # fmt: skip
 
         def decide(found: bytes | None) -> bytes:
-            check_free(found, self.shelf.path, *ours)  # another session may have come in between
+            check_free(found, self.shelf.path, *ours)  # another session may have claimed it since
             return _pretty(now)
 
         await in_thread(self.shelf.claim, decide)
 
     async def _beginning(self) -> tuple[dict[str, msgspec.Raw], int, str, bool]:
-        """What the session began with, and where; if migrated since, what that came to, and up to which record."""
+        """Return the session's first state and step. If it was migrated since, return the present state instead."""
         line, through, timeline = self.held.line, 0, Timeline(self.held.store, self.held.row)
         first = min(self.trail.works.values(), key=lambda work: work.seq, default=None)
         if first is not None:
@@ -193,9 +194,9 @@ class Publisher:
         return {path: raw for path, _, raw in values}, through, at, held_by_guard
 
     async def check_past(self) -> None:
-        """Refuse, while nothing is changed yet, a place in the log whose files `take_up` could not put back.
+        """Check that `take_up` can restore all files at this position in the log. Raises `FolderRefused`.
 
-        Only a session that was made anew of its folder can have such places: what its steps wrote over is not there.
+        It fails only in a session that was rebuilt from its folder, because overwritten values are missing there.
         """
         if not self.trail.rebuilt_from:
             return
@@ -204,7 +205,7 @@ class Publisher:
             await past.content_of(files[path][0], files[path][1].step)
 
     def _older(self, files: Sequence[PublishedFile]) -> set[str]:
-        """The files at whose place lies what another checkpoint left; not if that one is kept, and comes again."""
+        """Return the paths that hold the content of another checkpoint, unless that checkpoint is reused later."""
         reused = {(file.path, file.sha256) for each in self.trail.reused.values() for file in each.published.files}
         return {file.path for file in files if self._is_older(file, reused)}
 
@@ -215,7 +216,7 @@ class Publisher:
         return digest in self.trail.known.get(file.path, ()) and (file.path, digest) not in reused
 
     def _found(self, file: PublishedFile) -> bytes | None:
-        """What lies at the place of a file; of something that cannot be one, nothing that anybody would know."""
+        """Return the content at the path of a file; None if it is absent, empty bytes if it cannot be read."""
         try:
             return self.shelf.read(file.path)
         except FolderRefused:
@@ -229,12 +230,12 @@ class Publisher:
     # one visit
 
     def reused(self, step: str) -> Reused | None:
-        """The checkpoint that is to be kept instead of running a step, if what it read is still what there is."""
+        """Return the checkpoint to reuse instead of running a step; None if what it read has changed."""
         found = self.trail.reused.get(step)
         return found if found is not None and found.holds(self.trail.versions) else None
 
     async def stage(self, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs) -> None:
-        """Have what the step leaves on disk, and have its checkpoint say so."""
+        """Write the step's files to the staging folder, and record them in its checkpoint."""
         files: tuple[PublishedFile, ...] = ()
         if step.publishes:
             contents = await contents_of(self.held, step, changes, blobs)
@@ -242,7 +243,7 @@ class Publisher:
             files = tuple([await in_thread(self._stage, *each) for each in contents])
             for file in files:
                 if await in_thread(self._is_foreign, file):
-                    summary = f"{file.path} was there and not ours; it goes to {self.shelf.path}/.pausepoint/bin"
+                    summary = f"{file.path} was not written by this session; moved to {self.shelf.path}/.pausepoint/bin"
                     self.ledger.effect(
                         f"aside:{file.path}", "artifact.set_aside", summary, {"path": file.path}, step.agent
                     )
@@ -254,8 +255,8 @@ class Publisher:
         others = [path for path, (_, work) in self.trail.files().items() if work.step != step]
         if pair := clash([*others, *paths]):
             raise StepError(
-                f"{pair[0]!r} and {pair[1]!r} cannot both be files: one is a folder of the other, or the same name in"
-                " other letters, which many disks do not tell apart; give them different paths"
+                f"Artifacts {pair[0]!r} and {pair[1]!r} of step {step!r} cannot both be files: one is a folder of the"
+                " other, or they differ only in upper and lower case. Give them different paths."
             )
 
     def _stage(self, file: PublishedFile, data: bytes) -> PublishedFile:
@@ -263,7 +264,7 @@ class Publisher:
         return msgspec.structs.replace(file, sha256=digest, size=len(data))
 
     def skips(self, step: BoundStep) -> None:
-        """The step does not run: its checkpoint says what that was decided by."""
+        """Record in the checkpoint of a skipped step which versions the decision read."""
         self._pend(step, self._published(step))
 
     def _published(self, step: BoundStep, files: tuple[PublishedFile, ...] = (), usd: int = 0) -> Published:
@@ -271,7 +272,7 @@ class Publisher:
         return Published(self.trail.read_by(places), files, code_of(step.fn), usd, places=places)
 
     def reuses(self, step: BoundStep, reused: Reused) -> None:
-        """The checkpoint says which one it stands for."""
+        """Record in the checkpoint which earlier checkpoint it reuses."""
         self._pend(step, reused.published)
 
     def _pend(self, step: BoundStep, published: Published) -> None:
@@ -281,13 +282,13 @@ class Publisher:
         effect = Effect(
             "published", self.ledger.clock.now(), "artifact.published", step.agent, names, raw, published=published
         )
-        self.ledger.pending.pop("published", None)  # of an attempt that failed behind it
+        self.ledger.pending.pop("published", None)  # from an attempt that failed after staging
         self.ledger.pend(effect)
-        standing = self.trail.standing()
-        self._before = (self.held.line.state.copy(), standing) if standing else None
+        open_edits = self.trail.open_edits()
+        self._before = (self.held.line.state.copy(), open_edits) if open_edits else None
 
     async def publish(self, step: str) -> None:
-        """The checkpoint is committed: give its files their names, and note that it is done."""
+        """Publish the files of a committed checkpoint, and write its completion record."""
         work = self.trail.works[step]
         staged, past = await in_thread(self.shelf.staged), Past(self.held, self.shelf)
         older = await in_thread(self._older, work.files)
@@ -295,12 +296,12 @@ class Publisher:
             if mark(file.path, file.sha256) in staged:
                 await self._publish(file, step)
             elif file.path in older or await in_thread(self._found, file) is None:
-                await self._restore(past, file, step)  # of a checkpoint that is kept, and whose file has gone meanwhile
+                await self._restore(past, file, step)  # a reused checkpoint whose file is missing
         await in_thread(self._retire, [step])
         await self._note(work, self.held.line.state, await self._edits(*self._before) if self._before else ())
 
     def _retire(self, steps: Sequence[str]) -> None:
-        """What steps left when they ran before, and do not leave any more, goes to the bin: no field shows it now."""
+        """Move files that these steps published before and no longer publish to the bin."""
         trail, outline = self.trail, self.held.workflow.outline
         ahead = {file.path for reused in trail.reused.values() for file in reused.published.files}
         ahead |= {file.path for redo in trail.redo.values() for file in redo.spared}
@@ -312,7 +313,7 @@ class Publisher:
     async def _publish(self, file: PublishedFile, step: str) -> None:
         moved = await in_thread(self.shelf.publish, file.path, file.sha256, self.trail.known.get(file.path, ()))
         if moved:
-            tell(logging.WARNING, f"{step}: what was at {file.path} is kept as {moved}", self.held.session_id)
+            tell(logging.WARNING, f"{step}: moved the existing {file.path} to {moved}", self.held.session_id)
 
     async def _restore(self, past: Past, file: PublishedFile, step: str) -> None:
         data = await past.content_of(file, step)
@@ -320,19 +321,19 @@ class Publisher:
         await self._publish(file, step)
 
     async def _note_again(self, work: Work) -> None:
-        """The completion record of a step from the log alone: a crash has come in between, or it was edited since."""
+        """Write the completion record of a step from the log, after a crash or an edit."""
         timeline = Timeline(self.held.store, self.held.row)
         before, after = await timeline.line(work.seq - 1), await timeline.line(work.seq)
-        standing = before.trail.standing() if before.trail is not None else {}
-        await self._note(work, after.state, await self._edits(before.state, standing))
+        open_edits = before.trail.open_edits() if before.trail is not None else {}
+        await self._note(work, after.state, await self._edits(before.state, open_edits))
 
     async def _note(self, work: Work, state: State, edited: Sequence[Edited]) -> None:
-        """The completion record of a step, with all that only the log would know. ``state``: as the step left it."""
+        """Write the completion record of a step. ``state`` is the state after the step."""
         (record,) = await self.held.store.records(self.held.row.key, work.seq, work.seq)
         body: CheckpointBody = body_of(record)
         shown = [file.field for file in work.files]
         values: list[Noted] = []
-        if work.visit > 1:  # what its earlier visits wrote, or added to, has no record of its own any more
+        if work.visit > 1:  # earlier visits no longer have a record of their own
             places = self.held.workflow.step(work.step).places if work.step in self.held.workflow.outline else ()
             written = {path.partition(".")[0] for path in (*places, *work.writes)}
             values += await self._values(state, [field for field in sorted(written) if not _is_shown(field, shown)])
@@ -340,7 +341,7 @@ class Publisher:
             for change in body.changes:
                 if not _is_shown(change.path, shown):
                     values.append((change.path, change.act, msgspec.Raw(await _bytes(self.held.store, change.value))))
-        if work.made:  # edits of what it wrote may have become a part of it
+        if work.made:  # a reused checkpoint may contain edits
             mine = [path for path in self.trail.edited if any(overlap(path, key) for key in work.writes)]
             values += await self._values(state, mine)
         note = DoneNote(FORMAT, work, tuple(values), work.step if body.held_by_guard else body.next, tuple(edited))
@@ -348,18 +349,18 @@ class Publisher:
         await in_thread(self.shelf.note, f"done/{work.step}.json", _pretty(spelled_out))
 
     async def _note_edits(self, found: bytes | None) -> None:
-        """What was edited in the state since a step has ended last; the next one has it in its completion record."""
-        standing = self.trail.standing()
-        last = max(standing.values(), default=0)
+        """Write the edits of the state since the last step ended. The next completion record includes them."""
+        open_edits = self.trail.open_edits()
+        last = max(open_edits.values(), default=0)
         if last > max((work.seq for work in self.trail.works.values()), default=0):
-            edited = await self._edits(self.held.line.state, standing)
+            edited = await self._edits(self.held.line.state, open_edits)
             await in_thread(self.shelf.note, EDITED, _pretty(EditNote(FORMAT, last, edited)))
         elif found is not None:
             await in_thread(self.shelf.forget, EDITED)
 
-    async def _edits(self, state: State, standing: Mapping[str, int]) -> tuple[Edited, ...]:
-        values = await self._values(state, [*standing])
-        return tuple([(path, standing[path], raw) for path, _, raw in values])
+    async def _edits(self, state: State, open_edits: Mapping[str, int]) -> tuple[Edited, ...]:
+        values = await self._values(state, [*open_edits])
+        return tuple([(path, open_edits[path], raw) for path, _, raw in values])
 
     async def _values(self, state: State, paths: Sequence[str]) -> list[Noted]:
         if needed := state.needs(paths):
@@ -369,7 +370,7 @@ class Publisher:
     # for the step itself
 
     def spared(self, step: str, pattern: str) -> dict[str, str]:
-        """Of the files that a step left when it last ran: the entries that are still good, as they are in the file."""
+        """Return the content of the files from the step's last run that are still valid, by entry key."""
         bound, redo, found = self.held.workflow.step(step), self.trail.redo.get(step), dict[str, str]()
         artifact = artifact_of(bound, pattern)
         if redo is None or redo.reads != self.trail.read_by(bound.depends_on):
@@ -383,7 +384,7 @@ class Publisher:
 async def contents_of(
     held: Looked, step: BoundStep, changes: tuple[Change, ...], blobs: Blobs
 ) -> list[tuple[PublishedFile, bytes]]:
-    """What a step would leave, if it wrote these changes."""
+    """Return the files that a step publishes with these changes, with their content."""
     trial = held.line.state.copy()
     trial.provide(dict(blobs))
     for change in changes:
@@ -396,19 +397,19 @@ async def contents_of(
             found.append((PublishedFile(path, artifact.path, artifact.place.path, "", 0, key), data))
     twice = [path for path, count in Counter(file.path for file, _ in found).items() if count > 1]
     if twice:
-        raise StepError(f"{step.name} leaves {twice[0]!r} twice; give its artifacts different paths")
+        raise StepError(f"Step {step.name!r} publishes {twice[0]!r} twice. Give its artifacts different paths.")
     return found
 
 
 async def values_of(lending: StateAccess, paths: tuple[str, ...]) -> dict[str, Any]:
-    """Some values of a state, by their paths; what is large is fetched."""
+    """Return the values at these paths of a state. Large values are fetched."""
     if needed := lending.state.needs(path for path in paths):
         lending.state.provide(await lending.store.blobs(needed))
     return {path: lending.read(lending.shape.place(path)) for path in paths}
 
 
 class Past:
-    """What was recorded of files, to the byte, from the log. What is read for one file is at hand for the next."""
+    """The recorded content of files, restored from the log. Records are cached for the next file."""
 
     def __init__(self, held: Looked, shelf: ArtifactFolder) -> None:
         self.held, self.shelf = held, shelf
@@ -416,16 +417,16 @@ class Past:
         self._fields: dict[tuple[int, str], Any] = {}
 
     async def content_of(self, file: PublishedFile, step: str) -> bytes:
-        """The recorded content of a file. `FolderRefused` if it cannot be had any more."""
+        """Return the recorded content of a file. Raises `FolderRefused` if it cannot be restored."""
         data = await in_thread(self.shelf.kept, file.sha256)
         if data is None:
             data = await self._made_again(file, artifact_of(self.held.workflow.step(step), file.pattern))
         if digest_of(data) != file.sha256:
             rebuilt = self.held.line.trail is not None and self.held.line.trail.rebuilt_from
-            why = "the session was made anew of its folder" if rebuilt else "its codec writes it otherwise by now"
+            why = "the session was rebuilt from its folder" if rebuilt else "its codec now writes different bytes"
             raise FolderRefused(
-                f"{file.path} cannot be written as it was: {why}; take it in as it is, or run {step} again:"
-                f" resume(rerun=[{step!r}])",
+                f"Artifact {file.path!r} cannot be restored: {why}. Accept the file as it is with"
+                f" resume(edits='accept'), or run step {step!r} again with resume(rerun=[{step!r}]).",
                 session_id=self.held.session_id, path=file.path,
             )  # fmt: skip
         return data
@@ -443,7 +444,7 @@ class Past:
         return artifact.encoded(whole[file.key] if artifact.many else whole)
 
     async def _field(self, file: PublishedFile, field: str) -> Any:
-        """A field as it was when a file that shows it was left, carried up to the code at hand."""
+        """Return the value of a field when the file was published, migrated to the present version."""
         if (file.at, field) not in self._fields:
             held = self.held
             line = await Timeline(held.store, held.row).line(file.at)
@@ -453,23 +454,23 @@ class Past:
                 self._fields[file.at, field] = (await values_of(lending, (field,)))[field]
             except StateRefused as error:
                 raise FolderRefused(
-                    f"{file.path} cannot be written as it was: {error}", session_id=held.session_id, path=file.path
+                    f"Artifact {file.path!r} cannot be restored: {error}", session_id=held.session_id, path=file.path
                 ) from error
         return self._fields[file.at, field]
 
 
 def artifact_of(step: BoundStep, pattern: str) -> BoundArtifact:
-    """The artifact of a step by its path as declared. `StepError` if it declares none."""
+    """Return the artifact of a step by its declared path. Raises `StepError` if the step does not declare it."""
     for artifact in step.publishes:
         if artifact.path == pattern:
             return artifact
     known = ", ".join(repr(artifact.path) for artifact in step.publishes) or "none"
-    raise StepError(f"{step.name} leaves no artifact {pattern!r}; it declares {known}")
+    raise StepError(f"Step {step.name!r} does not publish {pattern!r}. It publishes: {known}.")
 
 
 @functools.lru_cache(maxsize=1024)
 def code_of(fn: Any) -> str:
-    """What tells one text of a function from another; empty if its text is not at hand."""
+    """Return a fingerprint of a function's source code; empty if the source is not available."""
     try:
         return sha256(inspect.getsource(fn).encode()).hexdigest()[:16]
     except (OSError, TypeError):
@@ -477,7 +478,7 @@ def code_of(fn: Any) -> str:
 
 
 def is_gone(trail: Trail, shelf: ArtifactFolder) -> bool:
-    """Whether nothing of what a session has left is where it was: its folder was moved, or its disk is not there."""
+    """Return whether all files of a session are absent, because its folder was moved or its disk is not mounted."""
     files = trail.files()
     if not files or shelf.read(f"{OWN}/session.json") is not None:
         return False
@@ -485,37 +486,43 @@ def is_gone(trail: Trail, shelf: ArtifactFolder) -> bool:
 
 
 def gone(session_id: str, folder: Path) -> FolderRefused:
-    """What to say about that."""
+    """Return the error for a folder that is missing."""
     return FolderRefused(
-        f"the folder of session {session_id!r} is gone, or empty: {folder}; put it back, have its files written anew"
-        " with restore(), or make a session of where it is now: engine.rebuild(folder, workflow, session_id=...)",
+        f"The folder of session {session_id!r} is missing or empty: {folder}. Put it back, write its files again with"
+        " restore(), or rebuild the session from its new place with engine.rebuild(folder, workflow, session_id=...).",
         session_id=session_id, path=str(folder),
     )  # fmt: skip
 
 
 def check_free(found: bytes | None, folder: Path, session_id: str, before: str = "") -> SessionNote | None:
-    """The note that says whose folder it is, if there is one. `FolderRefused` if it is another session's."""
+    """Return the session note of a folder, if there is one. Raises `FolderRefused` if another session owns it."""
     note = session_note(found, str(folder)) if found else None
     if note is not None and note.session_id not in (session_id, before):
         raise FolderRefused(
-            f"{folder} belongs to session {note.session_id!r}; give this one a folder of its own",
+            f"Folder {folder} belongs to session {note.session_id!r}. Choose another folder for this session.",
             session_id=session_id, path=str(folder),
         )  # fmt: skip
     return note
 
 
 def session_note(data: bytes, folder: str) -> SessionNote:
-    """Read the note that says whose folder it is. `FolderRefused` if it is damaged, or a newer Pausepoint's."""
+    """Decode the session note of a folder.
+
+    Raises `FolderRefused` if it is damaged, and `FolderMisfit` if a newer Pausepoint wrote it.
+    """
     try:
         note = msgspec.json.decode(data, type=SessionNote)
     except msgspec.MsgspecError as exc:
         raise FolderRefused(
-            f"{folder}/.pausepoint/session.json is damaged ({exc}); delete it: a resume of the session writes it anew,"
-            " and without the session the files alone tell",
+            f"File {folder}/.pausepoint/session.json is damaged ({exc}). Delete it. A resume of the session writes it"
+            " again; without the session, the folder is judged by its files alone.",
             path=folder,
         ) from exc
     if note.format > FORMAT:
-        raise FolderMisfit(f"{folder} was written by a newer Pausepoint (format {note.format}); use that", path=folder)
+        raise FolderMisfit(
+            f"Folder {folder} was written by a newer Pausepoint (format {note.format}). Upgrade Pausepoint.",
+            path=folder,
+        )
     return note
 
 
@@ -523,11 +530,11 @@ def _noted(data: bytes | None) -> Work | None:
     try:
         return msgspec.json.decode(data, type=DoneNote).work if data else None
     except msgspec.MsgspecError:
-        return None  # it is written anew
+        return None  # it is written again
 
 
 def _is_shown(path: str, fields: Sequence[str]) -> bool:
-    """Whether all that is at a place is in files, which show these fields."""
+    """Return whether files that show these fields contain everything at a path."""
     return any(path == field or path.startswith(f"{field}.") for field in fields)
 
 

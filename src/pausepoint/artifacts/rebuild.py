@@ -1,7 +1,7 @@
-"""A log made anew of a folder of artifacts, for a store that does not have the session.
+"""Rebuilds a session's log from its folder of artifacts, for a store that does not have the session.
 
-Every step that the folder knows to be done becomes a checkpoint with what it wrote. Where the session goes on is then
-found out as for any other.
+Every step that is done according to the folder becomes a checkpoint with its values. A resume then continues like in
+any other session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pausepoint.model.sessions import NewSession
 
 
 class Relog:
-    """The records of a session that is made anew. Versions of fields are numbered as they are written here."""
+    """Builds the records of a rebuilt session. Versions of fields are numbered by the new records."""
 
     def __init__(
         self,
@@ -56,19 +56,19 @@ class Relog:
 
     @property
     def seq(self) -> int:
-        """The number that the next record will have."""
+        """The number of the next record."""
         return len(self.bodies) + 2
 
     def begin(self, values: Mapping[str, bytes]) -> None:
-        """What the session began with."""
+        """Set the first state of the session."""
         self.fields = {name: stored(data, self.blobs) for name, data in values.items()}
 
     def change(self, path: str, act: Act, data: bytes) -> Change:
-        """Something that a step wrote, encoded already."""
+        """Return a change with a value that is already encoded."""
         return Change(path, act, stored(data, self.blobs))
 
     def edited(self, edits: Iterable[Edited]) -> None:
-        """What was edited in the state by here. Before the first step it is in what the session began with."""
+        """Add the edits of the state up to here. Edits before the first step are already in the first state."""
         new = [(path, at, bytes(raw)) for path, at, raw in edits if (path, at) not in self.edits] if self.bodies else []
         if new:
             pairs = {(path, at) for path, at, _ in new}
@@ -78,14 +78,14 @@ class Relog:
             self.bodies.append((self.bodies[-1][0], EditBody(changes, reason="from its folder")))
 
     def done(self, work: Work, changes: Sequence[Change], next_step: str | None) -> None:
-        """A step that is done. What it read of other steps is named by the numbers of this log."""
+        """Add the checkpoint of a finished step. Versions that it read are renumbered for this log."""
         reads = {pair[0]: self.versions[pair] for pair in work.reads.items() if pair in self.versions}
         self.versions.update(((key, version), self.seq) for key, version in work.writes.items())
         files = tuple(msgspec.structs.replace(file, at=0) for file in work.files)
         writes = dict.fromkeys(work.writes, self.seq)
         published = Published(reads, files, work.code, work.usd, writes=writes, places=work.places)
         effect = Effect("published", work.at, "artifact.published", work.step, "from its folder", published=published)
-        stays = next_step in (None, work.step)  # where it has come to its end it is left once more
+        stays = next_step in (None, work.step)  # at the end, the guards and the route run again
         body = CheckpointBody(
             None if stays else next_step, tuple(changes), stays, work.skipped, took=work.took, effects=(effect,),
             version=self.version,
@@ -93,7 +93,7 @@ class Relog:
         self.bodies.append((work.step, body))
 
     def session(self, workflow: Workflow[Any], now: int, by: str | None) -> NewSession:
-        """All of it. One that had come to its end stands at its last step, to be left once more."""
+        """Return the new session. A completed one is at its last step, so that its guards and route run again."""
         at, held_by_guard = self.first, self.held_by_guard
         visits = {at: 1} if held_by_guard else {}
         key = KeyBody(
@@ -122,9 +122,9 @@ def _after(last: Record, step: str, visit: int, now: int, body: CheckpointBody |
 def by_record(
     workflow: Workflow[Any], folder: Path, session_id: str, found: Recorded, accept_incomplete: bool, limits: Limits
 ) -> Relog:  # fmt: skip
-    """From completion records. What files carry is read from them, also if somebody has edited it.
+    """Rebuild the log from completion records. Values that files carry are read from the files, also if edited.
 
-    What the records have of the same is newer: an edit of the state became a part of it.
+    A value in a record overrides the file, because it includes later edits of the state.
     """
     if found.late and not accept_incomplete:
         raise _at_odds(folder, found.inconsistent(), found.gap)
@@ -146,7 +146,7 @@ def by_record(
 def _carried(
     workflow: Workflow[Any], shelf: ArtifactFolder, log: Relog, done: DoneNote, limits: Limits
 ) -> list[Change]:
-    """What the files of a step say. One that is missing or cannot be read says nothing: its step runs again."""
+    """Return the values in the files of a step. A missing or invalid file is skipped, and its step runs again."""
     values: dict[str, Any] = {}
     for file in done.work.files:
         artifact = artifact_named(workflow, done.work.step, file.pattern)
@@ -165,7 +165,7 @@ def _carried(
 
 
 def _plain(artifact: BoundArtifact, data: bytes) -> Any:
-    """What an older version has left, for its migrations: nothing but JSON or a text."""
+    """Decode a file of an older version, for the migrations: plain JSON or text."""
     if artifact.codec == "json":
         return msgspec.json.decode(data)
     return data.decode()
@@ -181,9 +181,9 @@ def by_judgement(
     workflow: Workflow[Any], folder: Path, session_id: str | None, seen: Detection, judged: Sequence[Judged],
     given: Mapping[str, Any], accept_incomplete: bool, limits: Limits,
 ) -> Relog:  # fmt: skip
-    """From the files alone: the steps up to the first that is not known to be done."""
+    """Rebuild the log from the files alone, up to the first step that is not known to be done."""
     if not judged or seen.resume_at == "start":
-        raise FolderRefused(f"No checkpoints found in {folder}; start from scratch", path=str(folder))
+        raise FolderRefused(f"No checkpoints found in {folder}. Start a new session.", path=str(folder))
     if seen.inconsistent and not accept_incomplete:
         raise _at_odds(folder, seen.inconsistent, seen.resume_at)
     id = new_session_id() if session_id is None else check_session_id(session_id)
@@ -202,7 +202,7 @@ def by_judgement(
 def _relogged(
     log: Relog, workflow: Workflow[Any], shelf: ArtifactFolder, done: Judged, known: Mapping[str, Any], limits: Limits
 ) -> None:
-    """One step that its files show to be done."""
+    """Add a step that is done according to its files."""
     changes = [log.change(path, "set", workflow.shape.place(path).typed.encode(value, path, limits))
                for path, value in done.values.items()]  # fmt: skip
     read = done.step.depends_on
@@ -211,13 +211,13 @@ def _relogged(
     work = Work(
         done.step.name, 1, log.seq, 0, reads, dict.fromkeys(done.step.places, log.seq), tuple(files),
         code_of(done.step.fn),
-        skipped="its artifacts were there before" if files else "it left nothing", places=tuple(read),
+        skipped="its artifacts were already there" if files else "it published nothing", places=tuple(read),
     )  # fmt: skip
     log.done(work, changes, workflow.following(done.step.name))
 
 
 def _spared(log: Relog, shelf: ArtifactFolder, step: BoundStep, known: Mapping[str, Any]) -> None:
-    """Of the step that comes next, the entries that are there already need not be made again."""
+    """Mark the entries of the next step that already exist, so that they are not made again."""
     spared: list[PublishedFile] = []
     for artifact in step.publishes:
         for file in _files(shelf, artifact, known) if artifact.many else ():
@@ -229,13 +229,13 @@ def _spared(log: Relog, shelf: ArtifactFolder, step: BoundStep, known: Mapping[s
     if spared:
         read = step.depends_on
         reads = {key: at for (key, _), at in log.versions.items() if any(overlap(key, path) for path in read)}
-        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files are there", tuple(spared), reads)
+        log.trail.redo[step.name] = Redo(f"{len(spared)} of its files already exist", tuple(spared), reads)
 
 
 def _at_odds(folder: Path, inconsistent: Sequence[str], at: str | None) -> FolderRefused:
     return FolderRefused(
-        f"{folder} does not add up: {'; '.join(inconsistent)}. incomplete='accept' goes on with {at}; what comes"
-        " after it is made again",
+        f"Folder {folder} is inconsistent: {'; '.join(inconsistent)}. Pass incomplete='accept' to resume at {at}"
+        " and run the steps after it again.",
         path=str(folder),
     )
 

@@ -1,7 +1,7 @@
-"""How the artifacts in a session's folder stand against what its log says, and what follows from that.
+"""Compares the files in a session's folder with its log.
 
-Pure but for reading the folder. Nothing is decided here: an *examination* says which files are as recorded, which were
-changed by another hand, which steps have to run again, and what somebody has to decide first.
+Nothing is changed here. An *examination* says which files are as recorded, which were edited, which steps must run
+again, and what a person has to decide first.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _NOTHING = Change("", "set", Inline(msgspec.Raw(b"null")))
 
 
 class ArtifactState(msgspec.Struct, frozen=True):
-    """How one artifact stands. ``by`` is whose edit was taken in last; None: its step made it.
+    """The state of one artifact. ``by`` is the author of the last accepted edit; None if its step wrote it.
 
-    ``line`` and ``column`` say where an invalid one cannot be read. ``sha256`` and ``size`` are what is recorded.
+    ``line`` and ``column`` are the position of the error in an invalid file. ``sha256`` and ``size`` are the recorded
+    values.
     """
 
     path: str
@@ -42,10 +43,10 @@ class ArtifactState(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One file as it was found. ``value`` is what an edited one says now, ``data`` its bytes.
+    """One file as it was found. ``value`` is the value of an edited file, ``data`` its bytes.
 
-    ``whole``: its form tells that its end is there. ``unsure``: nobody can tell whether it was cut off. ``same``: only
-    its form is another, as after an editor has indented it anew; nobody who has read it is concerned.
+    ``whole``: the format proves that the file is complete. ``unsure``: the file may be truncated. ``same``: only the
+    formatting changed, so no reader is stale.
     """
 
     file: PublishedFile
@@ -62,21 +63,21 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def cut(self) -> bool:
-        """Whether it may be what is left of the recorded content: shorter, and not known to be whole."""
+        """Whether the file may be truncated: shorter than recorded, and not known to be complete."""
         shorter = self.data is not None and len(self.data) < self.file.size
         return self.state == "edited" and shorter and not self.whole and not self.same
 
     def doubted(self) -> Finding:
-        """The same, where what was recorded is not at hand to compare it with."""
+        """Return the finding as unsure, because the recorded content is not available for comparison."""
         size = len(self.data or b"")
-        why = f"it has {size} bytes instead of {self.file.size}: it was shortened by another hand, or cut off"
+        why = f"it has {size} bytes instead of {self.file.size}: it was shortened or truncated"
         return msgspec.structs.replace(self, why=why, unsure=True)
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """What a resume would meet: ``redo`` are the finished steps that run again if all edits are taken in.
+    """What a resume would find. ``redo`` are the finished steps that run again if all edits are accepted.
 
-    ``taken`` are edits that nobody has built on, ``undecided`` the others, and what can no longer be read.
+    ``taken`` are edits that no finished step has read. ``undecided`` are all other edits, and invalid files.
     """
 
     findings: tuple[Finding, ...]
@@ -85,7 +86,7 @@ class Examination(msgspec.Struct, frozen=True):
     undecided: tuple[Finding, ...] = ()
 
     def states(self) -> list[ArtifactState]:
-        """Each file for people; a valid one whose step has to run again is stale."""
+        """Return the state of each file. A valid file is stale if its step must run again."""
         return [self._state(each) for each in self.findings]
 
     def _state(self, found: Finding) -> ArtifactState:
@@ -99,12 +100,12 @@ class Examination(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
     def problems(self) -> list[str]:
-        """What somebody has to decide about, a line each."""
+        """Return one line for each file that a person has to decide about."""
         return [f"{each.file.path} is {each.state}: {each.why}" for each in self.undecided]
 
 
 def look(workflow: Workflow[Any], trail: Trail, shelf: ArtifactFolder) -> list[Finding]:
-    """Every file that the log knows of, as it is now. Reads the folder; blocks."""
+    """Examine every file that the log knows. Blocks while it reads the folder."""
     staged = shelf.staged()
     return [_look(workflow, trail, shelf, staged, file, work) for file, work in trail.files().values()]
 
@@ -120,56 +121,56 @@ def _look(
     if data is None:
         if waits:
             return Finding(file, work, "valid", "recorded; a resume publishes it")
-        return Finding(file, work, "missing", "it was left and is not there any more")
+        return Finding(file, work, "missing", "it was published, but no longer exists")
     digest = digest_of(data)
     if digest == file.sha256:
         return Finding(file, work, "valid", "as recorded")
     if digest in trail.known.get(file.path, ()):
-        return Finding(file, work, "valid", "an older version of its own; a resume publishes the recorded one")
+        return Finding(file, work, "valid", "an older version; a resume publishes the recorded one")
     artifact = artifact_named(workflow, work.step, file.pattern)
     if artifact is None:
-        return Finding(file, work, "edited", "it is not as recorded, and no step declares it any more", data)
+        return Finding(file, work, "edited", "it differs from the record, and no step declares it any more", data)
     return _judged(artifact, shelf, file, work, data)
 
 
 def _judged(artifact: BoundArtifact, shelf: ArtifactFolder, file: PublishedFile, work: Work, data: bytes) -> Finding:
-    """Content that is not what was recorded: an edit, or something that cannot be read."""
+    """Judge content that differs from the record: an edit, or an invalid file."""
     try:
         if _says_the_same(artifact, shelf, file, data):
-            why = "it was written otherwise by another hand, and says the same"
+            why = "the file was reformatted; its content is unchanged"
             return Finding(file, work, "edited", why, data, artifact.decoded(data), same=True)
         if len(data) < min(artifact.spec.min_bytes, file.size):
-            raise Unfit(f"it has {len(data)} bytes, and less than {artifact.spec.min_bytes} are taken for a remnant")
+            raise Unfit(f"it has {len(data)} bytes; less than {artifact.spec.min_bytes} count as incomplete")
         value = artifact.decoded(data)
         if problem := "" if artifact.many else artifact.misses(value):
             raise Unfit(problem)
     except Unfit as wrong:
         return Finding(file, work, "invalid", str(wrong), data, None, wrong.line, wrong.column)
     whole = artifact.codec == "json" and data.strip()[:1] in (b"[", b"{", b'"')
-    return Finding(file, work, "edited", "it was changed by another hand", data, value, whole=whole)
+    return Finding(file, work, "edited", "its content differs from the record", data, value, whole=whole)
 
 
 def _says_the_same(artifact: BoundArtifact, shelf: ArtifactFolder, file: PublishedFile, data: bytes) -> bool:
-    """Whether content has the recorded value, only in another form. Raises `Unfit`."""
+    """Return whether content has the recorded value in another format. Raises `Unfit`."""
     form = artifact.encoded(artifact.decoded(data))
     if digest_of(form) == file.sha256:
         return True
-    before = shelf.kept(file.sha256)  # what is recorded may be somebody's own form as well
+    before = shelf.kept(file.sha256)  # the recorded content may be an edit with its own formatting
     try:
         return before is not None and artifact.encoded(artifact.decoded(before)) == form
     except Unfit:
-        return False  # the type is another by now
+        return False  # the type of the field has changed
 
 
 def artifact_named(workflow: Workflow[Any], step: str, pattern: str) -> BoundArtifact | None:
-    """The artifact of a step by its path as declared, if there still is one."""
+    """Return the artifact of a step by its declared path; None if it is no longer declared."""
     step = workflow.renamed.get(step, step)
     published = workflow.step(step).publishes if step in workflow.outline else ()
     return next((artifact for artifact in published if artifact.path == pattern), None)
 
 
 def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], seq: int) -> Examination:
-    """What follows from what was found. ``seq`` is the number that a record of the edits would have."""
+    """Return the consequences of the findings. ``seq`` is the number that a record of the edits would get."""
     findings = tuple(found)
     seeds = dict(rerun)
     for step, path in _makers(trail, {each.file.path: each.work.step for each in findings if each.state == "missing"}):
@@ -195,9 +196,10 @@ def examine(trail: Trail, found: Iterable[Finding], rerun: Mapping[str, str], se
 
 
 def _makers(trail: Trail, missing: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The steps that missing files can be had from: those that left them last; ``missing`` has their names by path.
+    """Yield the steps that must run again to make missing files. ``missing`` maps each path to its last step.
 
-    If the session was made anew of its folder, nobody knows what those found there: all that wrote such a file.
+    In a session that was rebuilt from its folder, all steps that wrote such a file must run, because its earlier
+    content is unknown.
     """
     yield from ((step, path) for path, step in missing.items())
     for work in trail.works.values() if trail.rebuilt_from else ():
@@ -205,7 +207,7 @@ def _makers(trail: Trail, missing: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _spared(findings: Iterable[Finding], step: str, why: str) -> tuple[PublishedFile, ...]:
-    """What a step need not make again: the files that are as they were, if only others of it are missing."""
+    """Return the valid files of a step that runs again only because other files of it are missing."""
     if not why.startswith("artifact missing"):
         return ()
     return tuple(each.file for each in findings if each.work.step == step and each.state == "valid")

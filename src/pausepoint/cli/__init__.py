@@ -1,6 +1,6 @@
-"""The command line: thin commands over the public verbs of the engine.
+"""The command line: thin commands over the engine's public methods.
 
-A command imports what it uses when it is called; until then the table of commands is text.
+A command's modules are imported when the command is called, so that ``--help`` and completion are fast.
 """
 
 from __future__ import annotations

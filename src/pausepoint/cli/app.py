@@ -1,4 +1,4 @@
-"""The group of all commands. Each is imported when it is called, or asked for its help."""
+"""The group of all commands. A command's module is imported when the command is called or its help is shown."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from pausepoint.name import NAME
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "init": ("setup", "Make this folder a Pausepoint project."),
+        "init": ("setup", "Set up a Pausepoint project in this folder."),
         "demo": ("setup", "Watch a session being killed, resumed and paused."),
-        "run": ("run", "Start a session and show it until it ends or needs somebody."),
-        "resume": ("run", "Go on with an interrupted, paused or failed session."),
-        "worker": ("worker", "Drive whatever is ready or due in this store."),
+        "run": ("run", "Start a session and show it until it ends or needs a person."),
+        "resume": ("run", "Resume an interrupted, paused or failed session."),
+        "worker": ("worker", "Drive all sessions of this store that are ready or due."),
     },
-    "Look": {
+    "Inspect": {
         "ls": ("ls", "List sessions."),
-        "inbox": ("inbox", "List the questions that wait for somebody."),
+        "inbox": ("inbox", "List the questions that wait for an answer."),
         "show": ("show", "Show a session and its state, now or at a checkpoint."),
-        "status": ("ls", "Who is running, and who is still finishing which step."),
-        "watch": ("watch", "Follow a session live until it ends or needs somebody."),
+        "status": ("ls", "Show what is running, and which steps are still finishing."),
+        "watch": ("watch", "Follow a session live until it ends or needs a person."),
         "events": ("watch", "Show the history of a session."),
-        "plan": ("show", "What a resume would do with every step, and why."),
-        "why": ("show", "Why a step would run, or would not."),
+        "plan": ("show", "Show what a resume would do with every step, and why."),
+        "why": ("show", "Explain why a resume would run a step, or would not."),
         "checkpoints": ("checkpoints", "List the checkpoints of a session."),
-        "diff": ("checkpoints", "What differs between two checkpoints."),
-        "artifacts": ("artifacts", "The files that steps left, and how they stand."),
+        "diff": ("checkpoints", "Show the differences between two checkpoints."),
+        "artifacts": ("artifacts", "Check, adopt or restore the files that steps published."),
     },
-    "Act": {
+    "Control": {
         "answer": ("answer", "Answer a question."),
-        "pause": ("pause", "Stop one session, some, or everything, at the next safe point."),
-        "cancel": ("pause", "End a session for good."),
+        "pause": ("pause", "Pause one session, several, or everything."),
+        "cancel": ("pause", "End a session permanently."),
         "send": ("pause", "Send a message to a session."),
-        "edit": ("edit", "Change the state of a parked session."),
-        "rewind": ("edit", "Redo a step and what follows."),
-        "fork": ("edit", "Begin a new session from a checkpoint of another."),
+        "edit": ("edit", "Change the state of a session that is not running."),
+        "rewind": ("edit", "Redo a step and the steps after it."),
+        "fork": ("edit", "Start a new session from a checkpoint of another one."),
     },
-    "Keep": {
-        "verify": ("verify", "Prove that everything stored is intact."),
-        "doctor": ("doctor", "Look at the store, the disk, the holds and the code."),
-        "gc": ("verify", "Show what could be cleaned up; --apply does it."),
-        "redact": ("redact", "Take content out of a session for good."),
-        "export": ("transfer", "Write a session to one file."),
-        "import": ("transfer", "Read a session from such a file."),
-        "completion": ("setup", "Print the completion script of a shell."),
+    "Maintain": {
+        "verify": ("verify", "Check that everything stored is intact."),
+        "doctor": ("doctor", "Check the store, the disk, the processes and the code."),
+        "gc": ("verify", "Show what can be cleaned up; --apply cleans it up."),
+        "redact": ("redact", "Remove content from a session permanently."),
+        "export": ("transfer", "Write a session to a file."),
+        "import": ("transfer", "Read a session from an exported file."),
+        "completion": ("setup", "Print the completion script for a shell."),
     },
 }
-"""Section → command → module of `pausepoint.cli.commands` and what the list of commands says about it."""
+"""Section → command → module of `pausepoint.cli.commands` and the line in the list of commands."""
 
 COMMANDS = {name: where for section in SECTIONS.values() for name, where in section.items()}
 
 
 class App(click.Group):
-    """A group whose commands are found in the table above."""
+    """A group of the commands in the table above."""
 
     left_out: frozenset[str] = frozenset()
-    """Commands of the table that it does not have."""
+    """Commands of the table that this group does not have."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in COMMANDS if name not in self.left_out] + super().list_commands(ctx)
@@ -77,7 +77,7 @@ class App(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            raise Unknown(f"no command {args[0]!r}{did_you_mean(args[0], known)}")
+            raise Unknown(f"There is no command {args[0]!r}{did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -94,11 +94,11 @@ class App(click.Group):
     metavar="PATH",
     expose_value=False,
     callback=lambda ctx, _, path: ctx.meta.update({STORE: path}),
-    help="The store, for any command. It may be given after the command, too.",
+    help="The store to use. Works before and after the command.",
 )
 @click.version_option(package_name=NAME, message=f"{NAME} %(version)s")
 def app() -> None:
     """The pause button for long-running agent work.
 
-    A session is a durable run of a workflow. It can be paused, killed and resumed at any time, from any process.
+    A session is a durable run of a workflow. You can pause, kill and resume it at any time, from any process.
     """

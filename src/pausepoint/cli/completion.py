@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from pausepoint.cli.console import ago
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.host import STORE, TARGET
-from pausepoint.cli.text import at, one_line
+from pausepoint.cli.text import one_line, position_phrase
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
@@ -58,7 +58,7 @@ def sessions(ctx: click.Context, incomplete: str) -> Items:
 
 
 def _said(info: SessionInfo) -> str:
-    return f"{info.workflow} {info.status.value}{at(info)} {ago(info.updated_at)}"
+    return f"{info.workflow} {info.status.value}{position_phrase(info)} {ago(info.updated_at)}"
 
 
 def questions(ctx: click.Context, incomplete: str) -> Items:
@@ -80,14 +80,14 @@ def workflows(ctx: click.Context, incomplete: str) -> Items:
         return [CompletionItem(name) for name, _ in await engine.tally()]
 
     cli = _cli(ctx)
-    names = {*cli.project.targets, *cli.host.brought, *(item.value for item in _looked(ctx, look))}
+    names = {*cli.project.targets, *cli.host.workflows_by_name, *(item.value for item in _looked(ctx, look))}
     return _beginning(names, incomplete)
 
 
 def targets(ctx: click.Context, incomplete: str) -> Items:
     """The workflows that the project names; else files."""
     cli = _cli(ctx)
-    known = {*cli.project.targets, *cli.host.brought}
+    known = {*cli.project.targets, *cli.host.workflows_by_name}
     return _beginning(known, incomplete) or [CompletionItem(incomplete, type="file")]
 
 

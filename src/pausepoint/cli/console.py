@@ -1,4 +1,4 @@
-"""How things look: one JSON document, lines of JSON, or text for a person (with colour on a terminal)."""
+"""Output: one JSON document, lines of JSON, or text for a person (with colour on a terminal)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ COLOURS = {
 
 
 reserved: IO[str] | None = None
-"""Where JSON goes, once stdout is kept free for it."""
+"""The stream for JSON after `reserve_stdout`."""
 
 
 def reserve_stdout() -> None:
-    """For a process that was asked for JSON: what workflows print, and what they call, goes to stderr from now on."""
+    """Reserve stdout for JSON: whatever workflows and their subprocesses print goes to stderr from now on."""
     global reserved
     sys.stdout.flush()
     reserved = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -35,7 +35,7 @@ def reserve_stdout() -> None:
 
 
 class Output:
-    """Where a command says what it found. With ``json`` or ``jsonl`` nothing else goes to stdout."""
+    """The output of a command. With ``--json`` or ``--jsonl`` nothing but JSON goes to stdout."""
 
     def __init__(self, as_json: bool = False, as_lines: bool = False) -> None:
         self.as_json = as_json
@@ -49,41 +49,41 @@ class Output:
         return not (self.as_json or self.as_lines)
 
     def document(self, value: Any) -> None:
-        """The one document of ``--json``."""
+        """Print the one document of ``--json``."""
         click.echo(json.dumps(value, indent=2, ensure_ascii=False), file=reserved)
 
     def record(self, value: Any) -> None:
-        """One line of ``--jsonl``, to be read as it comes."""
+        """Print one line of ``--jsonl``."""
         click.echo(json.dumps(value, ensure_ascii=False), file=reserved)
 
     def line(self, text: str = "") -> None:
-        """For a person."""
+        """Print a line for a person."""
         if self.for_people:
             click.echo(text, color=self.colour)
 
     def say(self, text: str, indent: int = 0) -> None:
-        """For a person, in sentences: no word is broken where the terminal ends."""
+        """Print sentences for a person, wrapped at the width of the terminal."""
         self.line(wrapped(text, self.width, indent) if self.terminal else text)
 
     def note(self, text: str, as_it_is: bool = False) -> None:
-        """Beside the result: progress, hints. Goes to stderr, so that a pipe gets results only."""
+        """Print progress or a hint on stderr, so that a pipe gets results only."""
         if self.for_people:
             click.echo(wrapped(text, self.width) if sys.stderr.isatty() and not as_it_is else text, err=True)
 
     def paint(self, text: str, colour: str | None = None, **style: Any) -> str:
-        """Coloured, where there are colours."""
+        """Return the text in colour if the terminal has colours."""
         return click.style(text, fg=colour, **style) if self.colour else text
 
     def status(self, status: str) -> str:
-        """A status in its colour."""
+        """Return a status in its colour."""
         return self.paint(status, COLOURS.get(status))
 
-    def stands(self, status: str) -> str:
-        """How a session stands, as the end of a sentence: ``is paused``, ``has failed``."""
+    def status_phrase(self, status: str) -> str:
+        """Return a status as the end of a sentence: ``is paused``, ``has failed``."""
         return f"{'has' if status == 'failed' else 'is'} {self.status(status)}"
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], last_is_long: bool = True) -> None:
-        """Aligned columns. The last one is cut where the terminal ends; a pipe gets it whole."""
+        """Print aligned columns. Lines are cut at the width of a terminal; a pipe gets them whole."""
         listed = [list(row) for row in rows]
         widths = [max(map(columns, column), default=0) for column in zip(head, *listed, strict=True)]
         self.line(self.fitted(self.paint(_joined(head, widths), bold=True)))
@@ -91,7 +91,7 @@ class Output:
             self.line(self.fitted(_joined(row, widths)))
 
     def fitted(self, text: str) -> str:
-        """Cut where the terminal ends; a pipe gets it whole. Colours stay."""
+        """Return the text cut at the width of the terminal, with its colours. A pipe gets it whole."""
         if not self.terminal or columns(text) <= self.width:
             return text
         room, kept = self.width - 1, ""
@@ -107,17 +107,17 @@ _STYLED = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def terminal_width() -> int:
-    """How many columns there are."""
+    """Return the number of columns of the terminal, between 40 and 200."""
     return min(max(shutil.get_terminal_size((100, 24)).columns, 40), 200)
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> str:
-    """A text in lines of at most so many columns, if its words allow that. Commands stay whole: they are copied.
+    """Wrap text at ``width`` columns. Commands are never broken, so that people can copy them.
 
-    >>> print(wrapped("it is paused; go on: pausepoint resume abc --store x.db, or leave it", 30))
-    it is paused; go on:
-    pausepoint resume abc --store x.db,
-    or leave it
+    >>> print(wrapped("It is paused. Resume it: `pausepoint resume abc --store x.db`, or cancel it.", 30))
+    It is paused. Resume it:
+    `pausepoint resume abc --store x.db`,
+    or cancel it.
     """
     import textwrap
 
@@ -130,7 +130,7 @@ def wrapped(text: str, width: int, indent: int = 0) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes.
+    """Return how many columns of a terminal a text takes.
 
     >>> columns("abc"), columns("日本"), columns(click.style("abc", fg="red"))
     (3, 4, 3)
@@ -159,7 +159,7 @@ def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago, in one unit, or how soon.
+    """Return how long ago a moment was, or how soon it is.
 
     >>> now = datetime(2024, 1, 3, tzinfo=UTC)
     >>> [ago(now - timedelta(seconds=each), now) for each in (0.3, 7.8, 418, 90000, -4000)]
@@ -176,7 +176,7 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
 
 
 def span(duration: timedelta) -> str:
-    """A time span in its largest unit, or in two where that says more.
+    """Return a duration as text, in its largest unit or its two largest.
 
     >>> span(timedelta(seconds=75)), span(timedelta(milliseconds=1500)), span(timedelta(days=2, hours=3))
     ('1 min 15 s', '1.5 s', '2 d')
@@ -201,7 +201,7 @@ def span(duration: timedelta) -> str:
 
 
 def money(usd: float) -> str:
-    """An amount as it is read.
+    """Return an amount in dollars as text.
 
     >>> money(0.5), money(0.0004), money(12)
     ('$0.50', '$0.0004', '$12.00')
@@ -210,7 +210,7 @@ def money(usd: float) -> str:
 
 
 def facts(out: Output, known: Mapping[str, object]) -> None:
-    """Names and values, one a line; what is empty is left out."""
+    """Print names and values, one per line, without the empty ones."""
     shown = {name: value for name, value in known.items() if value not in (None, "", (), [])}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():

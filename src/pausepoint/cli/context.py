@@ -1,4 +1,4 @@
-"""What commands share: their common options, the open engine, the session that somebody means."""
+"""What every command uses: the project, the store, the open engine, the output, and commands to print."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Cli:
-    """One call of a command: whose it is, its project, its store, its way of speaking."""
+    """One call of a command: its program, project, store and output."""
 
     def __init__(self, store: str | None, targets: tuple[str, ...], as_json: bool, as_lines: bool) -> None:
         self.host: Host = host()
@@ -33,63 +33,69 @@ class Cli:
         self.out = Output(as_json, as_lines)
 
     def start(self, owner: str | None = None, session_id: str | None = None) -> Start:
-        """What a program's own functions are told."""
+        """Return what a program's own functions get to know about the session to start."""
         folder = self.project.root if self.place.path is None else self.place.path.parent
         return Start(self.place.url, folder, owner, session_id, self.named_store)
 
     @asynccontextmanager
     async def engine(
-        self, *, what: str = "", code: bool = False, create: bool = False, quiet: bool = False
+        self, *, code: bool = False, create: bool = False, quiet: bool = False
     ) -> AsyncIterator[Engine]:
-        """The store, open. ``code``: with the project's workflows and those of ``--target``.
+        """Open the store.
 
-        ``create``: made if it is not there; otherwise ``what`` is refused without a store, and nothing is created.
-        ``quiet``: with the code, but what is due stays for others, as it does without.
+        - ``code``: load the project's workflows and those of ``--target``, and drive their sessions.
+        - ``create``: create the store if it does not exist. Otherwise a missing store is refused.
+        - ``quiet``: load the workflows but do not drive any session.
         """
         from pausepoint.engine.engine import Engine
 
         if not create:
-            check_exists(self.place, what)
+            check_exists(self.place)
         workflows = [workflow for _, workflow in self.known().values()] if code else []
         drives: Drives = "none" if quiet or not code else "all"
         async with Engine(self.place.url, workflows=workflows, create=create, drives=drives) as engine:
             yield engine
 
     def known(self) -> dict[str, Any]:
-        """The workflows that were named: name → target and workflow."""
+        """Return the workflows of the project and of ``--target``: name → target and workflow."""
         from pausepoint.cli.targets import load_known
 
         return load_known(self.project, self.targets)
 
     def check_code(self, engine: Engine, info: SessionInfo) -> None:
-        """Refuse, with what to do, if nobody named the code of a session's workflow."""
+        """Refuse with a way out if the code of the session's workflow is not loaded."""
         if info.workflow in engine.workflows:
             return
         if self.host.drives or program_of(info.tags) is not None:
-            raise Refused(f"session {info.session_id} is gone on with by {self.resume(info)}", USAGE)
+            raise Refused(
+                f"The code of session {info.session_id!r} is part of a program. Resume the session with"
+                f" `{self.resume(info)}`.",
+                USAGE,
+            )
         if self.host.workflows:
             raise Refused(
-                f"session {info.session_id} is one of workflow {info.workflow!r}, which is not of this program"
-                f" ({', '.join(self.host.brought)}): {self.command('show', info.session_id)} shows it",
+                f"Session {info.session_id!r} is a session of workflow {info.workflow!r}, which this program does not"
+                f" have. Its workflows are: {', '.join(self.host.workflows_by_name)}. You can still look at the"
+                f" session: `{self.command('show', info.session_id)}`.",
                 USAGE,
             )
         raise Refused(
-            f"session {info.session_id} is one of workflow {info.workflow!r}, and nobody said where its code is:"
-            f" add --target file.py:name, or name it in {self.project.root / 'pyproject.toml'} under"
+            f"Session {info.session_id!r} needs the code of workflow {info.workflow!r}, which is not named here. Add"
+            f" --target file.py:name, or name the workflow in {self.project.root / 'pyproject.toml'} under"
             f" [tool.pausepoint.workflows]{did_you_mean(info.workflow, engine.workflows)}",
             USAGE,
         )
 
     def resume(self, info: SessionInfo) -> str:
-        """The exact command that goes on with a session: this program's, or that of the one which its tags name."""
+        """Return the exact command that resumes a session: of this program, or of the one that a tag names."""
         program = program_of(info.tags)
         if program is None or program in self.host.words:
             return self.command("resume", info.session_id, info.workflow)
         return shlex.join(["python", "-m", program, "resume", info.session_id, *self.store_words()])
 
     def command(self, verb: str, session_id: str, workflow: str | None = None) -> str:
-        """The exact command for a session: with the store and, if a workflow is given, its target, where needed."""
-        brought = bool(self.host.workflows) and (workflow is None or workflow in self.host.brought)
+        """Return the exact command for a session, with the store and the workflow's target where they are needed."""
+        brought = bool(self.host.workflows) and (workflow is None or workflow in self.host.workflows_by_name)
         own = brought or self.host.drives
         words = [*(self.host if own else PAUSEPOINT).words, verb, session_id]
         if not own and workflow is not None and (self.targets or workflow not in self.project.targets):
@@ -98,22 +104,22 @@ class Cli:
         return shlex.join([*words, *self.store_words(own)])
 
     def store_words(self, own: bool = False) -> list[str]:
-        """So that a command finds the same store. ``own``: it is one of this program."""
+        """Return the options that make a command find the same store. ``own``: the command is one of this program."""
         if self.named_store is not None:
             return ["--store", self.named_store]
         return ["--store", str(self.place.path)] if not own and self.host.store is not None else []
 
     @property
     def lift(self) -> str:
-        """The exact command that lifts a pause of everything. It is Pausepoint's: a program may have another `resume`."""
+        """The exact command that lifts a pause of everything: Pausepoint's, as a program may have its own `resume`."""
         named = self.named_store if self.host is PAUSEPOINT else str(self.place.path or self.place.url)
         return shlex.join([*PAUSEPOINT.words, "resume", "--all", *([] if named is None else ["--store", named])])
 
 
 def program_of(tags: Iterable[str]) -> str | None:
-    """The module whose ``resume`` goes on with a session, if a tag of it names one.
+    """Return the module whose ``resume`` command resumes a session, if one of the session's tags names it.
 
-    It is told to people and never run, and nothing but the name of a module is: a tag may come from anywhere.
+    The name is printed and never run. Only a plain module name is accepted, because tags can come from anywhere.
 
     >>> program_of(["night", "program:shop.desk"]), program_of(["program:x; rm -rf /"])
     ('shop.desk', None)
@@ -123,15 +129,15 @@ def program_of(tags: Iterable[str]) -> str | None:
 
 
 def run_async(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a command's coroutine. Ctrl+C and SIGTERM are the engine's business while one is open."""
+    """Run a command's coroutine. While an engine is open, it handles Ctrl+C and SIGTERM."""
     return asyncio.run(work)
 
 
-def needs_somebody(status: str) -> int:
-    """The exit code that tells a status."""
+def exit_code_of(status: str) -> int:
+    """Return the exit code of a session's status."""
     return {"completed": 0, "failed": 1, "cancelled": 1}.get(status, PERSON)
 
 
 def not_found(message: str) -> Refused:
-    """An id, a checkpoint or a step that is not there."""
+    """Return the refusal of an id, a checkpoint or a step that does not exist."""
     return Refused(message, NOT_FOUND)

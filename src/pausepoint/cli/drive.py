@@ -1,4 +1,4 @@
-"""Drive one session from a command until it ends or needs a person, and report how it stands."""
+"""Drive one session from a command until it ends or needs a person, and report its outcome."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import facts, money, span
-from pausepoint.cli.context import Cli, needs_somebody, run_async
+from pausepoint.cli.context import Cli, exit_code_of, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, TERMINATED, Refused
-from pausepoint.cli.fields import given_as
-from pausepoint.cli.prompts import Later, at_terminal, prompted
+from pausepoint.cli.fields import start_arguments
+from pausepoint.cli.prompts import Later, ask, at_terminal
 from pausepoint.cli.text import RUN, counted
 from pausepoint.errors import QuestionError
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pausepoint.model.views import Outcome, SessionInfo
 
 
-class Ride:
-    """One session that is driven from here until it ends, needs somebody, or this program has to end.
+class DrivenSession:
+    """A session that this command drives until it ends, needs a person, or the program must exit.
 
-    At a terminal somebody is there: what it asks is asked in place, by ``by``.
+    At a terminal its questions are asked right here; ``by`` is the person who answers.
     """
 
     def __init__(self, cli: Cli, workflow: Workflow[Any], by: str | None) -> None:
@@ -40,29 +40,29 @@ class Ride:
         self.complete = False
         self.asked: Outcome[Any] | None = None
 
-    def driven(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
-        """To the end, whichever it is; returns its exit code."""
+    def drive(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
+        """Drive the session and return its exit code."""
         try:
-            code: int = run_async(self._drive(begin))
+            code: int = run_async(self._drive_until_stop(begin))
             while self.asked is not None:
                 code = self._ask(self.asked)
         except KeyboardInterrupt:
-            return self._left("Interrupted", INTERRUPTED)
-        except SystemExit as end:  # SIGTERM; or a step that ended the program
+            return self._stopped_early("Interrupted", INTERRUPTED)
+        except SystemExit as end:  # SIGTERM, or a step that exited the program
             if end.code == TERMINATED:
-                return self._left("Terminated", TERMINATED)
-            return self._left(f"A step ended the program ({end.code})", FAILED)
+                return self._stopped_early("Terminated", TERMINATED)
+            return self._stopped_early(f"A step exited the program with code {end.code}", FAILED)
         return code
 
-    async def _drive(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
-        from pausepoint.cli.live import Following, show_for
+    async def _drive_until_stop(self, begin: Callable[[Engine], Awaitable[Session[Any]]]) -> int:
+        from pausepoint.cli.live import Following, display_for
         from pausepoint.engine.engine import Engine
 
         workflows = self.cli.host.workflows or [self.workflow]
-        following = Following(self.view, show_for(self.out))
+        following = Following(self.view, display_for(self.out))
 
         async def on_step(session_id: str, step: str, visit: int) -> None:
-            if session_id == self.session_id:  # not a child of it
+            if session_id == self.session_id:  # children are not shown
                 await following.step(engine, session_id, step, visit)
 
         async with Engine(self.cli.place.url, workflows=workflows, drives="asked", on_step=on_step) as engine:
@@ -70,43 +70,43 @@ class Ride:
                 self.view.began = time.monotonic()
             session = await begin(engine)
             self.session_id = session.id
-            await engine.drive_only(session.id)  # a worker is for the others
+            await engine.drive_only(session.id)  # other sessions are left to workers
             until = asyncio.ensure_future(session.outcome())
             try:
                 outcome = await following.until(engine, session.id, until)
             finally:
                 until.cancel()
             if engine.ending:
-                return INTERRUPTED  # held_by_guard the engine's block says how this program ends
+                return INTERRUPTED  # not used: the end of the engine's block raises KeyboardInterrupt or SystemExit
             self.asked = outcome if outcome.questions and at_terminal(self.out) else None
-            return PERSON if self.asked else await self._told(engine, outcome)
+            return PERSON if self.asked else await self._report(engine, outcome)
 
     def _ask(self, outcome: Outcome[Any]) -> int:
-        """Put the first question, and go on with its answer. No engine is open meanwhile: waiting holds nothing."""
+        """Ask the first question, then drive on with the answer. No engine is open while the person thinks."""
         question = outcome.questions[0]
         try:
-            value = prompted(self.out, question)
+            value = ask(self.out, question)
         except Later:
             self.asked = None
-            return int(run_async(self._told_later(outcome)))
+            return int(run_async(self._report_open_question(outcome)))
 
         async def begin(engine: Engine) -> Session[Any]:
             try:
                 await engine.answer(question.id, value, by=self.by, channel="cli", seen=question.digest)
-            except QuestionError as error:  # answered elsewhere, or over: how the session stands now is shown
+            except QuestionError as error:  # answered elsewhere or closed; the session's current status is shown
                 self.out.note(str(error))
             assert self.session_id is not None
             return await engine.session(self.session_id)
 
-        code: int = run_async(self._drive(begin))
+        code: int = run_async(self._drive_until_stop(begin))
         return code
 
-    async def _told_later(self, outcome: Outcome[Any]) -> int:
+    async def _report_open_question(self, outcome: Outcome[Any]) -> int:
         async with self.cli.engine() as engine:
-            return await self._told(engine, outcome)
+            return await self._report(engine, outcome)
 
     async def start(self, engine: Engine, values: dict[str, Any], options: dict[str, Any]) -> Session[Any]:
-        """A new session, or the one that has the id."""
+        """Start a session, or resume the one that has the id."""
         from pausepoint.cli.live import catch_up
         from pausepoint.errors import AlreadyRunning, UnknownSession
 
@@ -117,16 +117,16 @@ class Ride:
         except UnknownSession:
             pass
         try:
-            state, fields = given_as(self.workflow, values)
+            state, fields = start_arguments(self.workflow, values)
             session = await engine.start(self.workflow, state, **options, **fields)
         except AlreadyRunning as error:
-            raise self._elsewhere(options["session_id"], error) from error
+            raise self._running_elsewhere(options["session_id"], error) from error
         if not self.out.terminal:
             self.out.line(f"Session {session.id} of {self.workflow.name}")
         return session
 
     async def resume(self, engine: Engine, session_id: str, start: str | None, how: dict[str, Any]) -> Session[Any]:
-        """A stored session; from an earlier step on, if asked."""
+        """Resume a stored session. ``start``: rewind it to this step first."""
         from pausepoint.cli.live import catch_up
         from pausepoint.errors import AlreadyRunning
 
@@ -141,24 +141,25 @@ class Ride:
             self.view.resuming = (await session.status()).value in ("running", "pausing")
             return session
         except AlreadyRunning as error:
-            raise self._elsewhere(session_id, error) from error
+            raise self._running_elsewhere(session_id, error) from error
 
-    def _elsewhere(self, session_id: str, error: Any) -> Refused:
+    def _running_elsewhere(self, session_id: str, error: Any) -> Refused:
         watch, pause = (self.cli.command(verb, session_id) for verb in ("watch", "pause"))
+        steal = f"{self.cli.command('resume', session_id, self.workflow.name)} --steal"
         return Refused(
-            f"session {session_id} is driven by {error.holder}; follow it: {watch}; stop it: {pause};"
-            " or take it over with --steal",
+            f"Session {session_id!r} is running in {error.holder}. Watch it: `{watch}`. Pause it: `{pause}`."
+            f" If that process hangs, take the session over: `{steal}`.",
             CONFLICT,
         )
 
-    # how it stands
+    # report
 
-    async def _told(self, engine: Engine, outcome: Outcome[Any]) -> int:
+    async def _report(self, engine: Engine, outcome: Outcome[Any]) -> int:
         from pausepoint.engine import documents
 
         info = self.view.info
         assert info is not None
-        code = needs_somebody(info.status.value)
+        code = exit_code_of(info.status.value)
         if not self.out.for_people:
             asked = [
                 documents.question(each, self.cli.command("answer", each.id, self.workflow.name) + RUN)
@@ -173,7 +174,7 @@ class Ride:
         elif info.status.value == "failed":
             self._failure(info)
         else:
-            await self._ways(engine, info)
+            await self._next_commands(engine, info)
         return code
 
     def _command(self) -> str:
@@ -225,23 +226,23 @@ class Ride:
             self.out.note(one_line(f"{failure.step} failed{tries}: {failure.type}: {failure.message}"))
         self.out.note(f"Resume: {self._command()}")
 
-    async def _ways(self, engine: Engine, info: SessionInfo) -> None:
-        from pausepoint.cli.text import standing
+    async def _next_commands(self, engine: Engine, info: SessionInfo) -> None:
+        from pausepoint.cli.text import status_lines
 
-        for line in await standing(self.cli, engine, info, then=self._command()):
+        for line in await status_lines(self.cli, engine, info, then=self._command()):
             self.out.note(line)
 
-    def _left(self, why: str, code: int) -> int:
-        """This program has to end. What is done is kept; the last line is the command that goes on."""
+    def _stopped_early(self, why: str, code: int) -> int:
+        """Report that the program must exit. The last line is the command that resumes the session."""
         from pausepoint.engine import documents
 
         info = self.view.info
         if self.session_id is None:
-            self.out.note(f"{why} before anything was stored")
+            self.out.note(f"{why} before anything was stored.")
         elif self.out.for_people:
             ended = info is not None and info.status.value == "completed"
             at = f" at {info.step}#{info.visit}" if info is not None and info.step else ""
-            self.out.note(f"{why}{' when it had completed' if ended else at}; what is done is kept.")
+            self.out.note(f"{why}{' after the session completed' if ended else at}. Finished work is kept.")
             self.out.note(f"Resume: {self._command()}")
         elif info is not None:
             document = documents.stopped(info, self._command())

@@ -20,7 +20,7 @@ from pausepoint.name import NAME
 USUAL = ("sensible-editor", "editor", "nano", "vim", "vi")
 
 
-def written(state: dict[str, Any], session_id: str) -> Path:
+def write_state(state: dict[str, Any], session_id: str) -> Path:
     """The state as a file that only its owner can read."""
     number, name = tempfile.mkstemp(prefix=f"{NAME}-{session_id[:40]}-", suffix=".json")
     with os.fdopen(number, "w", encoding="utf-8") as file:
@@ -28,7 +28,7 @@ def written(state: dict[str, Any], session_id: str) -> Path:
     return Path(name)
 
 
-def content(path: Path) -> str:
+def read_back(path: Path) -> str:
     """What the editor left; `ValueError` if it is no text."""
     try:
         return path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Exit codes, and how an error becomes one clear line.
 
-0 done · 1 failed or cancelled · 2 usage · 3 needs somebody (paused, waiting) · 4 not found ·
-5 conflict (running elsewhere, wrong owner, other input) · 6 a decision about an artifact is
+0 done · 1 failed or cancelled · 2 usage · 3 needs a person (paused, waiting) · 4 not found ·
+5 conflict (running elsewhere, wrong owner, different input) · 6 a decision about an artifact is
 needed · 130 interrupted · 143 terminated.
 """
 
@@ -22,7 +22,7 @@ from pausepoint.name import NAME
 DONE, FAILED, USAGE, PERSON, NOT_FOUND, CONFLICT, DECISION = 0, 1, 2, 3, 4, 5, 6
 INTERRUPTED, TERMINATED = 130, 143
 
-# Names, not classes: an error is looked up when one was raised, so nothing has to be imported before.
+# Names instead of classes, so that nothing has to be imported before an error is raised.
 _CODES = {
     "UnknownSession": NOT_FOUND, "UnknownCheckpoint": NOT_FOUND, "StoreMissing": NOT_FOUND, "AmbiguousSession": USAGE,
     "InvalidSessionId": USAGE, "DefinitionError": USAGE, "ValueRefused": USAGE, "StateRefused": USAGE,
@@ -34,11 +34,11 @@ _CODES = {
 
 
 class Unknown(click.UsageError):
-    """A name that does not exist: usage, without the lines about options, which would not help."""
+    """A command that does not exist. The message has no hint to ``--help``, because it names the nearest command."""
 
 
 class Refused(click.ClickException):
-    """A clear no with an exit code of its own."""
+    """A refused command, with its own exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class Refused(click.ClickException):
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code of an error of Pausepoint's; 1 for others."""
+    """Return the exit code of a Pausepoint error; 1 for any other error."""
     for cls in type(error).__mro__:
         if cls.__name__ in _CODES:
             return _CODES[cls.__name__]
@@ -54,9 +54,9 @@ def code_of(error: BaseException) -> int:
 
 
 def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
-    """Run the app as a process: every end has its exit code, and no reader that leaves is an error.
+    """Run the app as a process and exit with the code of its outcome. A closed pipe is not an error.
 
-    ``name`` is who says no.
+    ``name`` is the prefix of error messages.
     """
     if wants_json():
         from pausepoint.cli.console import reserve_stdout
@@ -68,28 +68,28 @@ def guarded(app: Callable[..., Any], name: str = NAME) -> NoReturn:
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:
-        _tell(error, name)
+        _print_error(error, name)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        _leave_stdout()
+        _discard_stdout()
         sys.exit(141)
     except Exception as error:
         if type(error).__module__ != PausepointError.__module__:
             raise
         code = code_of(error)
-        _tell(Refused(str(error), code), name)
+        _print_error(Refused(str(error), code), name)
         sys.exit(code)
 
 
 def wants_json() -> bool:
-    """Whether this process was asked for JSON."""
+    """Return whether this process was asked for JSON."""
     return "--json" in sys.argv or "--jsonl" in sys.argv
 
 
-def _leave_stdout() -> None:
-    """Nobody reads any more: let what is still buffered go nowhere, without another error at the very end."""
+def _discard_stdout() -> None:
+    """Discard buffered output after the reader has closed the pipe, so that the exit raises no second error."""
     from pausepoint.cli import console as output
 
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -98,8 +98,8 @@ def _leave_stdout() -> None:
             os.dup2(nowhere, stream.fileno())
 
 
-def _tell(error: click.ClickException, name: str) -> None:
-    """For a person a line on stderr; who asked for JSON gets that, also there: stdout stays what was asked for."""
+def _print_error(error: click.ClickException, name: str) -> None:
+    """Print an error on stderr: a line for a person, or JSON. Stdout is for results only."""
     message = _message(error)
     if wants_json():
         click.echo(json.dumps({"error": message, "exit_code": error.exit_code}), err=True)
@@ -114,18 +114,18 @@ def _tell(error: click.ClickException, name: str) -> None:
 
 
 def _message(error: click.ClickException) -> str:
-    """What is wrong, and where to read on."""
+    """Return the error message, with the command that shows the help if that is useful."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
     if context is None or isinstance(error, Unknown):
         return message
     if isinstance(error, click.NoSuchOption):
         options = [name for param in context.command.get_params(context) for name in param.opts if name[:2] == "--"]
-        message = f"there is no option {error.option_name}{did_you_mean(error.option_name, options)}"
-    return f"{message.removesuffix('.')}{'' if message.endswith('?') else ';'} see {_help_of(context)}"
+        message = f"There is no option {error.option_name}{did_you_mean(error.option_name, options)}"
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{_help_of(context)}`."
 
 
 def _help_of(context: click.Context) -> str:
-    loaded, _ = context.meta.get(TARGET, (None, None))  # the options of `run` depend on its target
+    loaded, _ = context.meta.get(TARGET, (None, None))  # the options of `run` depend on the target
     named = loaded is not None and any(param.name == "where" for param in context.command.params)
     return " ".join([context.command_path, *([loaded.target] if named else []), "--help"])

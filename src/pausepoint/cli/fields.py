@@ -17,9 +17,6 @@ from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from pausepoint.definition.workflow import Workflow
-
-if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.definition.workflow import Workflow
@@ -162,7 +159,7 @@ class FieldOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """With what else there is to know: required, repeatable, what it is if nobody says."""
-        return self.field.usage, described(self.field)
+        return self.field.usage, field_help(self.field)
 
 
 class FieldArgument(click.Argument):
@@ -176,7 +173,7 @@ class FieldArgument(click.Argument):
         )  # fmt: skip
 
 
-def described(field: Field) -> str:
+def field_help(field: Field) -> str:
     """What the help says about a field."""
     notes = ["required"] if field.required else []
     notes += ["repeatable"] if field.many else []
@@ -199,7 +196,7 @@ def options_for(fields: Iterable[Field], taken: Iterable[str], arguments: Sequen
     return found
 
 
-def gathered(given: dict[str, Any], pairs: Iterable[str], fields: dict[str, Field]) -> dict[str, Any]:
+def collect_values(given: dict[str, Any], pairs: Iterable[str], fields: dict[str, Field]) -> dict[str, Any]:
     """The fields that were given, by options and by ``--field``. Refuses unknown ones and says which are missing."""
     values = {
         name.removeprefix(PREFIX): list(value) if isinstance(value, tuple) else value
@@ -222,7 +219,7 @@ def gathered(given: dict[str, Any], pairs: Iterable[str], fields: dict[str, Fiel
     return values
 
 
-def given_as(workflow: Workflow[Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def start_arguments(workflow: Workflow[Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The input as `Engine.start` takes it: fields; a model if one of them has the name of an option there."""
     from pausepoint.engine.engine import Engine
 

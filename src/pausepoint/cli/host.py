@@ -1,6 +1,6 @@
-"""Whose command line this is: Pausepoint's own, or that of a program that brings its workflows along.
+"""The program that the command line belongs to: ``pausepoint`` itself, or a program with its own workflows.
 
-Commands ask here how to call themselves, so that what they tell people to type is what these people have.
+Commands use it to print commands that the person can type as they are.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 
 
 TARGET = f"{NAME}.cli.target"
-"""Where a click context keeps the workflow that the TARGET of `run` led to."""
+"""The key in a click context's ``meta`` of the workflow that the TARGET of `run` names."""
 
 
 STORE = f"{NAME}.cli.store"
-"""Where a click context keeps the value of a ``--store`` that was given before the command."""
+"""The key in a click context's ``meta`` of a ``--store`` option given before the command."""
 
 
 @dataclass(frozen=True)
 class Host:
     """A program with commands.
 
-    ``name`` stands before its refusals, ``words`` are how a person calls it, ``launch`` how it starts another process
-    of itself. ``workflows``: those that it brings along, its main one first; without any they are found by target, or
-    its own functions drive all its sessions (``drives``).
+    - ``name``: the prefix of its error messages.
+    - ``words``: the command that a person types to call it; ``launch``: the command that starts another process of it.
+    - ``workflows``: the program's own workflows, the main one first. Without any, targets name the workflows.
+    - ``drives``: the program's own functions drive all its sessions.
     """
 
     name: str = NAME
@@ -50,8 +51,8 @@ class Host:
     step_word: str = "step"
 
     @property
-    def brought(self) -> dict[str, Workflow[Any]]:
-        """The workflows that it brings along, by name."""
+    def workflows_by_name(self) -> dict[str, Workflow[Any]]:
+        """The program's own workflows, by name."""
         return {workflow.name: workflow for workflow in self.workflows}
 
 
@@ -60,10 +61,14 @@ PAUSEPOINT = Host()
 
 @dataclass(frozen=True)
 class Start:
-    """What the command line knows of a session that is about to start: for ``begin`` and ``instead`` of a `program`.
+    """What the command line knows about a session that is about to start.
 
-    ``store`` is what `Engine` takes; ``folder`` is the one that the store lies in, for files of the program's own.
-    ``owner`` and ``session_id`` are as they were given; None: nobody said. ``named_store``: what ``--store`` said.
+    `program` passes it to ``begin`` and ``instead``.
+
+    - ``store``: the store, as `Engine` takes it.
+    - ``folder``: the folder that contains the store. The program can keep its own files there.
+    - ``owner``, ``session_id``: the values of ``--owner`` and ``--session-id``, or None.
+    - ``named_store``: the value of ``--store``, or None.
     """
 
     store: str
@@ -73,36 +78,36 @@ class Start:
     named_store: str | None = None
 
     def command(self, *words: str) -> str:
-        """A command of this program for the same store, as a person types it.
+        """Return a command of this program for the same store, as a person types it.
 
         >>> Start("x.db", Path("."), named_store="x.db").command("resume", "s1")
         'pausepoint resume s1 --store x.db'
         """
-        return spoken(*words, *([] if self.named_store is None else ["--store", self.named_store]))
+        return command_line(*words, *([] if self.named_store is None else ["--store", self.named_store]))
 
 
 def host() -> Host:
-    """Whose command is running now."""
+    """Return the program whose command is running."""
     context = click.get_current_context(silent=True)
     return (context and context.find_object(Host)) or PAUSEPOINT
 
 
-def spoken(*words: str) -> str:
-    """A command of this program, as a person types it.
+def command_line(*words: str) -> str:
+    """Return a command of this program, as a person types it.
 
-    >>> spoken("ls", "--all")
+    >>> command_line("ls", "--all")
     'pausepoint ls --all'
     """
     return shlex.join([*host().words, *words])
 
 
 def started_by() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """How a person called this process, and how it starts another one of itself: without its arguments, both."""
+    """Return the command that started this process, and the command that starts another one, both without arguments."""
     given = len(sys.argv) - 1
     words = tuple(sys.orig_argv[: len(sys.orig_argv) - given])
     launch = (sys.executable, *words[1:])
     script = sys.argv[0]
     if words[-1] != script or script.endswith(".py") or not os.access(script, os.X_OK):
         return words, launch
-    found = shutil.which(os.path.basename(script))  # a script of an installed package: its name does, if it is found
+    found = shutil.which(os.path.basename(script))  # an installed script is called by its name if it is on PATH
     return (os.path.basename(script) if found and os.path.samefile(found, script) else script,), launch

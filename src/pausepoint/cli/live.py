@@ -1,6 +1,6 @@
-"""A session as it is being driven: what is known of it, folded from its events, and how that is shown.
+"""Show a session while it runs: a view folded from its events, and the displays of that view.
 
-On a terminal a live display and a chart at the end, otherwise plain lines; with ``--jsonl`` the events themselves.
+A terminal gets a live display and a chart at the end, a pipe gets plain lines, ``--jsonl`` gets the events themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import COLOURS, Output, money, span
 from pausepoint.cli.host import host
-from pausepoint.cli.text import clock, counted, one_line, waits
+from pausepoint.cli.text import clock, counted, one_line, wait_phrase
 from pausepoint.engine import documents
 
 if TYPE_CHECKING:
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from pausepoint.model.views import Outcome, SessionInfo
 
 EVERY = 0.1
-"""Seconds between two looks."""
+"""Seconds between two updates."""
 
 BEGINNINGS = ("session.created", "session.forked", "session.resumed", "step.completed", "step.skipped")
-"""After these another visit begins."""
+"""A visit begins after one of these events."""
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-"""What turns while something is done."""
+"""The frames of the spinner."""
 
 SAY_PROGRESS = 10.0
-"""Seconds between two lines about the items of a map, where there is no terminal."""
+"""Seconds between two progress lines about the items of a map, without a terminal."""
 
 
-def named(step: str, visit: int) -> str:
-    """A visit as people say it.
+def visit_name(step: str, visit: int) -> str:
+    """Return the short name of a visit.
 
-    >>> named("write", 1), named("write", 2)
+    >>> visit_name("write", 1), visit_name("write", 2)
     ('write', 'write#2')
     """
     return step if visit == 1 else f"{step}#{visit}"
@@ -49,7 +49,7 @@ def named(step: str, visit: int) -> str:
 
 @dataclass
 class Visit:
-    """A visit that has ended."""
+    """A finished visit. ``skipped``: why it was skipped; ``kept``: it finished before this command started."""
 
     step: str
     number: int
@@ -61,12 +61,12 @@ class Visit:
 
     @property
     def name(self) -> str:
-        return named(self.step, self.number)
+        return visit_name(self.step, self.number)
 
 
 @dataclass
 class View:
-    """What is known of a session. ``kept``: visits that had ended before somebody looked here, and do not run again."""
+    """The current knowledge of a session, folded from its events."""
 
     workflow: str
     outline: list[str] = field(default_factory=list)
@@ -76,16 +76,16 @@ class View:
     remembered: int = 0
     spent_here: float = 0.0
     since: int = 0
-    stored_paused: bool = False  # it has not run yet
-    resuming: bool = False  # somebody asked, and the log does not say yet how it goes on
+    stored_paused: bool = False  # the session was stored paused and has not run yet
+    resuming: bool = False  # a resume was requested and is not in the log yet
     began: float = field(default_factory=time.monotonic)
 
     @property
     def elapsed(self) -> timedelta:
         return timedelta(seconds=time.monotonic() - self.began)
 
-    def take(self, event: Event) -> None:
-        """Fold one event in."""
+    def apply(self, event: Event) -> None:
+        """Fold in one event."""
         self.cursor = event.cursor or self.cursor
         if event.event_type in BEGINNINGS:
             self.since = event.created_at
@@ -118,8 +118,8 @@ class View:
             del self.done[len(names) - 1 - names[::-1].index(to) :]
         self.remembered, self.spent_here = 0, 0.0
 
-    def keep(self) -> None:
-        """All that is done up to now was done before."""
+    def mark_kept(self) -> None:
+        """Mark all visits so far as finished before this command started."""
         for visit in self.done:
             visit.kept = True
 
@@ -134,7 +134,7 @@ class View:
 
     @property
     def open(self) -> tuple[str, int] | None:
-        """The visit that is being driven now."""
+        """The visit that is running now."""
         info = self.info
         if info is None or info.step is None or self.resuming or info.status.value not in ("running", "pausing"):
             return None
@@ -143,31 +143,31 @@ class View:
 
     @property
     def last(self) -> str | None:
-        """The last checkpoint."""
+        """The name of the last checkpoint."""
         return self.done[-1].name if self.done else None
 
 
-class Show:
-    """How somebody is told. This one tells nothing: what ``--json`` needs."""
+class Display:
+    """How a session is shown. This base class shows nothing, which ``--json`` needs."""
 
     def begin(self, view: View) -> None:
-        """Before the first look."""
+        """Prepare the display."""
 
     def event(self, view: View, event: Event) -> None:
-        """Something happened; the view knows it already."""
+        """Show an event. The view already contains it."""
 
     def step(self, step: str, visit: int) -> None:
-        """Report that a step is about to run. All events before it have been shown."""
+        """Show that a step is about to run. All events before it have been shown."""
 
     def tick(self, view: View, ending: str) -> None:
-        """Time has passed. ``ending``: this program was told to end, and why."""
+        """Update the display. ``ending``: why this program must exit, if it must."""
 
     def end(self) -> None:
-        """After the last look, whatever it was that ended it."""
+        """Close the display."""
 
 
-class Records(Show):
-    """Every event as a line of JSON."""
+class Records(Display):
+    """Prints every event as a line of JSON."""
 
     def __init__(self, out: Output) -> None:
         self.out = out
@@ -176,13 +176,13 @@ class Records(Show):
         self.out.record(documents.event(event))
 
 
-class Lines(Show):
-    """Plain lines, in the order in which things happen."""
+class Lines(Display):
+    """Prints plain lines, in the order of the events."""
 
     def __init__(self, out: Output) -> None:
         self.out = out
         self.word = host().step_word
-        self.told: set[tuple[str, int]] = set()
+        self.announced: set[tuple[str, int]] = set()
         self.progress: tuple[int, int] | None = None
         self.progress_at = time.monotonic()
         self.ending = ""
@@ -191,7 +191,7 @@ class Lines(Show):
     def event(self, view: View, event: Event) -> None:
         match event.event_type:
             case "session.resumed":
-                for line in resumed(view, event):
+                for line in resume_lines(view, event):
                     self.out.line(line)
             case "step.completed":
                 visit = view.done[-1]
@@ -204,9 +204,9 @@ class Lines(Show):
                 self.out.line(one_line(event.summary))
 
     def step(self, step: str, visit: int) -> None:
-        if (step, visit) not in self.told:
-            self.told.add((step, visit))
-            self.out.line(f"Running {self.word}: {named(step, visit)}")
+        if (step, visit) not in self.announced:
+            self.announced.add((step, visit))
+            self.out.line(f"Running {self.word}: {visit_name(step, visit)}")
 
     def tick(self, view: View, ending: str) -> None:
         here, info = view.open, view.info
@@ -215,10 +215,10 @@ class Lines(Show):
                 self.step(*here)
             self._items(info)
             if info.status.value == "pausing" and not self.pausing:
-                self.out.line(f"Pausing: {named(*here)} is finished first")
+                self.out.line(f"Pausing at the next safe point of {visit_name(*here)}")
             self.pausing = info.status.value == "pausing"
             if ending and not self.ending:
-                self.out.note(f"{ending}: finishing the operation of {named(*here)}; once more aborts it")
+                self.out.note(f"{ending}: finishing the current operation of {visit_name(*here)}; a second signal aborts it")
         self.ending = ending
 
     def _items(self, info: SessionInfo) -> None:
@@ -226,11 +226,11 @@ class Lines(Show):
             return
         if time.monotonic() - self.progress_at >= SAY_PROGRESS:
             self.progress, self.progress_at = info.progress, time.monotonic()
-            self.out.line(f"  {named(info.step, info.visit)}: {info.progress[0]} of {info.progress[1]}")
+            self.out.line(f"  {visit_name(info.step, info.visit)}: {info.progress[0]} of {info.progress[1]}")
 
 
-def resumed(view: View, event: Event) -> list[str]:
-    """From where a session goes on, and what does not run again: as the log has it."""
+def resume_lines(view: View, event: Event) -> list[str]:
+    """Return the lines about a resume: where the session continues, and what does not run again."""
     kept = [f"{counted(view.remembered, 'operation')} of {event.data['step']}"] if view.remembered else []
     skipped = [visit.name for visit in view.done if not visit.skipped]
     from_where = "No checkpoints found, starting from scratch"
@@ -238,8 +238,8 @@ def resumed(view: View, event: Event) -> list[str]:
         from_where = f"Resuming from checkpoint: {view.last}"
     elif kept:
         from_where = f"Resuming within {event.data['step']}: there is no checkpoint yet"
-    elif event.data["skipped"]:  # its log begins at a fork; what was done before that is in another one
-        from_where = f"Beginning at {event.data['step']}, as forked"
+    elif event.data["skipped"]:  # a fork: the visits before it are in another session's log
+        from_where = f"Starting at {event.data['step']}, as forked"
     elif view.stored_paused:
         return []
     before = "; ".join([few(skipped)] * bool(skipped) + kept)
@@ -247,7 +247,7 @@ def resumed(view: View, event: Event) -> list[str]:
 
 
 def few(names: list[str], most: int = 8) -> str:
-    """A list that does not fill the screen.
+    """Return the names as a list, shortened if there are many.
 
     >>> few(["a", "b", "c", "d"], 3)
     'a, b, … (4 in all)'
@@ -255,8 +255,8 @@ def few(names: list[str], most: int = 8) -> str:
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 1])}, … ({len(names)} in all)"
 
 
-class Screen(Show):
-    """A live display."""
+class Screen(Display):
+    """A live display on a terminal."""
 
     def __init__(self, out: Output) -> None:
         self.out = out
@@ -272,7 +272,7 @@ class Screen(Show):
 
     def event(self, view: View, event: Event) -> None:
         if event.event_type == "session.resumed":
-            self._above(resumed(view, event))
+            self._above(resume_lines(view, event))
         elif event.event_type in ("step.retried", "artifact.set_aside"):
             self._above([one_line(event.summary)])
 
@@ -283,7 +283,7 @@ class Screen(Show):
 
     def tick(self, view: View, ending: str) -> None:
         if self.live is not None and view.info is not None:
-            self.live.update(drawn(view, view.info, ending, self.live.console.height), refresh=True)
+            self.live.update(render(view, view.info, ending, self.live.console.height), refresh=True)
 
     def end(self) -> None:
         if self.live is not None:
@@ -291,8 +291,8 @@ class Screen(Show):
             self.live = None
 
 
-def drawn(view: View, info: SessionInfo, ending: str, height: int) -> Table:
-    """The steps as they stand, under a line about the whole."""
+def render(view: View, info: SessionInfo, ending: str, height: int) -> Table:
+    """Return the live display: a line about the session, then a row per step."""
     from rich.table import Table
     from rich.text import Text
 
@@ -304,20 +304,20 @@ def drawn(view: View, info: SessionInfo, ending: str, height: int) -> Table:
         visits = done.get(step, [])
         if here is not None and here[0] == step:
             turning = Text(FRAMES[int(time.monotonic() * 10) % len(FRAMES)], style=COLOURS[info.status.value])
-            rows.add_row(turning, Text(named(*here), style="bold"), *_doing(view, info))
+            rows.add_row(turning, Text(visit_name(*here), style="bold"), *_running_cells(view, info))
         elif step == info.step and info.status.value in ("sleeping", "waiting"):
             rows.add_row(
-                Text("◦", style=COLOURS[info.status.value]), named(step, info.visit), "", "", info.status.value
+                Text("◦", style=COLOURS[info.status.value]), visit_name(step, info.visit), "", "", info.status.value
             )
         elif visits:
-            rows.add_row(*_did(visits))
+            rows.add_row(*_finished_row(visits))
         else:
             rows.add_row(Text("·", style="dim"), Text(step, style="dim"), "", "", "")
     whole.add_row(rows)
     if ending:
-        whole.add_row(Text("Finishing the operation; Ctrl+C again aborts it", style="yellow"))
+        whole.add_row(Text("Finishing the current operation; Ctrl+C again aborts it", style="yellow"))
     elif info.status.value == "pausing":
-        whole.add_row(Text("Pausing: the step is finished first", style="yellow"))
+        whole.add_row(Text("Pausing at the next safe point", style="yellow"))
     return whole
 
 
@@ -335,11 +335,11 @@ def _head(view: View, info: SessionInfo) -> list[Any]:
     if status == "sleeping" and info.wakes_at:
         parts.append(f"until {clock(info.wakes_at)}")
     if status == "waiting":
-        parts.append(waits(info))
+        parts.append(wait_phrase(info))
     return [*shown, "  " + " · ".join(parts)]
 
 
-def _did(visits: list[Visit]) -> tuple[Any, ...]:
+def _finished_row(visits: list[Visit]) -> tuple[Any, ...]:
     from rich.text import Text
 
     last, took, usd = visits[-1], sum(visit.took for visit in visits), sum(visit.usd for visit in visits)
@@ -354,7 +354,7 @@ def _did(visits: list[Visit]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _doing(view: View, info: SessionInfo) -> tuple[Any, ...]:
+def _running_cells(view: View, info: SessionInfo) -> tuple[Any, ...]:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -369,7 +369,7 @@ def _doing(view: View, info: SessionInfo) -> tuple[Any, ...]:
 
 
 def _window(view: View, here: str | None, room: int) -> list[str]:
-    """As many steps as fit, around the one that counts."""
+    """Return as many steps as fit, around the current one."""
     steps = view.outline
     if len(steps) <= room:
         return steps
@@ -378,43 +378,43 @@ def _window(view: View, here: str | None, room: int) -> list[str]:
     return steps[first : first + room]
 
 
-def show_for(out: Output) -> Show:
-    """The way of telling that fits where the output goes."""
+def display_for(out: Output) -> Display:
+    """Return the display for this output."""
     if out.as_lines:
         return Records(out)
     if out.as_json:
-        return Show()
+        return Display()
     return Screen(out) if out.terminal else Lines(out)
 
 
 async def catch_up(engine: Engine, session_id: str, view: View) -> None:
-    """Take in what is known of a session, without telling anybody."""
+    """Bring a view up to date without showing anything."""
     async for event in engine.events(session_id):
-        view.take(event)
-    view.keep()
+        view.apply(event)
+    view.mark_kept()
 
 
 class Following:
-    """One session that is shown while it runs."""
+    """Shows one session while it runs."""
 
-    def __init__(self, view: View, show: Show) -> None:
+    def __init__(self, view: View, show: Display) -> None:
         self.view = view
         self.show = show
-        self._looking = asyncio.Lock()  # a step that begins and the clock may both want to look
+        self._looking = asyncio.Lock()  # a starting step and the timer may both read events
 
     async def step(self, engine: Engine, session_id: str, step: str, visit: int) -> None:
-        """Show what happened before a step of the session, and that the step begins."""
+        """Show the events before a step, then the start of the step."""
         async with self._looking:
             await self._events(engine, session_id)
             self.show.step(step, visit)
 
     async def _events(self, engine: Engine, session_id: str) -> None:
         async for event in engine.events(session_id, self.view.cursor):
-            self.view.take(event)
+            self.view.apply(event)
             self.show.event(self.view, event)
 
     async def look(self, engine: Engine, session_id: str) -> None:
-        """Show what is new."""
+        """Show the new events and the current status."""
         async with self._looking:
             await self._events(engine, session_id)
             self.view.info = await engine.info(session_id)
@@ -430,7 +430,7 @@ class Following:
                 if over:
                     return outcome.result()
                 await asyncio.wait([outcome], timeout=EVERY)
-        except asyncio.CancelledError:  # this program has to end, and steps may have ended since the last look
+        except asyncio.CancelledError:  # the program must exit, and steps may have ended since the last update
             await self.look(engine, session_id)
             raise
         finally:
@@ -438,7 +438,7 @@ class Following:
 
 
 def chart(out: Output, view: View) -> Iterable[str]:
-    """When which step ran, in this run: a line for each."""
+    """Return a bar chart of the steps that ran in this run, one line each."""
     here = [visit for visit in view.done if not visit.kept and not visit.skipped]
     if not here:
         return

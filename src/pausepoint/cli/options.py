@@ -19,11 +19,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class OneOf(click.Choice[str]):
-    """One of some names; a mistyped one gets the nearest."""
+    """A choice that suggests the nearest name for a mistyped one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self.choices:
-            self.fail(f"there is no {value!r}{did_you_mean(str(value), self.choices)}", param, ctx)
+            self.fail(f"{value!r} is not one of the choices{did_you_mean(str(value), self.choices)}", param, ctx)
         return str(value)
 
 
@@ -38,14 +38,14 @@ class Usd(click.ParamType[float]):
         except ValueError:
             amount = -1.0
         if not 0 <= amount < float("inf"):
-            self.fail(f"{value!r} is no amount of dollars; write 2.50", param, ctx)
+            self.fail(f"{value!r} is not an amount in dollars. Write a number, such as 2.50.", param, ctx)
         return amount
 
 
-def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """For an argument or an option: what a shell offers there, by the name of a function in `pausepoint.cli.completion`.
+def completion_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Return the shell completion of an argument or option. ``kind`` names a function in `pausepoint.cli.completion`.
 
-    That is imported when a shell asks.
+    That module is imported when a shell asks.
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -57,12 +57,12 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
 
 
 SESSIONS, WORKFLOWS, TARGETS, STEPS, QUESTIONS = map(
-    completed, ("sessions", "workflows", "targets", "steps", "questions")
+    completion_of, ("sessions", "workflows", "targets", "steps", "questions")
 )
 
 
 def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
-    """``--store`` and ``--json``, if asked also ``--jsonl`` and ``--target``. The command gets a `Cli` first."""
+    """Add ``--store`` and ``--json``, and on request ``--jsonl`` and ``--target``. The command gets a `Cli` first."""
 
     def decorate(fn: F) -> F:
         @functools.wraps(fn)
@@ -78,17 +78,17 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
                 multiple=True,
                 metavar="TARGET",
                 shell_complete=TARGETS,
-                help="Where a workflow is: file.py, file.py:name, module:name.",
+                help="The code of a workflow: file.py, file.py:name or module:name.",
             )(wrapped)
         if lines:
             wrapped = click.option(
-                "--jsonl", "as_lines", is_flag=True, help="Print a line of JSON for each, as it comes."
+                "--jsonl", "as_lines", is_flag=True, help="Print one line of JSON per item, as it comes."
             )(wrapped)
         wrapped = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(wrapped)
         wrapped = click.option(
             "--store",
             metavar="PATH",
-            help=f"The store; else {VARIABLE}, [tool.{NAME}], {DEFAULT_STORE}.",
+            help=f"The store. Default: {VARIABLE}, [tool.{NAME}], or {DEFAULT_STORE}.",
         )(wrapped)
         result: F = wrapped
         return result
@@ -96,31 +96,31 @@ def common(*, lines: bool = False, target: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-def _told(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:
+def _storable(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:
     if text is not None and said(ValueError(text)) != text:
-        raise click.BadParameter("at most 10,000 characters, in UTF-8", ctx, option)
+        raise click.BadParameter("The text cannot be stored. Use at most 10,000 characters of UTF-8.", ctx, option)
     return text
 
 
-by_whom = click.option(
+by_option = click.option(
     "--by",
     metavar="NAME",
-    callback=lambda ctx, option, name: _told(ctx, option, name) or who(),
-    help="Who asks; else you.",
+    callback=lambda ctx, option, name: _storable(ctx, option, name) or login_name(),
+    help="Your name for the history. Default: the login name.",
 )
-"""``--by``: kept in the history; by default the login name."""
+"""``--by``: recorded in the history."""
 
 
-def signed(fn: F) -> F:
-    """``--reason`` and ``--by``."""
-    return click.option("--reason", metavar="TEXT", default="", callback=_told, help="Why; kept in the history.")(
-        by_whom(fn)
+def reason_and_by(fn: F) -> F:
+    """Add ``--reason`` and ``--by``."""
+    return click.option("--reason", metavar="TEXT", default="", callback=_storable, help="The reason, for the history.")(
+        by_option(fn)
     )
 
 
-def who() -> str | None:
-    """The login name: who asks, where nobody says otherwise."""
+def login_name() -> str | None:
+    """Return the login name, or None if the account has none."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # an account without a name, as in some containers
+    except (KeyError, OSError):  # accounts without a name exist in some containers
         return None

@@ -13,16 +13,8 @@ from pausepoint.cli.text import one_line
 
 if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
-    from pausepoint.engine.plan import Plan
-    from pausepoint.model.views import Stale
-
-if TYPE_CHECKING:
-    from pausepoint.artifacts.status import ArtifactState
-    from pausepoint.engine.plan import Plan
-    from pausepoint.model.views import Stale
-
-if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan, PlannedStep
+    from pausepoint.model.views import Stale
 
 
 def paragraph(cli: Cli, lines: Sequence[str]) -> None:
@@ -39,7 +31,7 @@ MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left o
 def print_plan(cli: Cli, found: Plan, ways: Sequence[str] = ()) -> None:
     """A plan for a person; ``ways``: what can be done, one a line."""
     out = cli.out
-    out.line(f"{found.session_id} {out.stands(found.status.value)}: {_in_short(found)}")
+    out.line(f"{found.session_id} {out.status_phrase(found.status.value)}: {_in_short(found)}")
     print_steps(cli, found)
     paragraph(cli, ways)
 
@@ -56,7 +48,7 @@ def print_steps(cli: Cli, found: Plan) -> None:
     ]
     out.table(["", "STEP", "WHY"], rows)
     if found.stale or found.artifacts:
-        lines = {"Runs again": ", ".join(map(redone, found.stale)), "Artifacts": in_short(found.artifacts)}
+        lines = {"Runs again": ", ".join(map(rerun_cost, found.stale)), "Artifacts": artifact_counts(found.artifacts)}
         for name, said in lines.items():
             if said:
                 out.say(f"{name}: {said}")
@@ -74,13 +66,13 @@ def _in_short(found: Plan) -> str:
     return f"{visits} {'visit' if visits == 1 else 'visits'} done, {running} to run{perhaps}"
 
 
-def in_short(found: Iterable[ArtifactState]) -> str:
+def artifact_counts(found: Iterable[ArtifactState]) -> str:
     """How many artifacts stand how; empty if there are none."""
     counts: Counter[str] = Counter(each.state for each in found)
     return ", ".join(f"{counts[state]:,} {state}" for state in COLOURS if counts[state])
 
 
-def redone(each: Stale) -> str:
+def rerun_cost(each: Stale) -> str:
     """A step that runs again, with what that took and cost before."""
     cost = f", {money(each.usd)}" if each.usd else ""
     return f"{each.step} ({span(timedelta(seconds=each.seconds))}{cost} when it last ran)"

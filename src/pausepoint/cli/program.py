@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pausepoint.cli.app import COMMANDS, App, app
 from pausepoint.cli.commands.run import Loaded, RunCommand, run
 from pausepoint.cli.context import Cli
-from pausepoint.cli.drive import Ride
+from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, USAGE, Refused, Unknown, guarded
-from pausepoint.cli.fields import fields_of, gathered, options_for
+from pausepoint.cli.fields import collect_values, fields_of, options_for
 from pausepoint.cli.host import STORE, Host, Start, started_by
 from pausepoint.cli.options import common
 from pausepoint.cli.project import VARIABLE, check_exists
@@ -264,8 +264,8 @@ def _told(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
 
     found, goes_on = _done(cli, fn, given)
     if goes_on is not None:
-        ride = Ride(cli, cli.host.brought[goes_on.workflow], None)
-        return ride.driven(lambda engine: ride.resume(engine, goes_on.session_id, None, {}))
+        driven = DrivenSession(cli, cli.host.workflows_by_name[goes_on.workflow], None)
+        return driven.drive(lambda engine: driven.resume(engine, goes_on.session_id, None, {}))
     assert not isinstance(found, BlockingSession)
     what, document = found if isinstance(found, tuple) else (found, None)
     if not isinstance(what, int):
@@ -284,7 +284,7 @@ def _done(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[Any,
     if first is not None and first.annotation in (Start, "Start"):
         with _refusing():
             return fn(cli.start(), **given), None
-    check_exists(cli.place, str(given.get("session", "it")))
+    check_exists(cli.place)
     with Engine(cli.place.url, workflows=list(cli.host.workflows), create=False, drives="asked") as engine:
         with _refusing():
             found = fn(engine, **given)
@@ -325,7 +325,7 @@ class _Instead(click.Command):
 
     def _call(self, cli: Cli, **given: Any) -> int:
         try:
-            read = self.model.model_validate(gathered(given, (), self.fields))
+            read = self.model.model_validate(collect_values(given, (), self.fields))
         except ValidationError as error:
             raise Refused(_said(error, self._named), USAGE) from error
         told = dict.fromkeys(self.told, cli.start())

@@ -1,4 +1,4 @@
-"""Where the store is and where the code is: options, environment, ``[tool.pausepoint]``, or the defaults."""
+"""Find the store and the code: by options, the environment, ``[tool.pausepoint]``, or defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.name import DEFAULT_STORE, FOLDER, NAME, variable
 
 VARIABLE = variable("STORE")
@@ -17,9 +17,9 @@ VARIABLE = variable("STORE")
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a ``pyproject.toml`` that has ``[tool.pausepoint]``, or with a ``.pausepoint``; else the current one.
+    """The project folder: it has ``[tool.pausepoint]`` in a ``pyproject.toml``, or a ``.pausepoint`` folder.
 
-    ``targets`` are the places of its workflows, by workflow name.
+    Without either it is the current folder, and ``found`` is false. ``targets`` maps workflow names to targets.
     """
 
     root: Path
@@ -29,7 +29,7 @@ class Project:
 
 
 def find_project(start: Path | None = None) -> Project:
-    """The nearest project, from here upwards."""
+    """Return the project of this folder or of its nearest parent."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         settings = _settings(folder / "pyproject.toml")
@@ -50,7 +50,7 @@ def _settings(path: Path) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] | None = tomllib.loads(text).get("tool", {}).get(NAME)
     except tomllib.TOMLDecodeError as error:
-        raise Refused(f"{path} cannot be read: {error}", USAGE) from error
+        raise Refused(f"{path} is not valid TOML: {error}. Fix the file.", USAGE) from error
     return found
 
 
@@ -59,14 +59,18 @@ def _project(root: Path, settings: dict[str, Any]) -> Project:
     unknown = sorted(set(settings) - {"store", "workflows"})
     if unknown:
         raise Refused(
-            f"{root / 'pyproject.toml'}: [tool.pausepoint] knows store and workflows, not {unknown[0]!r}", USAGE
+            f"{root / 'pyproject.toml'}: [tool.pausepoint] has an unknown setting {unknown[0]!r}. Use store or"
+            " workflows.",
+            USAGE,
         )
     if store is not None and not isinstance(store, str):
-        raise Refused(f"{root / 'pyproject.toml'}: store in [tool.pausepoint] must be a text, a path or a URL", USAGE)
+        raise Refused(
+            f"{root / 'pyproject.toml'}: store in [tool.pausepoint] is not a string. Set it to a path or a URL.", USAGE
+        )
     if not isinstance(targets, dict) or not all(isinstance(target, str) for target in targets.values()):
         raise Refused(
-            f"{root / 'pyproject.toml'}: workflows in [tool.pausepoint] must be a table of names and targets,"
-            ' such as brief = "brief.py:brief"',
+            f"{root / 'pyproject.toml'}: workflows in [tool.pausepoint] is not a table of names and targets. Write"
+            ' entries such as brief = "brief.py:brief".',
             USAGE,
         )
     return Project(root, store, targets, found=True)
@@ -74,7 +78,7 @@ def _project(root: Path, settings: dict[str, Any]) -> Project:
 
 @dataclass(frozen=True)
 class Place:
-    """The store that a command works on. ``explicit``: somebody named it, so it must exist."""
+    """The store that a command works on. ``explicit``: an option or the environment names it, so it must exist."""
 
     url: str
     path: Path | None
@@ -86,9 +90,10 @@ class Place:
 
 
 def find_store(option: str | None, project: Project, default: str | None = None) -> Place:
-    """``--store``, else ``PAUSEPOINT_STORE``, else ``[tool.pausepoint]``, else ``.pausepoint/pausepoint.db`` of the project.
+    """Return the store that ``--store``, ``PAUSEPOINT_STORE`` or ``[tool.pausepoint]`` names, in this order.
 
-    ``default``: what a program has instead of its project's.
+    Otherwise it is ``.pausepoint/pausepoint.db`` in the project. ``default``: a program's own store, which is used
+    instead of the project's.
     """
     named = option or os.environ.get(VARIABLE)
     if named:
@@ -100,21 +105,21 @@ def find_store(option: str | None, project: Project, default: str | None = None)
 
 def _place(text: str, base: Path, explicit: bool) -> Place:
     if text in (":memory:", "sqlite://", "sqlite:///:memory:"):
-        raise Refused("a store in memory ends with its process: a command line needs a file; name one", USAGE)
+        raise Refused(
+            f"The store {text!r} is in memory and ends with its process. Name a file, such as --store work.db.", USAGE
+        )
     if "://" in text and not text.startswith("sqlite:///"):
         kind = text.partition("://")[0]
-        hint = (
-            "is not installed here" if kind in ("postgres", "postgresql", "firestore") else "is no kind that is known"
-        )
-        raise Refused(f"{text}: the store {kind!r} {hint}; use sqlite:///path/to/file.db, or a path", USAGE)
+        hint = "is not installed" if kind in ("postgres", "postgresql", "firestore") else "is not known"
+        raise Refused(f"{text}: the store type {kind!r} {hint}. Use a path, or sqlite:///path/to/file.db.", USAGE)
     path = base / os.path.expanduser(text.removeprefix("sqlite:///"))
     return Place(str(path), path, explicit)
 
 
-def check_exists(place: Place, what: str) -> None:
-    """For a command that needs something in the store."""
+def check_exists(place: Place) -> None:
+    """Refuse if the store does not exist."""
     if place.path is not None and place.path.is_dir():
-        raise Refused(f"{place.path} is a folder; name a file in it, such as {place.path / f'{NAME}.db'}", USAGE)
+        raise Refused(f"The store {place.path} is a folder. Name a file in it: {place.path / f'{NAME}.db'}", USAGE)
     if not place.exists:
-        hint = f"look at --store and {VARIABLE}" if place.explicit else f"`{spoken('run')}` makes one"
-        raise Refused(f"{what}: there is no store at {place.path}; {hint}", NOT_FOUND)
+        hint = f"Check --store and {VARIABLE}." if place.explicit else f"`{command_line('run')}` creates one."
+        raise Refused(f"There is no store at {place.path}. {hint}", NOT_FOUND)

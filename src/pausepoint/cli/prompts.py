@@ -1,7 +1,7 @@
-"""Questions at a terminal: what is asked, and prompts that follow the JSON schema of the answer.
+"""Ask questions at a terminal, with prompts that follow the JSON schema of the answer.
 
-What is typed is looked at here already, so that a slip of the finger uses up no round. Ctrl+D leaves a question open,
-Ctrl+C the program.
+Input is checked here first, so that a typing mistake does not use up a round. Ctrl+D leaves the question open, Ctrl+C
+exits the program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 
 from pausepoint.cli.exits import USAGE, Refused
 from pausepoint.cli.fields import Field, OneOf, resolved
-from pausepoint.cli.text import left, one_line
+from pausepoint.cli.text import one_line, time_left
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 LEAVE = "Ctrl+D leaves the question open"
 LONGEST = 4096
-"""Bytes of a line, as terminals have it."""
+"""The longest line that a terminal passes on, in bytes."""
 
 
 class Later(Exception):
-    """Somebody leaves a question open."""
+    """The person leaves the question open."""
 
 
 def at_terminal(out: Output) -> bool:
-    """Whether somebody is there who could be asked."""
+    """Return whether a person is at a terminal and can be asked."""
     return out.for_people and out.terminal and sys.stdin.isatty()
 
 
-def prompted(out: Output, question: Question) -> Any:
-    """Put a question to a person; the answer as plain data."""
-    put(out, question)
+def ask(out: Output, question: Question) -> Any:
+    """Ask a person a question, and return the answer as plain data."""
+    show_question(out, question)
     out.say(out.paint(f"{LEAVE}.", dim=True))
     if question.kind == "confirm":
         return _decided()
@@ -50,8 +50,8 @@ def prompted(out: Output, question: Question) -> Any:
     return _object(fields, needs_some=question.kind == "collect")
 
 
-def put(out: Output, question: Question) -> None:
-    """Show what is asked, and what is known of it."""
+def show_question(out: Output, question: Question) -> None:
+    """Show a question with its session, round and time limit."""
     out.line()
     for line in question.next_question.splitlines() or [""]:
         out.say(out.paint(one_line(line), bold=True))
@@ -59,18 +59,18 @@ def put(out: Output, question: Question) -> None:
         out.say(out.paint(one_line(f"Asked again: {question.complaint}"), "yellow"))
     asker = f"{question.llm_node_id} of {question.asked_in} ({question.workflow_id})"
     rounds = f"round {question.current_round} of {question.max_rounds}" if question.current_round > 1 else ""
-    out.say(out.paint("; ".join(filter(None, (asker, rounds, left(question)))), dim=True))
+    out.say(out.paint("; ".join(filter(None, (asker, rounds, time_left(question)))), dim=True))
     if question.collected_params_json not in (None, "{}"):
         out.say(out.paint(one_line(f"So far: {question.collected_params_json}"), dim=True))
 
 
-def decision(approved: bool, reason: str = "") -> dict[str, Any]:
-    """The answer to a confirmation."""
+def confirmation(approved: bool, reason: str = "") -> dict[str, Any]:
+    """Return the answer to a confirmation."""
     return {"approved": approved} | ({"reason": reason} if reason else {})
 
 
 def fields_of(question: Question) -> dict[str, Field] | None:
-    """The parts of an answer that has some, without those that were collected before; None if it is one value."""
+    """Return the parts of an answer that are not collected yet; None if the answer is one value."""
     schema = question.answer_schema or {}
     definitions = schema.get("$defs", {})
     kind = resolved(schema, definitions)
@@ -86,19 +86,19 @@ def fields_of(question: Question) -> dict[str, Field] | None:
 
 
 def assigned(question: Question, pairs: tuple[str, ...]) -> dict[str, Any]:
-    """The answer that ``--set NAME=VALUE`` gives. Also what was collected before may be set anew."""
+    """Return the answer that ``--set NAME=VALUE`` gives. Parts that were collected before can be set again."""
     schema = question.answer_schema or {}
     definitions = schema.get("$defs", {})
     known = resolved(schema, definitions).get("properties")
     if not known:
-        raise Refused(f"question {question.id} asks for one value, not for parts of one: give it without --set", USAGE)
+        raise Refused(f"Question {question.id} asks for one value. Pass it as TEXT, without --set.", USAGE)
     texts: dict[str, list[str]] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
-            raise Refused(f"--set {pair!r}: write NAME=VALUE", USAGE)
+            raise Refused(f"--set {pair!r} has no value. Write NAME=VALUE.", USAGE)
         if name not in known:
-            raise Refused(f"the answer has no {name!r}{did_you_mean(name, known)}", USAGE)
+            raise Refused(f"The answer has no part {name!r}{did_you_mean(name, known)}", USAGE)
         texts.setdefault(name, []).append(text)
     fields = {name: Field(name, known[name], definitions, True) for name in texts}
     return {name: _converted(field, texts[name]) for name, field in fields.items()}
@@ -106,14 +106,14 @@ def assigned(question: Question, pairs: tuple[str, ...]) -> dict[str, Any]:
 
 def _converted(field: Field, texts: list[str]) -> Any:
     if len(texts) > 1 and not field.many:
-        raise Refused(f"--set {field.name} is given twice", USAGE)
+        raise Refused(f"--set {field.name} is given {len(texts)} times. Give it once.", USAGE)
     try:
         return field.convert(texts)
     except click.BadParameter as error:
         raise Refused(f"--set {field.name}: {error.message}", USAGE) from None
 
 
-# one by one
+# prompts
 
 
 def _whole(question: Question) -> Field:
@@ -126,10 +126,10 @@ def _decided() -> dict[str, Any]:
     while True:
         said = _typed("Approve? [y/n] ").casefold()
         if said in ("y", "yes"):
-            return decision(True)
+            return confirmation(True)
         if said in ("n", "no"):
-            return decision(False, _typed("Why? (may stay empty) "))
-        click.echo(f"y or n, please; {LEAVE}")
+            return confirmation(False, _typed("Reason (optional): "))
+        click.echo(f"Type y or n. {LEAVE}.")
 
 
 def _single(field: Field, default: Any) -> Any:
@@ -142,7 +142,7 @@ def _single(field: Field, default: Any) -> Any:
         if not text and default is not None:
             return default
         if not text:
-            click.echo(f"Nothing was typed; {LEAVE}")
+            click.echo(f"Type an answer. {LEAVE}.")
             continue
         try:
             return _read(field, text)
@@ -151,13 +151,13 @@ def _single(field: Field, default: Any) -> Any:
 
 
 def _object(fields: dict[str, Field], needs_some: bool) -> dict[str, Any]:
-    """Each part on a line of its own. What may be missing is left out by an empty line."""
+    """Ask for each part of an answer. An empty line skips an optional part."""
     while True:
         parts = {name: _part(field) for name, field in fields.items()}
         found = {name: part[0] for name, part in parts.items() if part}
         if found or not needs_some:
             return found
-        click.echo(f"At least one of them is needed; {LEAVE}")
+        click.echo(f"Give at least one of them. {LEAVE}.")
 
 
 def _part(field: Field) -> tuple[Any] | None:
@@ -168,7 +168,7 @@ def _part(field: Field) -> tuple[Any] | None:
         if not text and not field.required:
             return None
         if not text:
-            click.echo(f"  {field.name} is needed; {LEAVE}")
+            click.echo(f"  {field.name} is required. {LEAVE}.")
             continue
         try:
             return (_read(field, text),)
@@ -187,7 +187,7 @@ def _written(value: Any) -> str:
 
 
 def _read(field: Field, text: str) -> Any:
-    """What was typed as a value. Choices are known by their number as well, unless they are numbers."""
+    """Return the typed text as a value. A choice may be given by its number, unless the choices are numbers."""
     if field.many:
         given = json.loads(text) if _is_list(text) else [part.strip() for part in text.split(",")]
         return [field.type.convert(each, None, None) for each in given]
@@ -197,7 +197,8 @@ def _read(field: Field, text: str) -> Any:
 
 
 def _chosen(names: list[str], text: str) -> str:
-    """
+    """Return the choice that the text names, by its name or its number.
+
     >>> _chosen(["formal", "playful"], "2"), _chosen(["formal", "playful"], "Formal"), _chosen(["3", "2"], "2")
     ('playful', 'formal', '2')
     """
@@ -215,7 +216,7 @@ def _is_list(text: str) -> bool:
 
 
 def _typed(label: str) -> str:
-    """A line that somebody types."""
+    """Ask for a line of text."""
     while True:
         click.echo(label, nl=False)
         try:
@@ -228,13 +229,13 @@ def _typed(label: str) -> str:
             click.echo()
             raise
         except UnicodeDecodeError:
-            click.echo("That could not be read: it is no UTF-8")
+            click.echo("The input is not UTF-8. Type it again.")
 
 
 def _line() -> bytes:
-    """A line from the terminal; empty at its end. Ctrl+C is waited for as well.
+    """Read a line from the terminal; empty at the end of the input.
 
-    Python would sleep over a signal that comes just before it begins to read, until something is typed.
+    It also waits for signals, because Python handles a signal that arrives just before a read only after the read.
     """
     signalled, signals = os.pipe()
     os.set_blocking(signals, False)
@@ -244,7 +245,7 @@ def _line() -> bytes:
             ready, _, _ = select.select([sys.stdin, signalled], [], [])
             if sys.stdin in ready:
                 return os.read(sys.stdin.fileno(), LONGEST)
-            os.read(signalled, LONGEST)  # the signal's handler has run by now, and did not want to end this
+            os.read(signalled, LONGEST)  # the signal's handler has run and did not end the program
     finally:
         signal.set_wakeup_fd(former)
         os.close(signalled)

@@ -1,4 +1,4 @@
-"""Find the session that a person means: by an id, by the beginning of one, or the last that was interrupted."""
+"""Find a session by its id, by the beginning of its id, or as the last one that was interrupted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pausepoint.cli.console import ago
 from pausepoint.cli.context import Cli, not_found
 from pausepoint.cli.exits import NOT_FOUND, USAGE, Refused
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.errors import UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 CANDIDATES = ("ready", "created"), ("failed",), ("paused",)
-"""What `resume` goes on with if nobody says which: what was interrupted before what failed before what was paused."""
+"""The statuses that `resume` looks for if no session is named, in this order: interrupted, failed, paused."""
 
 
 LISTED = 20
-"""How many candidates are listed."""
+"""The number of candidates to list."""
 
 
-INTERRUPTED_ONES = [status for group in CANDIDATES for status in group]
+RESUMABLE = [status for group in CANDIDATES for status in group]
 
 
-def where(info: SessionInfo) -> str:
-    """``failed at write, 5 min ago``."""
-    from pausepoint.cli.text import at
+def status_and_age(info: SessionInfo) -> str:
+    """Return a phrase such as ``failed at write, 5 min ago``."""
+    from pausepoint.cli.text import position_phrase
 
-    return f"{info.status.value}{at(info)}, {ago(info.updated_at)}"
+    return f"{info.status.value}{position_phrase(info)}, {ago(info.updated_at)}"
 
 
 async def candidates(cli: Cli, engine: Engine) -> list[SessionInfo]:
-    """What was interrupted; without such what failed, or was paused. Those that nobody drives any more."""
+    """Return the interrupted sessions; if there are none, the failed ones; if there are none, the paused ones."""
     counts: Counter[str] = Counter()
     for (workflow, status), count in (await engine.tally(level="root")).items():
         if workflow in engine.workflows or not (cli.targets or cli.host.workflows):
@@ -46,19 +46,20 @@ async def candidates(cli: Cli, engine: Engine) -> list[SessionInfo]:
             continue
         found = await _newest(cli, engine, group)
         if len(found) == 1:
-            others = sum(counts[status] for status in INTERRUPTED_ONES) - 1
-            more = f"; {others:,} more stand still: {spoken('ls')}" if others else ""
-            cli.out.note(f"The last one: {found[0].session_id} of {found[0].workflow}, {where(found[0])}{more}")
+            others = sum(counts[status] for status in RESUMABLE) - 1
+            more = f"; {others:,} more: {command_line('ls')}" if others else ""
+            what = f"{found[0].session_id} ({found[0].workflow}), {status_and_age(found[0])}"
+            cli.out.note(f"Picked the last session: {what}{more}")
         return found
     running = sum(counts[status] for status in ("running", "pausing", "sleeping", "waiting"))
-    more = f"; {running} run or wait: {spoken('ls')}" if running else ""
+    more = f" Running or waiting: {running}; `{command_line('ls')}` lists them." if running else ""
     if await engine.questions(limit=1):
-        more += f"; somebody is asked something: {spoken('inbox')}"
-    raise Refused(f"nothing to resume: no session of this store was interrupted{more}", NOT_FOUND)
+        more += f" Questions wait for an answer: `{command_line('inbox')}`."
+    raise Refused(f"There is nothing to resume: no session of this store is interrupted.{more}", NOT_FOUND)
 
 
 async def _newest(cli: Cli, engine: Engine, statuses: Sequence[str]) -> list[SessionInfo]:
-    """The newest of them, as many as a person looks at."""
+    """Return the newest sessions with one of the statuses."""
     names = list(engine.workflows) if cli.targets or cli.host.workflows else [None]
     found: list[SessionInfo] = []
     for name in names:
@@ -66,9 +67,9 @@ async def _newest(cli: Cli, engine: Engine, statuses: Sequence[str]) -> list[Ses
     return sorted(found, key=lambda info: info.created_at, reverse=True)
 
 
-async def listed(cli: Cli, engine: Engine, found: list[SessionInfo]) -> int:
-    """Several could be meant: the newest of them, for somebody to name one."""
-    from pausepoint.cli.text import place, shortened
+async def list_candidates(cli: Cli, engine: Engine, found: list[SessionInfo]) -> int:
+    """List the newest candidates, so that the person can name one."""
+    from pausepoint.cli.text import position, shortened
     from pausepoint.engine import documents
 
     some = found[:LISTED]
@@ -77,45 +78,49 @@ async def listed(cli: Cli, engine: Engine, found: list[SessionInfo]) -> int:
         return USAGE
     short = await shortened(cli, engine, [info.session_id for info in some])
     ids = [short.get(info.session_id, info.session_id) for info in some]
-    stand = [[cli.out.status(info.status.value), place(info), ago(info.updated_at)] for info in some]
-    rows = [[id, info.workflow, *how] for id, info, how in zip(ids, some, stand, strict=True)]
-    cli.out.table(["SESSION", "WORKFLOW", "STATUS", "STEP", "MOVED"], rows)
+    details = [[cli.out.status(info.status.value), position(info), ago(info.updated_at)] for info in some]
+    rows = [[id, info.workflow, *how] for id, info, how in zip(ids, some, details, strict=True)]
+    cli.out.table(["SESSION", "WORKFLOW", "STATUS", "STEP", "UPDATED"], rows)
     many = f"More than {LISTED}" if len(found) > LISTED else len(found)
-    cli.out.note(f"{many} sessions could go on; name one: {spoken('resume', ids[0])}")
+    cli.out.note(f"{many} sessions can be resumed. Name one:  {command_line('resume', ids[0])}")
     return USAGE
 
 
-async def found_session(engine: Engine, text: str) -> SessionInfo:
-    """The session that a person means; if it is gone, they are told so."""
+async def find_session(engine: Engine, text: str) -> SessionInfo:
+    """Return the session that the text names. Refuse with a suggestion if there is none."""
     try:
         return await engine.find(text)
     except UnknownSession as error:
-        raise await missing(engine, error) from error
+        raise await unknown_session(engine, error) from error
 
 
-async def missing(engine: Engine, error: Any) -> Exception:
-    """Why there is no such session: perhaps it was removed."""
+async def unknown_session(engine: Engine, error: Any) -> Exception:
+    """Return the refusal of an unknown session: it was removed, or the nearest ids."""
     from pausepoint.clock import to_datetime
 
     for stone in await engine.tombstones():
         if stone.session_id == error.session_id:
-            who, why = stone.by or "somebody", f": {stone.reason}" if stone.reason else ""
+            who, why = f" by {stone.by}" if stone.by else "", f": {stone.reason}" if stone.reason else ""
             when = ago(to_datetime(stone.removed_at))
-            return not_found(f"session {stone.session_id} ({stone.workflow}) was removed {when} by {who}{why}")
+            return not_found(
+                f"Session {stone.session_id!r} ({stone.workflow}) was removed {when}{who}{why}."
+                f" `{command_line('ls')}` lists the sessions that exist."
+            )
     known = [info.session_id for info in await engine.sessions(sort="updated", limit=1000)]
-    if near := did_you_mean(error.session_id, known).partition("Did you mean ")[2]:
-        return not_found(f"{error}. Did you mean {near}")
-    return not_found(f"{error}; {spoken('ls')} lists those that are")
+    what = f"There is no session {error.session_id!r} in this store"
+    if "Did you mean" in (hint := did_you_mean(error.session_id, known)):
+        return not_found(what + hint)
+    return not_found(f"{what}. `{command_line('ls')}` lists the sessions that exist.")
 
 
 async def session_and_checkpoint(engine: Engine, text: str) -> tuple[SessionInfo, int | str | None]:
-    """A session, and the checkpoint behind an @. An id may contain one itself, so the whole is tried first."""
+    """Return the session and the checkpoint of ``SESSION@CHECKPOINT``. An id may contain @, so try it whole first."""
     before, mark, at = text.rpartition("@")
     try:
         return await engine.find(text), None
     except UnknownSession as error:
         if not mark or not at:
-            raise await missing(engine, error) from error
+            raise await unknown_session(engine, error) from error
     return await engine.find(before), checkpoint_of(at)
 
 

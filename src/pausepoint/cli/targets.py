@@ -1,7 +1,7 @@
-"""From ``brief.py``, ``brief.py:brief`` or ``package.module:brief`` to a workflow.
+"""Load a workflow from a target: ``brief.py``, ``brief.py:brief`` or ``package.module:brief``.
 
-Only what a person named is imported, as an argument, with ``--target`` or in
-``[tool.pausepoint]``. Never anything that was found in a store.
+Only targets that a person named are imported: as an argument, with ``--target`` or in
+``[tool.pausepoint]``. Nothing that comes from a store is ever imported.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 
 def load(target: str, project: Project) -> Workflow[Any]:
-    """The one workflow that a target names."""
+    """Return the workflow that a target names."""
     place, _, name = target.partition(":") if not _is_windows(target) else (target, "", "")
     found = _workflows(_module(place, target, project))
     if name:
         if name not in found:
-            raise Refused(f"{target}: {place} has no workflow {name!r}{did_you_mean(name, found)}", USAGE)
+            raise Refused(f"{place} has no workflow {name!r}{did_you_mean(name, found)}", USAGE)
         return found[name]
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
-        raise Refused(f"{target}: {place} makes no Workflow", USAGE)
+        raise Refused(f"{place} defines no workflow. Name a file or module that contains a Workflow.", USAGE)
     some = ", ".join(f"{place}:{each}" for each in found)
-    raise Refused(f"{target}: {place} makes several workflows; name one of {some}", USAGE)
+    raise Refused(f"{place} defines several workflows. Name one of them: {some}", USAGE)
 
 
 def load_known(project: Project, targets: tuple[str, ...] = ()) -> dict[str, tuple[str, Workflow[Any]]]:
-    """All workflows that were named, by ``--target`` or in the project: name → target and workflow.
+    """Return the workflows of the project and of ``--target``: name → target and workflow.
 
-    A program that brings its workflows along has those and no others.
+    In a program with its own workflows, return those only.
     """
-    found = {name: (name, workflow) for name, workflow in host().brought.items()}
+    found = {name: (name, workflow) for name, workflow in host().workflows_by_name.items()}
     if found:
         return found
     for target in (*project.targets.values(), *targets):
@@ -53,20 +53,20 @@ def load_known(project: Project, targets: tuple[str, ...] = ()) -> dict[str, tup
 
 
 def load_named(text: str, project: Project) -> tuple[str, Workflow[Any]]:
-    """What a person means by a target, or by the name of a workflow of the project or of this program."""
-    brought = host().brought
-    if not brought:
+    """Return the target and workflow that a person names: by target, or by name in the project or this program."""
+    known = host().workflows_by_name
+    if not known:
         target = project.targets.get(text, text)
         _search(project.root)
         if target == text and text.isidentifier() and importlib.util.find_spec(text) is None:
-            raise Refused(f"{text} is neither a file nor a workflow of the project{_perhaps(text, project)}", USAGE)
+            raise Refused(f"{text!r} is not a file or a workflow of this project{_nearest(text, project)}", USAGE)
         return target, load(target, project)
-    if text not in brought:
-        raise Refused(f"no workflow {text!r} is here{did_you_mean(text, brought)}", USAGE)
-    return text, brought[text]
+    if text not in known:
+        raise Refused(f"This program has no workflow {text!r}{did_you_mean(text, known)}", USAGE)
+    return text, known[text]
 
 
-def _perhaps(text: str, project: Project) -> str:
+def _nearest(text: str, project: Project) -> str:
     files = [each.name for each in sorted(project.root.glob("*.py"))[:50]]
     return did_you_mean(text, [*project.targets, *files])
 
@@ -81,9 +81,14 @@ def _module(place: str, target: str, project: Project) -> ModuleType:
     except Refused:
         raise
     except ModuleNotFoundError as error:
-        raise Refused(f"{target}: {error}; run it from the project's folder, or install the package", USAGE) from error
+        raise Refused(
+            f"{target} cannot be imported: {error}. Run the command in the project's folder, or install the package.",
+            USAGE,
+        ) from error
     except Exception as error:
-        raise Refused(f"{target} cannot be imported: {type(error).__name__}: {error}", USAGE) from error
+        raise Refused(
+            f"{target} cannot be imported. Fix this error first: {type(error).__name__}: {error}", USAGE
+        ) from error
 
 
 def _from_file(place: str, project: Project) -> ModuleType:
@@ -91,7 +96,7 @@ def _from_file(place: str, project: Project) -> ModuleType:
     path = next((each for each in (given, project.root / given) if each.is_file()), None)
     if path is None:
         files = [str(given.with_name(each.name)) for each in sorted(given.parent.glob("*.py"))[:50]]
-        raise Refused(f"there is no file {place}{did_you_mean(place, files)}", USAGE)
+        raise Refused(f"There is no file {place}{did_you_mean(place, files)}", USAGE)
     path = path.resolve()
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
@@ -99,7 +104,7 @@ def _from_file(place: str, project: Project) -> ModuleType:
     _search(path.parent)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise Refused(f"{place} is no Python file", USAGE)
+        raise Refused(f"{place} is not a Python file. Name a .py file that contains a Workflow.", USAGE)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
@@ -112,7 +117,7 @@ def _from_name(place: str, project: Project) -> ModuleType:
 
 
 def _search(folder: Path) -> None:
-    """Modules beside the file, or in the project, can be imported, as when the file is run by Python itself."""
+    """Make the modules of a folder importable, as they are when Python runs a file in it."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 

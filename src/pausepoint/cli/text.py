@@ -1,4 +1,4 @@
-"""How sessions are spoken of: short ids, what is notable, why one stands still, and the command that is the way out."""
+"""Text about sessions: short ids, one-line notes, why a session does not run, and the commands that help."""
 
 from __future__ import annotations
 
@@ -12,35 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.clock import to_datetime
 from pausepoint.errors import SessionError
 
 if TYPE_CHECKING:
-    from pausepoint.engine.engine import Engine
-    from pausepoint.model.views import SessionInfo
-
-if TYPE_CHECKING:
-    from pausepoint.engine.engine import Engine
-    from pausepoint.model.views import SessionInfo
-
-if TYPE_CHECKING:
     from pausepoint.cli.console import Output
-    from pausepoint.cli.context import Cli
     from pausepoint.engine.engine import Engine
     from pausepoint.model.questions import Question
     from pausepoint.model.sessions import Pause
     from pausepoint.model.views import SessionInfo
 
-
 LEAST = 6
-"""How many characters of an id are shown at least: it should still be unique tomorrow."""
+"""The least number of characters of a shortened id, so that it stays unique for a while."""
 
 MANY = 200
-"""In a longer list neither ids are cut nor the reasons of pauses looked up: that is done one by one."""
+"""Longer lists show whole ids and no pause reasons, because both need a query per session."""
 
 ASKED = 5
-"""How many questions of one session are spoken of."""
+"""The number of questions of one session to show."""
 
 RUN = " --run"
 
@@ -48,10 +38,10 @@ _GENERATED = re.compile(r"[0-9a-hjkmnp-tv-z]{12}|.+\.[0-9a-f]{16}")
 
 
 def short_ids(ids: Iterable[str], least: int = LEAST) -> dict[str, str]:
-    """The beginnings that tell ids apart. Only those that nobody chose are cut: a name is shown whole.
+    """Return the shortest beginnings that tell ids apart. Only generated ids are cut; chosen names are shown whole.
 
-    In the id of a child both parts are cut; `Engine.find` knows them so. A beginning that a session shares with its
-    children alone means the session.
+    In a child's id both parts are cut; `Engine.find` accepts that. A beginning that only a session and its children
+    share means the session.
 
     >>> short_ids(["k3f9abcd1234", "k3f9abxx1234", "k3f9abcd1234.8348ead81984f650", "student-7"])
     {'k3f9abcd1234': 'k3f9abc', 'k3f9abcd1234.8348ead81984f650': 'k3f9abc.8348', 'k3f9abxx1234': 'k3f9abx', \
@@ -74,9 +64,9 @@ def short_ids(ids: Iterable[str], least: int = LEAST) -> dict[str, str]:
 
 
 async def shortened(cli: Cli, engine: Engine, ids: Sequence[str]) -> dict[str, str]:
-    """The shortest beginnings by which `Engine.find` knows these sessions, where a terminal shows them.
+    """Return the shortest beginnings by which `Engine.find` finds these sessions, for a terminal.
 
-    Costs two looks at an index for each. In a long list ids stay as they are.
+    Each id costs two index lookups, so in a long list ids stay whole.
     """
     if not cli.out.terminal or len(ids) > MANY:
         return {}
@@ -106,7 +96,7 @@ def _shared(one: str, other: str) -> int:
 
 
 def one_line(text: str) -> str:
-    """A text in one line that cannot move a terminal's cursor.
+    """Return the text as one line without control characters.
 
     >>> one_line("a\\n  b\\x1b[2J")
     'a b\\\\x1b[2J'
@@ -115,14 +105,14 @@ def one_line(text: str) -> str:
 
 
 def printable(line: str) -> str:
-    """A line with what a terminal might obey made visible."""
+    """Return the line with control characters escaped, so that a terminal does not obey them."""
     if line.isprintable():
         return line
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
 
 
 def value(content: Any, most: int | None = None) -> str:
-    """A stored value in one line, cut where there is no more room.
+    """Return a stored value as one line, cut at ``most`` characters.
 
     >>> value(["a", 1]), value("x" * 40, 12)
     ('["a", 1]', '"xxxx… (40 characters)')
@@ -135,7 +125,7 @@ def value(content: Any, most: int | None = None) -> str:
 
 
 def _extent(content: Any) -> str:
-    """How much there is of a value.
+    """Return the size of a value.
 
     >>> _extent("abc"), _extent([1]), _extent({"a": 1, "b": 2})
     ('3 characters', '1 item', '2 entries')
@@ -151,7 +141,7 @@ def _extent(content: Any) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """A number of things.
+    """Return a number with its noun.
 
     >>> counted(1, "step"), counted(1200, "step")
     ('1 step', '1,200 steps')
@@ -160,70 +150,67 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def clock(moment: datetime, now: datetime | None = None) -> str:
-    """A time of day where a person is, with the date if that is another day."""
+    """Return the local time of day, with the date if it is not today."""
     local, today = moment.astimezone(), (now or datetime.now().astimezone()).astimezone()
     if local.date() == today.date():
         return f"{local:%H:%M:%S}"
     return f"{local:%Y-%m-%d %H:%M:%S}" if abs(today - local) > timedelta(days=180) else f"{local:%d %b %H:%M}"
 
 
-def place(info: SessionInfo) -> str:
-    """Where a session stands: ``write#2``, or just the step on its first visit; ``behind write`` if that has ended."""
+def position(info: SessionInfo) -> str:
+    """Return a session's position: ``write#2``, or ``write`` on the first visit; ``after write`` if a guard holds it."""
     if info.step is None:
         return ""
     name = info.step if info.visit == 1 else f"{info.step}#{info.visit}"
-    return f"behind {name}" if info.held_by_guard else name
+    return f"after {name}" if info.held_by_guard else name
 
 
-def at(info: SessionInfo) -> str:
-    """The same as a part of a sentence, with the space before it: `` at write#2``."""
-    return f"{'' if info.held_by_guard else ' at'} {place(info)}" if info.step else ""
+def position_phrase(info: SessionInfo) -> str:
+    """Return the position as part of a sentence, with a leading space: `` at write#2``."""
+    return f"{'' if info.held_by_guard else ' at'} {position(info)}" if info.step else ""
 
 
-def note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequence[Question] = ()) -> str:
-    """What is notable about a session, in a few words."""
-    asked = "asked to cancel" if info.cancel_requested else ""
+def status_note(info: SessionInfo, pauses: Iterable[Pause] = (), questions: Sequence[Question] = ()) -> str:
+    """Return what is notable about a session, in a few words."""
+    cancel = "cancel requested" if info.cancel_requested else ""
     match info.status.value:
         case "running":
             done = f"{info.progress[0]}/{info.progress[1]}" if info.progress else ""
-            return ", ".join(filter(None, (done, asked)))
+            return ", ".join(filter(None, (done, cancel)))
         case "pausing":
             return f"still finishing {info.step}#{info.visit}"
         case "paused":
-            return "; ".join(reason(pause) for pause in pauses)
+            return "; ".join(pause_note(pause) for pause in pauses)
         case "waiting" if questions:
             more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
             return one_line(f"asks: {questions[0].next_question}{more}")
         case "waiting":
-            return waits(info)
+            return wait_phrase(info)
         case "sleeping" if info.wakes_at:
             return f"until {clock(info.wakes_at)} ({ago(info.wakes_at)})"
         case "failed" if info.failure:
             return one_line(f"{info.failure.type}: {info.failure.message}")
         case "ready":
-            return "nobody drives it"
+            return "not running"
     return ""
 
 
-def waits(info: SessionInfo) -> str:
-    """What a session waits for.
-
-    A timer beside it ends the wait too.
-    """
+def wait_phrase(info: SessionInfo) -> str:
+    """Return what a session waits for. A timer ends the wait, too."""
     kinds = " or ".join(f"an {kind}" if kind == "answer" else f"a {kind}" for kind in info.waiting)
     until = f", at most until {clock(info.wakes_at)}" if info.wakes_at else ""
     return f"for {kinds}{until}"
 
 
-async def asked(engine: Engine, info: SessionInfo, most: int = ASKED) -> list[Question]:
-    """The questions for whose answers a session waits, or one that it called does."""
+async def open_questions(engine: Engine, info: SessionInfo, most: int = ASKED) -> list[Question]:
+    """Return the questions that a session, or a child of it, waits for."""
     if info.status.value != "waiting" or not {"answer", "child"} & set(info.waiting):
         return []
     return list(await engine.questions(info.session_id, limit=most))
 
 
-def wanted(question: Question) -> str:
-    """What an answer looks like, where the question alone does not say it."""
+def answer_hint(question: Question) -> str:
+    """Return what form an answer must have, or an empty string for plain text."""
     schema = question.answer_schema or {}
     if question.kind == "confirm":
         return "yes or no"
@@ -236,97 +223,97 @@ def wanted(question: Question) -> str:
     )
 
 
-def left(question: Question, now: datetime | None = None) -> str:
-    """How much time there is for an answer."""
+def time_left(question: Question, now: datetime | None = None) -> str:
+    """Return how much time is left for an answer."""
     if question.expired_at is None:
         return "no limit"
     rest = question.expired_at - (now or datetime.now(UTC))
     return f"{span(rest)} left" if rest > timedelta(0) else "expired"
 
 
-def _asks(question: Question) -> str:
-    again = f"again ({question.complaint})" if question.complaint else ""
+def _question_line(question: Question) -> str:
+    again = f"asked again: {question.complaint}" if question.complaint else ""
     where = f"in {question.sub_chain_id}" if question.sub_chain_id else ""
-    known = "; ".join(filter(None, (wanted(question), again, left(question), where)))
-    return one_line(f"It asks: {question.next_question} ({known})")
+    known = "; ".join(filter(None, (answer_hint(question), again, time_left(question), where)))
+    return one_line(f"Question: {question.next_question} ({known})")
 
 
-def reason(pause: Pause) -> str:
-    """Why a session stands still."""
+def pause_note(pause: Pause) -> str:
+    """Return a pause in a few words: who asked for it, and why."""
     if pause.kind == "operator":
-        who = pause.by or "somebody"
-        return one_line(f"{who}: {pause.reason}" if pause.reason else f"asked by {who}")
+        who = pause.by or "an operator"
+        return one_line(f"{who}: {pause.reason}" if pause.reason else f"by {who}")
     return one_line(f"{pause.kind}: {pause.reason}")
 
 
-async def standing(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
-    """Why a session stands still, and the way out: the exact command. Empty if nothing is to be done."""
-    return [*await reasons(engine, info), *await way_lines(cli, engine, info, then)]
+async def status_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
+    """Return why a session does not run, and the exact commands that help. Empty if there is nothing to do."""
+    return [*await status_reasons(engine, info), *await command_lines(cli, engine, info, then)]
 
 
-async def way_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
-    """What can be done now, one a line; ``then`` is the command that comes after what is awaited."""
-    found = await ways(cli, engine, info, goes_on=bool(then))
+async def command_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str = "") -> list[str]:
+    """Return what a person can do now, one line each. ``then``: the command to use after the wait has ended."""
+    found = await next_commands(cli, engine, info, resumes=bool(then))
     if then and info.status.value == "waiting" and not any(how.endswith(RUN) for _, how in found):
         found = [*found, ("Then:", then)]
     width = max((len(what) for what, _ in found), default=0)
     return [f"{what.ljust(width)}  {command}" for what, command in found]
 
 
-async def reasons(engine: Engine, info: SessionInfo) -> list[str]:
-    """Why a session stands as it does, one a line."""
-    told = {
-        "created": "It was never driven.",
-        "ready": "It could go on, and nobody drives it.",
+async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
+    """Return the reasons for a session's status, one line each."""
+    fixed = {
+        "created": "It has not run yet.",
+        "ready": "It can continue, but no process is running it.",
         "cancelled": "It was cancelled.",
     }.get(info.status.value)
-    lines = [told] if told else []
+    lines = [fixed] if fixed else []
     match info.status.value:
         case "running" | "pausing":
-            lines = [f"It is driven by {info.holder}."]
+            lines = [f"Running in {info.holder}."]
             if info.status.value == "pausing":
-                lines.append(f"It is still finishing {info.step}#{info.visit} and stands still then.")
-                lines += [_why(pause) for pause in await engine.pauses(info.session_id)]
+                lines.append(f"Still finishing {info.step}#{info.visit}; it pauses at the next safe point.")
+                lines += [_pause_line(pause) for pause in await engine.pauses(info.session_id)]
         case "paused":
             pauses = await engine.pauses(info.session_id)
-            lines = [_why(pause) for pause in pauses if not pause.standing]
+            lines = [_pause_line(pause) for pause in pauses if not pause.standing]
             if any(pause.standing for pause in pauses) and (standing := await engine.standing_pause()) is not None:
-                lines.insert(0, still(standing))
+                lines.insert(0, standing_pause_line(standing))
         case "failed" if info.failure is not None:
             tries = f" after {info.failure.attempts} attempts" if info.failure.attempts > 1 else ""
             said = one_line(f"{info.failure.type}: {info.failure.message}")
-            lines = [f"It failed in {info.failure.step}#{info.visit}{tries}: {said}"]
-        case "waiting" if questions := await asked(engine, info):
-            lines = [_asks(each) for each in questions]
+            lines = [f"Failed in {info.failure.step}#{info.visit}{tries}: {said}"]
+        case "waiting" if questions := await open_questions(engine, info):
+            lines = [_question_line(each) for each in questions]
         case "waiting":
-            lines = [f"It waits {waits(info)}."]
-            lines += [_child(child) for child in (await _open_children(engine, info))[:5]]
+            lines = [f"Waiting {wait_phrase(info)}."]
+            lines += [_child_line(child) for child in (await _open_children(engine, info))[:5]]
         case "sleeping" if info.wakes_at:
-            lines = [f"It sleeps until {clock(info.wakes_at)} ({ago(info.wakes_at)}); a worker wakes it then."]
+            lines = [f"Sleeping until {clock(info.wakes_at)} ({ago(info.wakes_at)}); a worker wakes it then."]
     return lines
 
 
-def _why(pause: Pause) -> str:
+def _pause_line(pause: Pause) -> str:
     who = f" by {pause.by}" if pause.by else ""
     if pause.kind == "operator":
-        return one_line(f"It was paused{who}" + (f": {pause.reason}" if pause.reason else "."))
-    where = "behind" if pause.kind == "guard" else "at"
-    at = f" {where} {pause.step}" if pause.step else ""
-    return one_line(f"It paused itself{at} ({pause.kind}): {pause.reason}")
+        return one_line(f"Paused{who}" + (f": {pause.reason}" if pause.reason else "."))
+    if pause.kind == "guard":
+        return one_line(f"Paused by a guard{f' after step {pause.step}' if pause.step else ''}: {pause.reason}")
+    return one_line(f"Paused{f' at step {pause.step}' if pause.step else ''} ({pause.kind}): {pause.reason}")
 
 
-def still(pause: Pause, finishing: int = 0) -> str:
-    """That everything stands still, or is to, while some are ``finishing``: since when, who asked for it, and why."""
+def standing_pause_line(pause: Pause, finishing: int = 0) -> str:
+    """Return a line about a pause of everything: since when, by whom, why, and how many sessions still finish."""
     since = to_datetime(pause.created_at)
-    who = f", by {pause.by}" if pause.by else ""
+    who = f" by {pause.by}" if pause.by else ""
     why = f": {pause.reason}" if pause.reason else ""
-    stands = "is to stand still" if finishing else "stands still"
     rest = f"; {counted(finishing, 'session')} still {'finishes' if finishing == 1 else 'finish'}" if finishing else ""
-    return one_line(f"Everything in this store {stands} since {clock(since)} ({ago(since)}){who}{why}{rest}")
+    verb = "is being" if finishing else "is"
+    return one_line(f"Everything in this store {verb} paused{who} since {clock(since)} ({ago(since)}){why}{rest}")
 
 
-def _child(child: SessionInfo) -> str:
-    return f"  {child.session_id} is {child.status.value} {note(child)}".rstrip()
+def _child_line(child: SessionInfo) -> str:
+    return f"  {child.session_id} is {child.status.value} {status_note(child)}".rstrip()
 
 
 async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]:
@@ -334,37 +321,37 @@ async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]
     return [each for each in called if each.status.value not in ("completed", "cancelled")]
 
 
-async def ways(cli: Cli, engine: Engine, info: SessionInfo, goes_on: bool = False) -> list[tuple[str, str]]:
-    """What can be done now: words and the exact command. ``goes_on``: an answer is to drive the session on as well."""
+async def next_commands(cli: Cli, engine: Engine, info: SessionInfo, resumes: bool = False) -> list[tuple[str, str]]:
+    """Return labels and exact commands for what a person can do now. ``resumes``: an answer also resumes the session."""
     name, workflow = info.session_id, info.workflow
     resume = cli.resume(info)
     match info.status.value:
         case "created" | "ready" | "failed":
-            return [("Go on:", resume)]
+            return [("Resume:", resume)]
         case "running":
-            return [("Watch it:", cli.command("watch", name)), ("Stop it:", cli.command("pause", name))]
+            return [("Watch:", cli.command("watch", name)), ("Pause:", cli.command("pause", name))]
         case "pausing":
-            return [("Let it go on:", resume)]
+            return [("Withdraw the pause:", resume)]
         case "paused":
             pauses = await engine.pauses(name)
-            all_go_on = [("Let everything go on:", cli.lift)] if any(pause.standing for pause in pauses) else []
-            return [*all_go_on, *_out_of(cli, info, {pause.kind for pause in pauses})]
-        case "waiting" if questions := await asked(engine, info):
-            code, run = (workflow, RUN) if goes_on else (None, "")
+            lift = [("Resume everything:", cli.lift)] if any(pause.standing for pause in pauses) else []
+            return [*lift, *_ways_out(cli, info, {pause.kind for pause in pauses})]
+        case "waiting" if questions := await open_questions(engine, info):
+            code, run = (workflow, RUN) if resumes else (None, "")
             return [("Answer:", cli.command("answer", each.id, code) + run) for each in questions]
         case "waiting" if "message" in info.waiting:
-            return [("Answer:", f"{cli.command('send', name)} MESSAGE")]
+            return [("Send:", f"{cli.command('send', name)} MESSAGE")]
         case "waiting":
             some = (await _open_children(engine, info))[:5]
-            return [("Look at the child:", cli.command("show", each.session_id)) for each in some]
+            return [("Show the child:", cli.command("show", each.session_id)) for each in some]
         case "sleeping":
-            return [("Wake it now:", f"{resume} --wake"), ("Drive what is due:", spoken("worker"))]
+            return [("Wake it now:", f"{resume} --wake"), ("Wake it in time:", command_line("worker"))]
         case "cancelled":
-            return [("Begin anew from it:", cli.command("fork", name, workflow))]
+            return [("Start a new session from it:", cli.command("fork", name, workflow))]
     return []
 
 
-def _out_of(cli: Cli, info: SessionInfo, kinds: set[str]) -> list[tuple[str, str]]:
+def _ways_out(cli: Cli, info: SessionInfo, kinds: set[str]) -> list[tuple[str, str]]:
     name, workflow = info.session_id, info.workflow
     resume = cli.resume(info)
     found = []
@@ -373,13 +360,13 @@ def _out_of(cli: Cli, info: SessionInfo, kinds: set[str]) -> list[tuple[str, str
     if kinds & {"guard", "missing"}:
         found.append(("Change the state:", cli.command("edit", name, workflow)))
     if "definition" in kinds:
-        found.append(("See what no longer fits:", cli.command("plan", name, workflow)))
-        found.append(("Take the code as it is:", f"{resume} --code accept"))
-    return [*found, ("Go on:", resume)]
+        found.append(("Show what no longer fits:", cli.command("plan", name, workflow)))
+        found.append(("Accept the changed code:", f"{resume} --code accept"))
+    return [*found, ("Resume:", resume)]
 
 
 def size(count: float) -> str:
-    """A number of bytes as it is read.
+    """Return a number of bytes as text.
 
     >>> size(0), size(1023), size(4096), size(5_400_000), size(7 * 2**40)
     ('0 B', '1023 B', '4.0 KiB', '5.1 MiB', '7168.0 GiB')
@@ -394,6 +381,7 @@ def size(count: float) -> str:
 
 
 def wrap_after(out: Output, head: str, indent: int, text: str) -> None:
+    """Print ``head`` and then the text, wrapped on a terminal with its further lines indented."""
     import textwrap
 
     text = one_line(text)
@@ -405,14 +393,14 @@ def wrap_after(out: Output, head: str, indent: int, text: str) -> None:
 
 
 TRACE_LINES = 12
-"""How much of a traceback a terminal shows; the end of it tells most."""
+"""The number of lines at the end of a traceback that a terminal shows."""
 
 
 _ENGINE = re.compile(r'[/\\]pausepoint[/\\](runtime[/\\]\w+|threads)\.py"')
 
 
 def traceback(cli: Cli, info: SessionInfo, full: bool = False) -> list[str]:
-    """Where it failed. A terminal shows the end of it, without the engine's own frames."""
+    """Return the lines of a session's traceback. On a terminal, only the end of it without the engine's frames."""
     lines = info.failure.traceback.rstrip().splitlines() if info.failure is not None else []
     kept = lines if full or not cli.out.terminal else own_frames(lines)[-TRACE_LINES:]
     whole = f"{cli.command('show', info.session_id)} --full"
@@ -421,7 +409,7 @@ def traceback(cli: Cli, info: SessionInfo, full: bool = False) -> list[str]:
 
 
 def own_frames(lines: Sequence[str]) -> list[str]:
-    """A traceback without the frames that call a step, which are the same every time.
+    """Return a traceback without the engine's frames, which are the same every time.
 
     >>> own_frames(['  File "/x/pausepoint/engine.py", line 1, in run', '    go()', '  File "a.py"', 'E: e'])
     ['  File "a.py"', 'E: e']

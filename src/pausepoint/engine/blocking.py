@@ -201,7 +201,7 @@ class BlockingEngine:
     import_session = on_engine(Control.import_session)
 
     def files(self, session_id: str) -> BlockingFiles:
-        """Return the files of a session. See `Engine.files`."""
+        """Return the files of a session, to add, read and list them."""
         return BlockingFiles(self._thread.look(lambda: self._wrapped.files(session_id)), self._thread)
 
     @property
@@ -220,7 +220,10 @@ class BlockingEngine:
         return self._wrapped.ending
 
     def register(self, workflow: Workflow[Any]) -> None:
-        """Register a workflow, as ``Engine(workflows=…)`` does. See `Engine.register`."""
+        """Register a workflow, as ``Engine(workflows=…)`` does.
+
+        Raises `DefinitionError` if another workflow has the same name.
+        """
         self._thread.look(lambda: self._wrapped.register(workflow))
 
     def close(self) -> None:

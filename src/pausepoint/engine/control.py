@@ -361,7 +361,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
             self.driver.on_change(budget is not None)
             return session
         workflow = self._workflow_of(row)
-        self._stand_after(workflow, row, until, driven)
+        self._pause_after(workflow, row, until, driven)
         self.waker.ask(row.session_id)
         records = await self.store.records(row.key, row.key_frame)
         row = await self.store.unpause(row.session_id, by, self.clock.now(), money)
@@ -403,7 +403,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         session._run = self.driver.runs[session.id]
         return True
 
-    def _stand_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
+    def _pause_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
         """Set the step after which a session must pause, or remove an earlier one."""
         self.driver.untils.pop(row.session_id, None)
         if until is None:

@@ -1,4 +1,7 @@
-"""What ``--json`` prints: the stable shapes of sessions, checkpoints, events and pauses. See docs/cli.md."""
+"""The JSON documents that ``--json`` prints: the stable shapes of sessions, checkpoints, events and pauses.
+
+`schema.json` describes them, and docs/cli.md shows them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def session(info: SessionInfo) -> dict[str, Any]:
-    """A session without its state."""
+    """Return a session without its state."""
     return {
         "session_id": info.session_id,
         "workflow": info.workflow,
@@ -47,7 +50,7 @@ def session(info: SessionInfo) -> dict[str, Any]:
 
 
 def failure(found: Failure) -> dict[str, Any]:
-    """A step's own error."""
+    """Return the error that failed a session."""
     return {
         "step": found.step,
         "type": found.type,
@@ -58,7 +61,7 @@ def failure(found: Failure) -> dict[str, Any]:
 
 
 def pause(found: Pause) -> dict[str, Any]:
-    """Why a session stands still."""
+    """Return a pause: why a session does not run."""
     return {
         "kind": found.kind,
         "reason": found.reason,
@@ -72,18 +75,18 @@ def pause(found: Pause) -> dict[str, Any]:
 
 
 def question(found: Question, answer: str) -> dict[str, Any]:
-    """A question: its record, what else a front end needs, and the command that answers it."""
-    return found.to_json() | {
+    """Return a question: its record, the details a front end needs, and the command that answers it."""
+    return found.record() | {
         "kind": found.kind,
         "key": found.key,
         "version": found.version,
         "digest": found.digest,
-        "answerSchema": found.answer_schema,
+        "answer_schema": found.answer_schema,
         "choices": found.choices,
         "complaint": found.complaint,
         "default": found.default,
-        "onExpiry": found.on_expiry,
-        "insteadOf": found.instead_of,
+        "on_expiry": found.on_expiry,
+        "instead_of": found.instead_of,
         "owner": found.owner,
         "failure": found.failure,
         "answer": answer,
@@ -91,12 +94,12 @@ def question(found: Question, answer: str) -> dict[str, Any]:
 
 
 def inbox(found: Sequence[dict[str, Any]], total: int, broken: Any) -> dict[str, Any]:
-    """What ``inbox`` found: questions, how many match in all, and those that cannot be read."""
+    """Return the result of ``inbox``: questions, the number of all matches, and unreadable questions."""
     return {"questions": list(found), "total": total, "damaged": [damaged(each) for each in broken]}
 
 
 def answered(found: Receipt, info: SessionInfo, resume: str) -> dict[str, Any]:
-    """What ``answer`` recorded, and the session as it is then; ``resume`` is the command that goes on."""
+    """Return the result of ``answer``: the receipt, the session, and the command that resumes it."""
     return {
         "question_id": found.question_id,
         "key": found.key,
@@ -112,9 +115,9 @@ def answered(found: Receipt, info: SessionInfo, resume: str) -> dict[str, Any]:
 def outcome(
     found: Outcome[Any], info: SessionInfo, resume: str | None = None, questions: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """How a session stands after it ran here. ``resume`` is the command that goes on; None: it is complete.
+    """Return the outcome of a session that ran here. ``resume`` is the command that resumes it; None if it completed.
 
-    ``state`` is None if the stored one does not fit the code at hand.
+    ``state`` is None if the stored state does not fit the present code.
     """
     from pausepoint.errors import StateRefused
 
@@ -134,37 +137,37 @@ def outcome(
 
 
 def stopped(info: SessionInfo, resume: str) -> dict[str, Any]:
-    """What they say if they have to end before the session does."""
+    """Return the result of ``run`` or ``resume`` if the program ends before the session does."""
     return session(info) | {"resume": resume}
 
 
 def detached(session_id: str, process: int, log: str, watch: str) -> dict[str, Any]:
-    """What ``run --detach`` says: which process drives the session, where it writes to, how to follow it."""
+    """Return the result of ``run --detach``: the process that drives the session, its log, and how to follow it."""
     return {"session_id": session_id, "process": process, "log": log, "watch": watch}
 
 
 def candidates(found: Sequence[SessionInfo]) -> dict[str, Any]:
-    """What ``resume`` says if there is more than one session that it could go on with."""
+    """Return the result of ``resume`` if there is more than one session that it could resume."""
     return {"candidates": [session(each) for each in found]}
 
 
 def said(at: datetime, level: str, session_id: str, step: str, text: str) -> dict[str, Any]:
-    """One line of a worker: what became of a session."""
+    """Return one line of a worker's log."""
     return {"logged_at": moment(at), "level": level, "session_id": session_id, "step": step, "text": text}
 
 
 def worked(driven: Sequence[SessionInfo]) -> dict[str, Any]:
-    """What ``worker --once`` drove, as it stands afterwards."""
+    """Return the result of ``worker --once``: the sessions it drove, as they are afterwards."""
     return {"sessions": [session(each) for each in driven]}
 
 
 def state(model: Any) -> Any:
-    """A state as plain JSON, by the model's own rules."""
+    """Return a state as plain JSON, serialised by its model."""
     return model.model_dump(mode="json")
 
 
 def checkpoint(found: Checkpoint) -> dict[str, Any]:
-    """One finished visit."""
+    """Return the checkpoint of one finished visit."""
     return {
         "seq": found.seq,
         "name": found.name,
@@ -182,7 +185,7 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
 
 
 def event(found: Event) -> dict[str, Any]:
-    """One line of a session's history."""
+    """Return one event of a session's history."""
     return {
         "cursor": found.cursor,
         "session_id": found.session_id,
@@ -195,37 +198,40 @@ def event(found: Event) -> dict[str, Any]:
 
 
 def moment(when: datetime | None) -> str | None:
-    """A time as ISO 8601, UTC."""
+    """Return a time in ISO 8601, in UTC."""
     return None if when is None else when.isoformat()
 
 
 def damaged(error: Any) -> dict[str, Any]:
-    """A session whose facts cannot be read."""
+    """Return a session or question that cannot be read, with the error."""
     return {"session_id": error.session_id, "error": str(error)}
 
 
 def listing(infos: Any, total: int, broken: Any, still: Pause | None = None) -> dict[str, Any]:
-    """What ``ls`` found: at most as many as were asked for, how many match in all, and those that cannot be read.
+    """Return the result of ``ls``: sessions up to the limit, the number of all matches, and unreadable sessions.
 
-    ``still``: the pause of everything, while it stands.
+    ``still`` is the pause of everything, while it is in effect.
     """
     return {
-        "stands_still": None if still is None else pause(still),
+        "standing_pause": None if still is None else pause(still),
         "sessions": [session(each) for each in infos],
         "total": total,
         "damaged": [damaged(each) for each in broken],
     }
 
 
-def standing(
+def store_status(
     store: str, trouble: str | None, still: Pause | None, counts: dict[str, int], found: Any, broken: Any
 ) -> dict[str, Any]:  # fmt: skip
-    """What ``status`` says: ``found`` are sessions, each with its open pauses and the sessions that it waits for, and
-    which agents of a run are in the middle of which task while it pauses."""
+    """Return the result of ``status``.
+
+    ``found`` are sessions, each with its open pauses, the sessions it waits for, and the tasks that agents of a run are
+    finishing while it pauses.
+    """
     return {
         "store": store,
         "trouble": trouble,
-        "stands_still": None if still is None else pause(still),
+        "standing_pause": None if still is None else pause(still),
         "counts": counts,
         "sessions": [
             session(one.info)
@@ -244,7 +250,7 @@ def shown(
     info: SessionInfo, pauses: Sequence[Pause], questions: Sequence[dict[str, Any]], reached: Checkpoint | None,
     stored: StoredState | None, error: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """What ``show`` says: the state as of record ``seq``, or why it cannot be read."""
+    """Return the result of ``show``: a session with its state at record ``seq``, or why that cannot be read."""
     return session(info) | {
         "pauses": [pause(each) for each in pauses],
         "questions": list(questions),
@@ -256,7 +262,7 @@ def shown(
 
 
 def why(found: Plan, step: str, last: Checkpoint | None) -> dict[str, Any]:
-    """What ``why`` says of a step; ``last`` is its last visit that counts."""
+    """Return the result of ``why`` for a step. ``last`` is its last visit that was not undone by a rewind."""
     planned = found[step]
     return {
         "session_id": found.session_id,
@@ -272,17 +278,17 @@ def why(found: Plan, step: str, last: Checkpoint | None) -> dict[str, Any]:
 
 
 def checkpoints(session_id: str, found: Sequence[Checkpoint]) -> dict[str, Any]:
-    """The checkpoints of a session, the newest last."""
+    """Return the checkpoints of a session, newest last."""
     return {"session_id": session_id, "checkpoints": [checkpoint(each) for each in found]}
 
 
 def history(session_id: str, found: Sequence[Event]) -> dict[str, Any]:
-    """The events of a session, the oldest first."""
+    """Return the events of a session, oldest first."""
     return {"session_id": session_id, "events": [event(each) for each in found]}
 
 
 def verification(found: Verification, session_id: str | None) -> dict[str, Any]:
-    """What ``verify`` looked at and what was wrong with it."""
+    """Return the result of ``verify``: what was checked, and the problems found."""
     return {
         "ok": found.ok,
         "session_id": session_id,
@@ -301,7 +307,7 @@ def verification(found: Verification, session_id: str | None) -> dict[str, Any]:
 
 
 def redaction(session_id: str, found: Redaction) -> dict[str, Any]:
-    """What ``redact`` took away."""
+    """Return the result of ``redact``: the records and signals that lost their content."""
     return {
         "session_id": session_id,
         "records": list(found.records),
@@ -311,7 +317,7 @@ def redaction(session_id: str, found: Redaction) -> dict[str, Any]:
 
 
 def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
-    """What ``gc`` did, or would do. Sizes are in bytes."""
+    """Return the result of ``gc``: what it did, or would do. Sizes are in bytes."""
     return {
         "applied": found.applied,
         "expired": list(found.expired),
@@ -332,7 +338,7 @@ def clean_up(found: CleanUp, total: int) -> dict[str, Any]:
 
 
 def health(found: Health) -> dict[str, Any]:
-    """A store, the disk that it is on, and who has it open."""
+    """Return the health of a store: its size, its disk, and the engines that have it open."""
     about = found.store
     return {
         "kind": about.kind,
@@ -345,7 +351,7 @@ def health(found: Health) -> dict[str, Any]:
         "disk_free_bytes": about.disk_free,
         "ballast_bytes": about.ballast,
         "trouble": found.trouble,
-        "stands_still": None if found.standing is None else pause(found.standing),
+        "standing_pause": None if found.standing_pause is None else pause(found.standing_pause),
         "sessions": {status.value: count for status, count in found.sessions.items()},
         "engines": [holder(each) for each in found.engines],
         "gone": [holder(each) for each in found.gone],
@@ -354,7 +360,7 @@ def health(found: Health) -> dict[str, Any]:
 
 
 def holder(found: Holder) -> dict[str, Any]:
-    """An engine and the sessions that it holds, or has left behind."""
+    """Return an engine and the sessions it holds, or held when it died."""
     return {
         "pid": found.pid,
         "host": found.host,
@@ -364,7 +370,7 @@ def holder(found: Holder) -> dict[str, Any]:
 
 
 def exported(found: Bundle, file: str, count: int) -> dict[str, Any]:
-    """What ``export`` wrote, with the sessions that this one called."""
+    """Return the result of ``export``: what was written, including the session's children."""
     return {
         "session_id": found.session_id,
         "file": file,
@@ -377,22 +383,22 @@ def exported(found: Bundle, file: str, count: int) -> dict[str, Any]:
 
 
 def imported(info: SessionInfo, file: str) -> dict[str, Any]:
-    """What ``import`` took in."""
+    """Return the result of ``import``: the imported session."""
     return {"file": file, "session": session(info)}
 
 
 def edited(info: SessionInfo, changed: Sequence[str], resume: str) -> dict[str, Any]:
-    """What ``edit`` changed; ``resume`` is the command that goes on."""
+    """Return the result of ``edit``: the session, the changed fields, and the command that resumes it."""
     return session(info) | {"changed": list(changed), "resume": resume}
 
 
 def rewound(
     info: SessionInfo, left_behind: Sequence[str], changed: Sequence[str], resume: str
 ) -> dict[str, Any]:  # fmt: skip
-    """What ``rewind`` took back, and what it changed."""
+    """Return the result of ``rewind``: the session, the visits that were undone, and the changed fields."""
     return session(info) | {"left_behind": list(left_behind), "changed": list(changed), "resume": resume}
 
 
 def forked(info: SessionInfo, source: str, resume: str) -> dict[str, Any]:
-    """What ``fork`` made."""
+    """Return the result of ``fork``: the new session and its source."""
     return session(info) | {"forked_from": source, "resume": resume}

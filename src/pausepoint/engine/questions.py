@@ -301,7 +301,8 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
             )  # fmt: skip
         case "changed":
             return QuestionChanged(
-                f"{what} has changed since you read it and is in round {facts.version} now. Read it again, then answer.",
+                f"{what} has changed since you read it, and is now in round {facts.version}. Read it again, then answer"
+                " it.",
                 **named, version=facts.version, digest=facts.seen.hex(),
             )  # fmt: skip
         case "invalid":
@@ -315,7 +316,7 @@ def _refused(given: Answer, answered: Answered, question: QuestionRow) -> Questi
                 " Pass the right session_id, or none.",
                 **named,
             )  # fmt: skip
-    status = question.standing(given.at)
+    status = question.status_at(given.at)
     expired = status is QuestionStatus.EXPIRED
     hint = "Resume its session to ask again." if expired else "List the open questions with engine.questions()."
     return QuestionClosed(

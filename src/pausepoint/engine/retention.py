@@ -323,8 +323,8 @@ class Retention(Queries):
         texts(by=by, reason=reason)
         if sum(each is not None for each in (field, seq, signal, event, file)) != 1:
             raise ValueError(
-                "redact() takes exactly one thing to redact. Pass field=, seq= (a record), signal=, event= (a cursor) or"
-                " file=."
+                "redact() takes exactly one thing to redact. Pass one of field=, seq= (a record), signal=, event="
+                " (a cursor) and file=."
             )
         while True:
             row = await self._row(session_id)

@@ -1,8 +1,7 @@
-"""Going back: edit the state of a parked session, rewind it to an earlier visit, fork a new one from it.
+"""The verbs of time travel: edit a parked session's state, rewind it to an earlier visit, fork a new session from it.
 
-Nothing here changes what was written. An edit and a rewind are records of their own, committed
-in one transaction with the claim of the session, so that a refused one leaves no trace and a
-crash in between leaves nothing half done.
+Existing records are never changed. An edit and a rewind are new records. Each is committed in one transaction with the
+claim of the session, so a refused or interrupted one leaves no trace.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.plan import Plan
 
 STAYS = ("operator", "budget")
-"""The kinds of pauses that do not belong to a place in the workflow: a rewind leaves them open."""
+"""The kinds of pauses that do not depend on the session's position. A rewind leaves them open."""
 
 
 class TimeTravel(Queries):
@@ -53,30 +52,37 @@ class TimeTravel(Queries):
         self, session_id: str, changes: Mapping[str, Any] | None = None, /, *,
         by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
-        """Change the state of a parked session, as a whole or not at all.
+        """Change the state of a parked session, and return its status. All changes take effect, or none.
 
-        Fields are given by name, or as a mapping, which may also name parts (``"plan.title"``); a field that grows is
-        replaced. The values pass the model's validators. A guard that held the session back is asked again.
-        ``based_on``: the ``seq`` of its `info` when its state was read; refused if it has moved since.
+        Pass fields as keywords or as a mapping, which may also name parts of a field (``"plan.title"``). A field that
+        steps append to is replaced. The values are validated by the model. A guard that holds the session is evaluated
+        again.
+
+        - ``by``, ``reason``: recorded in the history.
+        - ``based_on``: the ``seq`` from `info`. Pass it to make sure that the session has not changed since you read
+          its state.
+
+        Raises `VerbRefused` if the session is driven or has changed, and `StateRefused` if the model does not accept
+        the changes.
         """
         self._check_open()
         texts(by=by, reason=reason)
         given = together(changes, named)
         if not given:
-            raise TypeError("name what to change: edit(topic='squid'), or edit({'plan.title': 'Squid'})")
+            raise TypeError("edit() needs changes. Pass them: edit(topic='squid') or edit({'plan.title': 'Squid'}).")
         while True:
             row = await self._parked(session_id, "edited", based_on)
             try:
                 await self._edit(row, given, by, reason)
             except (HoldLost, AlreadyRunning):
-                continue  # it moved since it was looked at
+                continue  # the session has changed since it was read
             return (await self._row(session_id)).status
 
     async def _edit(self, row: SessionRow, given: dict[str, Any], by: str | None, reason: str) -> None:
         timeline = self._timeline(row)
         line = await timeline.line()
         lending = self._editing(
-            row, line.version, line.state, "resume it, which migrates it, and pause it before the edit; or fork it"
+            row, line.version, line.state, "Resume it to migrate it, pause it, then edit it; or fork it."
         )
         blobs: Blobs = []
         changes = await changed(lending, given, blobs)
@@ -90,25 +96,25 @@ class TimeTravel(Queries):
         )
 
     def _editing(self, row: SessionRow, version: int, state: State, instead: str) -> StateAccess:
-        """What validates edits of a state; ``instead`` says what to do if that is of another version than the code."""
+        """Return the access that validates edits of a state. ``instead`` says what to do if the version differs."""
         workflow = self._workflow_of(row)
         if version != workflow.version:
             raise VerbRefused(
-                f"session {row.session_id!r} was stored by version {version} of {row.workflow!r}, the code is version"
-                f" {workflow.version}: {instead}",
+                f"Session {row.session_id!r} was stored by version {version} of {row.workflow!r}, and this code is"
+                f" version {workflow.version}. {instead}",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         return StateAccess(workflow, state, self.store, self.limits)
 
     async def _asked_anew(self, row: SessionRow) -> tuple[QuestionChange, ...]:
-        """What waits was asked before the edit: it is cancelled, and asked anew if the step still wants to know."""
+        """Return changes that cancel the open questions. After the edit the step asks again if it still needs to."""
         waiting = await self.store.questions(Inquiry(session=row.key, statuses=(QuestionStatus.WAITING,)))
         for damage in waiting.damaged:
             raise damage
         return tuple(QuestionChange(each.facts.id, QuestionStatus.CANCELLED) for each in waiting)
 
     async def _ask_guards_again(self, row: SessionRow, lending: StateAccess, line: Line) -> dict[str, Any]:
-        """Which pauses end because a guard that held the session back no longer does, or has another reason to."""
+        """Evaluate the guards again. Return the guard pauses to close, and the one to open if the reason is new."""
         pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind == "guard"]
         if not pauses or line.step is None:
             return {}
@@ -121,7 +127,7 @@ class TimeTravel(Queries):
         except Paused as paused:
             why = paused.reason
         except Exception:
-            return {}  # the pause stays; resume asks once more, and fails the session with what the guard raises
+            return {}  # the pause stays; a resume evaluates the guard again, and its error fails the session
         if any(pause.reason == why for pause in pauses):
             return {}
         opened = (Pause(str(uuid4()), "guard", why, None, self.clock.now(), line.step),) if why else ()
@@ -131,11 +137,19 @@ class TimeTravel(Queries):
         self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
         reuse: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
-        """Redo a visit of a parked session and what follows: ``"write"`` (the last one), ``"write#2"``, or a number.
+        """Rewind a parked session to the beginning of a visit, and return its status. A resume then runs it again.
 
-        The old line stays in the log and readable. The visit begins with an empty journal; ``reuse`` inherits the
-        operations that it has finished. Spending is not taken back; children that have not ended are cancelled.
-        With changes, given as for `edit`, the state that the visit begins with is changed in the same transaction.
+        The old records stay in the log and readable. Money spent stays spent. Children that have not ended are
+        cancelled.
+
+        - ``to``: ``"write"`` (its last visit), ``"write#2"``, or a checkpoint's number.
+        - ``changes`` and keywords: changes of the state at the beginning of the visit, as for `edit`, in the same
+          transaction.
+        - ``reuse``: keep the visit's finished operations, so that only the rest runs again. By default the visit starts
+          without remembered operations.
+        - ``by``, ``reason``, ``based_on``: as for `edit`.
+
+        Raises `UnknownCheckpoint` if there is no such visit, and `VerbRefused` if the session is driven or has changed.
         """
         self._check_open()
         texts(by=by, reason=reason)
@@ -145,7 +159,7 @@ class TimeTravel(Queries):
             try:
                 await self._rewind(row, to, reuse, given, by, reason)
             except (HoldLost, AlreadyRunning):
-                continue  # it moved since it was looked at
+                continue  # the session has changed since it was read
             await self._cancel_children(row, by)
             return (await self._row(session_id)).status
 
@@ -168,8 +182,8 @@ class TimeTravel(Queries):
     async def _edits_there(
         self, row: SessionRow, line: Line, given: dict[str, Any], blobs: Blobs
     ) -> tuple[Change, ...]:  # fmt: skip
-        """What is edited of the state that a rewind leads to. The line itself stays as it was: it is the key frame."""
-        instead = "fork it at that place with the changes, which migrates the fork; or rewind it without them"
+        """Return the changes of the state that a rewind leads to. The line itself stays unchanged, as the key frame."""
+        instead = "Fork it at that visit with the changes, which migrates the fork; or rewind it without changes."
         return await changed(self._editing(row, line.version, line.state.copy(), instead), given, blobs)
 
     async def _back(self, row: SessionRow, to: int | str, reuse: bool) -> Before:
@@ -177,22 +191,22 @@ class TimeTravel(Queries):
         line = found.line
         if row.seq > found.base:
             line.left_behind = (*line.left_behind, (found.base + 1, row.seq))
-        if line.trail is not None:  # what was published from the line that is left is ours all the same
+        if line.trail is not None:  # files published by the abandoned line belong to this session too
             now = (await self._timeline(row).line()).trail
             line.trail.known = now.known if now is not None else line.trail.known
-        line.opened = row.seq + 2  # its key frame: what the visit hands to outside services is new
+        line.opened = row.seq + 2  # its key frame, so that the visit gets new idempotency keys
         return found
 
     async def _check_past(self, row: SessionRow, line: Line) -> None:
-        """Refuse to go back to where something is missing by now. Of a session alone, without files, nothing can be."""
+        """Raise if the files of that point in time are missing by now. Sessions without artifacts have none."""
 
     async def plan_rewind(
         self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
         reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
-        """What a resume would do after such a rewind; the changes are validated. A session that is driven has one too.
+        """Return what a resume would do after such a rewind. Validates the changes and stores nothing.
 
-        ``rerun`` is as for `resume`.
+        The session may be running. The arguments are those of `rewind`; ``rerun`` is as for `resume`.
         """
         self._check_open()
         row = await self._row(session_id)
@@ -205,13 +219,16 @@ class TimeTravel(Queries):
             line.fold(seal(row.digest, row.seq + 3, row.seq + 2, "edit", "", 0, row.updated_at, to_payload(body)), body)
             line.state.provide(dict(blobs))
         pauses = [pause for pause in await self.store.pauses(row.key) if pause.kind in STAYS]
-        return await self._planned(workflow, _standing(row, line, len(pauses)), line, pauses, as_names(rerun))
+        return await self._planned(workflow, _restarted(row, line, len(pauses)), line, pauses, as_names(rerun))
 
     async def plan_fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
         reuse: bool = False, **named: Any,
     ) -> Plan:  # fmt: skip
-        """What such a fork would do; the changes are validated. Nothing is stored; ``session_id`` is the source's."""
+        """Return what such a fork would run. Validates the changes and stores nothing.
+
+        The arguments are those of `fork`. The plan's ``session_id`` is that of the source.
+        """
         self._check_open()
         row = await self._row(source)
         workflow = self._workflow_of(row)
@@ -220,20 +237,20 @@ class TimeTravel(Queries):
         )
         line = fold(new.records)
         row = msgspec.structs.replace(row, seq=1, live=False, pause_requested=False)
-        return await self._planned(workflow, _standing(row, line), line, [])
+        return await self._planned(workflow, _restarted(row, line), line, [])
 
     async def _parked(self, session_id: str, what: str, based_on: int | None = None) -> SessionRow:
         row = await self._row(session_id)
         if row.live:
             raise VerbRefused(
-                f"session {row.session_id!r} is {row.status.value}, driven by {self.store.describe_holder(row.holder)},"
-                f" and can only be {what} while nobody drives it; pause it first and wait for its outcome()",
+                f"Session {row.session_id!r} is {row.status.value}, driven by {self.store.describe_holder(row.holder)},"
+                f" and can only be {what} while no process drives it. Pause it and wait for its outcome() first.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         if based_on not in (None, row.seq):
             raise VerbRefused(
-                f"session {row.session_id!r} has moved since its state was read: its log was at record {based_on}"
-                f" and is at {row.seq}; read the state again, then have it {what}",
+                f"Session {row.session_id!r} has changed since its state was read: its log was at record {based_on}"
+                f" and is now at {row.seq}. Read the state again, then retry with based_on={row.seq}.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         return row
@@ -242,9 +259,9 @@ class TimeTravel(Queries):
         self, row: SessionRow, line: Line, kind: RecordKind, body: EditBody | RewindBody, summary: str,
         *, parent: int | None = None, edit: EditBody | None = None, blobs: Blobs, **facts: Any,
     ) -> None:  # fmt: skip
-        """Commit a record to a session that nobody drives. One with another parent has a key frame behind it.
+        """Commit a record to a session that no process drives. With a ``parent``, a key frame follows it.
 
-        ``edit``: what is edited of that key frame, as a record of its own.
+        ``edit`` is a separate record with changes of that key frame.
         """
         now, step, visit = self.clock.now(), line.step or "", line.visit
         records = [seal(row.digest, row.seq + 1, parent or row.seq, kind, step, visit, now, to_payload(body))]
@@ -264,11 +281,11 @@ class TimeTravel(Queries):
         self.driver.on_change()
 
     def _new_trail(self, workflow: Workflow[Any], session_id: str, folder: str | Path | None) -> Trail | None:
-        """Where a fork leaves its artifacts."""
+        """Return the artifact trail of a fork."""
         raise NotImplementedError
 
     async def _cancel_children(self, row: SessionRow, by: str | None) -> None:
-        """End the unfinished children of a session that was rewound."""
+        """Cancel the unfinished children of a session that was rewound."""
         raise NotImplementedError
 
     # forking
@@ -277,7 +294,7 @@ class TimeTravel(Queries):
         self, workflow: Workflow[Any], row: SessionRow, session_id: SessionId, at_step: int | str | None,
         given: dict[str, Any], reuse: bool, by: str | None, folder: str | Path | None = None,
     ) -> NewSession:  # fmt: skip
-        """A session that begins as another one stands, or stood before a visit. Large values are shared."""
+        """Return a new session that begins with another one's state, now or before a visit. Large values are shared."""
         timeline = self._timeline(row)
         line, base, visit = await (timeline.now(reuse) if at_step is None else timeline.before(at_step, reuse))
         blobs = await self._upgraded(workflow, line, row)
@@ -305,7 +322,7 @@ class TimeTravel(Queries):
 
     @asynccontextmanager
     async def _sharing_files(self, row: SessionRow, new: NewSession) -> AsyncIterator[NewSession]:
-        """The files of a session are its fork's too. Nobody may clear them before the fork is there."""
+        """Share a session's files with its fork, and lock them until the fork is stored, so that none is deleted."""
         signals = await self.store.files(row.key)
         folders = self.store.folder(row.session_id), self.store.folder(new.session_id)
         if not signals or None in folders:
@@ -321,22 +338,22 @@ class TimeTravel(Queries):
                 os.close(lock)
 
     async def _upgraded(self, workflow: Workflow[Any], line: Line, row: SessionRow) -> Blobs:
-        """Carry a line over to the definition at hand; the large values that came with that."""
+        """Upgrade a line to the present definition. Return the new large values."""
         if fits(workflow, line):
             return []
         try:
             body, blobs = await upgrade(workflow, line, self.store, self.limits)
         except DoesNotFit as wrong:
             raise DefinitionError(
-                f"session {row.session_id!r} cannot be forked onto this definition: {wrong}"
+                f"Session {row.session_id!r} does not fit this definition and cannot be forked or rewound: {wrong}"
             ) from None
         line.upgrade(body)
         line.state.provide(dict(blobs))
         return blobs
 
 
-def _standing(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:
-    """The facts about a session that begins anew where a line ends."""
+def _restarted(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:
+    """Return the facts of a session that starts again where a line ends."""
     return msgspec.structs.replace(
         row, step=line.step, visit=line.visit, held_by_guard=line.held_by_guard, version=line.version, ended=None,
         failure=None, waiting=None, wakes_at=None, due=False, open_pauses=open_pauses,
@@ -344,24 +361,24 @@ def _standing(row: SessionRow, line: Line, open_pauses: int = 0) -> SessionRow:
 
 
 def together(fields: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
-    """What was given as a mapping and by name."""
+    """Merge changes given as a mapping and as keywords. Raises `TypeError` if a field is given twice."""
     if fields is not None and not isinstance(fields, Mapping):
-        raise TypeError(f"fields are given by name or as a mapping, not as {type(fields).__name__}")
+        raise TypeError(f"Changes must be a mapping or keywords, not {type(fields).__name__}.")
     twice = sorted((fields or {}).keys() & named.keys())
     if twice:
-        raise TypeError(f"{', '.join(twice)} given twice, in the mapping and by name")
+        raise TypeError(f"{', '.join(twice)} is given twice, in the mapping and as a keyword. Pass it once.")
     return {**(fields or {}), **named}
 
 
 async def changed(
     lending: StateAccess, given: dict[str, Any], blobs: Blobs, *, frozen: bool = True
 ) -> tuple[Change, ...]:  # fmt: skip
-    """What an edit writes, validated field by field and, where the model asks for it, as a whole."""
+    """Return the changes of an edit, validated field by field and, if the model requires it, as a whole."""
     lending.fill_new_fields()
     for path in given:
         around = next((other for other in given if path.startswith(f"{other}.")), None)
         if around is not None:
-            raise StateRefused(f"{path!r} is part of {around!r}, which is given too; give one of them", field=path)
+            raise StateRefused(f"{path!r} is part of {around!r}, which is changed too. Pass only one.", field=path)
     places = [(_place(lending, path, frozen), value) for path, value in given.items()]
     changes = tuple([lending.replaced(place, value, blobs) for place, value in places])
     return await lending.accept_whole(changes, blobs) if lending.shape.needs_whole else changes
@@ -373,10 +390,14 @@ def _place(lending: StateAccess, path: str, frozen: bool) -> Place:
     except DefinitionError as error:
         raise StateRefused(error.message, field=path) from None
     if place.frozen and frozen:
-        raise StateRefused(f"{path!r} is frozen: the model forbids to change it; fork the session with it", field=path)
+        raise StateRefused(
+            f"Field {path!r} is frozen, so it cannot be edited. Fork the session and pass the change there.", field=path
+        )
     if place.under_optional:
         raise StateRefused(
-            f"{path!r} is a part of something that may be None; give {place.parts[0]!r} as a whole", field=path
+            f"{path!r} cannot be changed alone, because a part of its path may be None. Pass {place.parts[0]!r} as a"
+            " whole.",
+            field=path,
         )
     return place
 

@@ -1,19 +1,19 @@
-"""One session as one file: its facts, log, signals, pauses and large values, in a form that outlives this version.
+"""Exports a session to one file and imports it again: its facts, log, signals, pauses, large values and files.
 
-JSON lines in UTF-8, one thing per line, in this order:
+The file contains JSON lines in UTF-8, in this order:
 
-- ``{"pausepoint": "session", "format": 1}``, or format 2 if the session has called others, or 3 if there are files
-- ``{"session": {…}}``: the facts about the session, as `SessionRow` names them; bytes as hex
-- ``{"record": {…}}`` for every record of the log; the payload is a text, salt and digests are hex
-- ``{"signal": {…}}`` for everything that came from outside, with ``"unread": true`` beside it if the session has yet
-  to take it in; ``{"pause": {…}}`` for every pause record, ``{"question": {…}}`` for what became of every question
-- the last four again for every session that it called, each after the one that called it
-- ``{"blob": hash, "text": …}`` or ``{"blob": hash, "base64": …}`` for every large value that the logs name
-- ``{"file": hash, "base64": …}`` for every piece of every file, one after another
-- ``{"end": {"lines": n, "sha256": …}}``: how many lines are before this one, and the hash of their bytes
+- ``{"pausepoint": "session", "format": 1}``; format 2 if the session has children, 3 if there are files
+- ``{"session": {…}}``: the facts of the session, named as in `SessionRow`; bytes are hex
+- ``{"record": {…}}`` for every record of the log; the payload is text, salt and digests are hex
+- ``{"signal": {…}}`` for every signal, with ``"unread": true`` next to it if the session has not consumed it yet
+- ``{"pause": {…}}`` for every pause, and ``{"question": {…}}`` for every question
+- the same lines again for every child session, each after its parent
+- ``{"blob": hash, "text": …}`` or ``{"blob": hash, "base64": …}`` for every large value that the logs reference
+- ``{"file": hash, "base64": …}`` for every piece of every file, in order
+- ``{"end": {"lines": n, "sha256": …}}``: the number of lines before this one, and the hash of their bytes
 
-Reading proves the file as a whole, the chains of logs and signals, and every large value. The bytes of files are never
-in memory as a whole: what is read of them is where they are.
+An import checks the file as a whole, the chains of logs and signals, and every large value. The bytes of a file are
+never held in memory as a whole: only their positions in the export are.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from pausepoint.stores.disk import PIECE, Folder, Upload
 from pausepoint.threads import in_thread
 
 ALONE, TREE, FILES = 1, 2, 3
-"""The formats that are written and read. Whoever knows only the first would mix the sessions of a tree."""
+"""The formats that are written and read. They differ because older versions would mix the sessions of a tree."""
 
-# What is true of one store and one process only.
+# Facts that apply to one store and one process only.
 _LOCAL: dict[str, Any] = {"key": 0, "holder": None, "fence": 1, "live": False, "parent": None, "due": False}
 
-# Facts that files of earlier versions do not have, and what was true then.
+# Facts that files of earlier versions lack, with their values at that time.
 _LATER: dict[str, Any] = {}
 
 OPEN = (QuestionStatus.WAITING, QuestionStatus.RESUMED)
@@ -63,15 +63,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Content(Protocol):
-    """The bytes of a file, wherever they are."""
+    """The bytes of a file, wherever they are stored."""
 
     def pieces(self) -> Iterator[bytes]:
-        """One after another."""
+        """Yield the bytes in pieces, in order."""
 
 
 @dataclass(frozen=True)
 class OnDisk:
-    """The bytes of a file, in the folder of its session."""
+    """The bytes of a file in its session's folder."""
 
     session_id: str
     folder: Folder
@@ -92,7 +92,7 @@ class OnDisk:
 
 @dataclass(frozen=True)
 class Enclosed:
-    """The bytes of a file, in some lines of the file that a session was written to."""
+    """The bytes of a file in some lines of an export."""
 
     path: str | Path
     places: list[tuple[int, int]] = field(default_factory=list)
@@ -106,8 +106,10 @@ class Enclosed:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A session as it was when it was written to a file. ``mail`` are the numbers of the signals that it has not
-    received, ``called`` the sessions below it, whose large values and files are among its own.
+    """An exported session with its children.
+
+    ``mail`` are the numbers of the signals that the session has not consumed. ``called`` are its descendants; their
+    large values and files are included in ``blobs`` and ``files`` of this bundle.
     """
 
     facts: dict[str, Any]
@@ -121,7 +123,7 @@ class Bundle:
     files: dict[str, Content] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """Return what `export_session` writes to a file."""
+        """Return the bytes that `export_session` writes to a file."""
         return b"".join(_encoded(self))
 
     @property
@@ -131,31 +133,31 @@ class Bundle:
 
     @property
     def workflow(self) -> str:
-        """The name of its workflow."""
+        """The name of the session's workflow."""
         return str(self.facts["workflow"])
 
     @property
     def sessions(self) -> list[Bundle]:
-        """The session and those below it, who calls before who is called."""
+        """The session and its descendants, parents before children."""
         return [self, *self.called]
 
     def uploads(self) -> list[FileFacts]:
-        """The files of this very session."""
+        """Return the files of this session, without those of its children."""
         signals = [each for each in self.signals if each.kind == "file" and not each.redacted]
         return [file_facts(signal.payload) for signal in signals]
 
     def row(self) -> SessionRow:
-        """The facts, as of a session that nobody holds."""
+        """Return the facts as the row of a session without a hold."""
         row: SessionRow = _struct({**_LATER, **self.facts, **_LOCAL}, SessionRow)
         return row
 
     def whole(self, blobs: dict[bytes, bytes]) -> Whole:
-        """All of it, with what it needs of the large values."""
+        """Return the complete session with the large values that it references."""
         row = self.row()
         if row.mail and not self.mail:
             raise VerbRefused(
-                f"session {row.session_id!r} has messages that it has not received, and the file does not say which;"
-                " write it to a file again, with this version",
+                f"Session {row.session_id!r} has messages that it has not received, and the file does not say which."
+                " Export it again with this version of Pausepoint.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         named = {key: blobs[key] for key in named_blobs(self.records)}
@@ -163,7 +165,7 @@ class Bundle:
 
 
 async def collect(store: Store, session_id: str) -> Bundle:
-    """Read a session, everything that belongs to it, from a store."""
+    """Read a session and everything that belongs to it from a store."""
     first, *others = [_bundle(each) for each in await store.whole(session_id)]
     first.called.extend(others)
     for other in others:
@@ -184,10 +186,9 @@ def _bundle(whole: Whole) -> Bundle:
 
 
 async def import_(store: Store, bundle: Bundle) -> SessionRow:
-    """Put a session, and those that it called, into a store that does not have them; nobody holds them then.
+    """Import a session and its children into a store that does not have them. No process holds them then.
 
-    Everything is as it was, except that one which was called comes without the one that called it, unless that one
-    is in the file.
+    Everything stays as it was, except that a child is imported without its parent if the parent is not in the file.
     """
     async with _placed(store, bundle):
         if not await store.import_([each.whole(bundle.blobs) for each in bundle.sessions]):
@@ -199,7 +200,7 @@ async def import_(store: Store, bundle: Bundle) -> SessionRow:
 
 @asynccontextmanager
 async def _placed(store: Store, bundle: Bundle) -> AsyncIterator[None]:
-    """The bytes of the files lie where they belong before anything says so. Nobody clears them meanwhile."""
+    """Store the bytes of the files before their records, and lock them meanwhile so that they are not deleted."""
     wanted = [(each.session_id, file) for each in bundle.sessions for file in each.uploads()]
     if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
         raise _conflict(bundle)  # before anything in the folder of another session is touched
@@ -223,7 +224,8 @@ def _folder_of(store: Store, session_id: str) -> Folder:
     found = store.folder(session_id)
     if found is None:
         raise FileRefused(
-            f"session {session_id!r} has files, and this store has no place for any; take it in on disk",
+            f"Session {session_id!r} has files, but this store has no folder for files. Import it into a store on"
+            " disk.",
             session_id=session_id,
         )
     return Folder(found / "files")
@@ -236,7 +238,10 @@ def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
         for piece in content.pieces():
             upload.write(piece)
         if (upload.sha256, upload.size) != (file.sha256, file.size):
-            raise DamagedRecord(f"the file {file.id} ({file.filename}) does not match its hash; nothing was taken in")
+            raise DamagedRecord(
+                f"File {file.id} ({file.filename}) in the export does not match its hash. Nothing was imported. Export"
+                " the session again."
+            )
         upload.finish()
         upload.publish(file.stored_name, replace=True)
     except BaseException:
@@ -247,18 +252,18 @@ def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
 
 def _conflict(bundle: Bundle) -> InputConflict:
     return InputConflict(
-        f"session {bundle.session_id!r}, or one that it called, is in this store already; look at the one that is"
-        " there, or take this one in under another id with session_id= (--session-id)",
+        f"Session {bundle.session_id!r}, or one of its children, already exists in this store. Import it under another"
+        " id with session_id=.",
         session_id=bundle.session_id,
     )
 
 
 def renamed(bundle: Bundle, session_id: str) -> Bundle:
-    """The same session under another id: its chains begin with it, so they are made anew."""
+    """Return the same session under another id. Its chains start with the id, so they are computed again."""
     if bundle.called:
         raise VerbRefused(
-            f"session {bundle.session_id!r} has called others, whose ids are made of its own; take it in under that id,"
-            " in another store if this one has it, and fork it there",
+            f"Session {bundle.session_id!r} has children, whose ids are derived from its own, so it cannot be imported"
+            " under another id. Import it under its own id, into another store if necessary, and fork it there.",
             session_id=bundle.session_id, status=bundle.row().status.value,
         )  # fmt: skip
     first = first_digest(session_id)
@@ -267,20 +272,20 @@ def renamed(bundle: Bundle, session_id: str) -> Bundle:
     facts = bundle.facts | {"session_id": session_id, "digest": records[-1].digest.hex()}
     questions = [_another(question) for question in bundle.questions]
     if facts["waiting"] and any(question.status in OPEN for question in bundle.questions):
-        facts["wakes_at"] = 0  # due: what it waits for is to be asked anew
+        facts["wakes_at"] = 0  # due now, so that its open questions are asked again
     return Bundle(
         facts, records, signals, pauses, bundle.blobs, bundle.mail, questions=questions, files=bundle.files
     )  # fmt: skip
 
 
 def _another(question: QuestionFacts) -> QuestionFacts:
-    """Nobody can have seen what a copy asks: what is open is asked anew."""
+    """Return a question of a copied session. An open one is cancelled, because the copy asks it again."""
     copy, over = replace(question, id=str(uuid4())), QuestionChange("", QuestionStatus.CANCELLED)
     return changed(copy, over, copy.updated_at) if copy.status in OPEN else copy
 
 
 def named_blobs(records: Iterable[Record]) -> set[bytes]:
-    """The hashes of the large values that these records name."""
+    """Return the hashes of the large values that these records reference."""
     return {bytes.fromhex(hash) for record in records if not record.redacted for hash in _hashes(body_of(record))}
 
 
@@ -300,7 +305,7 @@ def _hashes(value: Any) -> Iterator[str]:
 
 
 def write(bundle: Bundle, path: str | Path) -> Path:
-    """Write a session to a file: all of it or nothing, and on disk when this returns."""
+    """Write a session to a file atomically and durably."""
     target = Path(path)
     part = target.with_name(f".{target.name}.{uuid4().hex[:8]}")
     try:
@@ -347,7 +352,7 @@ def _lines(bundle: Bundle) -> Iterator[dict[str, Any]]:
 
 
 def _plain(struct: msgspec.Struct) -> dict[str, Any]:
-    """A struct as a line; its payload stays readable."""
+    """Return a struct as plain data, with a readable payload."""
     found = {name: getattr(struct, name) for name in struct.__struct_fields__}
     if "payload" in found:
         found["payload"] = found["payload"].decode()
@@ -362,28 +367,28 @@ def _hex(value: Any) -> Any:
 
 
 def read(path: str | Path) -> Bundle:
-    """Read a session from a file and prove it. Raises `DamagedRecord`, saying what is wrong."""
+    """Read a session from a file and check it. Raises `DamagedRecord` if something is wrong."""
     lines = _proved(path)
     head, *rest = lines
     if head.get(NAME) != "session":
-        raise _damaged(path, "is no session of Pausepoint; its first line says what it is")
+        raise _damaged(path, "is not an exported Pausepoint session. Check the path.")
     if head.get("format") not in (ALONE, TREE, FILES):
         raise _damaged(
-            path, f"has the format {head.get('format')!r}, this version reads {FILES}; use a newer Pausepoint"
+            path, f"has format {head.get('format')!r}, but this version reads up to {FILES}. Use a newer Pausepoint."
         )
     bundle = Bundle(facts={}, records=[])
     for number, line in enumerate(rest, 2):
         try:
             _take(bundle, line, head["format"], path)
         except (msgspec.ValidationError, KeyError, ValueError, TypeError) as error:
-            raise _damaged(path, f"has a line {number} that cannot be read: {error}") from error
+            raise _damaged(path, f"is damaged: line {number} cannot be read: {error}") from error
     for each in bundle.sessions:
         _prove_chain(each, bundle, path)
     return bundle
 
 
 def _proved(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a file that is whole. Of a piece of a file, only where it is."""
+    """Return the lines of an intact export. For a piece of a file, return only its position."""
     lines: list[dict[str, Any]] = []
     digest, last, start, place = sha256(), b"", 0, 0
     try:
@@ -397,9 +402,9 @@ def _proved(path: str | Path) -> list[dict[str, Any]]:
                 place += len(line)
         end = msgspec.json.decode(last, type=dict[str, Any]).get("end")
     except msgspec.MsgspecError as error:
-        raise _damaged(path, f"has a line that is no JSON object: {error}") from error
+        raise _damaged(path, f"is damaged: a line is not a JSON object: {error}") from error
     if not lines or end != {"lines": len(lines), "sha256": digest.hexdigest()}:
-        raise _damaged(path, "is cut off or was changed: its last line does not match the rest")
+        raise _damaged(path, "is cut off or was changed: its last line does not match the rest. Export it again.")
     return lines
 
 
@@ -428,18 +433,18 @@ def _take(bundle: Bundle, line: dict[str, Any], format: int, path: str | Path) -
         case {"blob": key, **value}:
             data = value["text"].encode() if "text" in value else b64decode(value["base64"])
             if sha256(data).hexdigest() != key:
-                raise ValueError(f"the large value {key} does not match its hash")
+                raise ValueError(f"large value {key} does not match its hash")
             bundle.blobs[bytes.fromhex(key)] = data
         case {"file": hash_, "place": place}:
             content = bundle.files.setdefault(hash_, Enclosed(path))
             assert isinstance(content, Enclosed)
             content.places.append(place)
         case _:
-            raise ValueError(f"nothing is known by the name {next(iter(line), '')!r}")
+            raise ValueError(f"unknown kind of line {next(iter(line), '')!r}")
 
 
 def _struct(line: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
-    """A line as a struct: bytes were written as hex, payloads as texts."""
+    """Return a line as a struct. Bytes were written as hex, payloads as text."""
     values = dict(line)
     for each in msgspec.structs.fields(kind):
         value = values.get(each.name)
@@ -450,37 +455,41 @@ def _struct(line: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
 
 def _prove_chain(bundle: Bundle, whole: Bundle, path: str | Path) -> None:
     if "session_id" not in bundle.facts or not bundle.records:
-        raise _damaged(path, "has no session, or one without records")
+        raise _damaged(path, "is damaged: it has no session, or a session without records. Export it again.")
     previous = first_digest(bundle.session_id)
     for expected, record in enumerate(bundle.records, 1):
         if record.seq != expected or not intact(record, previous):
-            raise _damaged(path, f"has a record {expected} that is missing or does not match its digest")
+            raise _damaged(
+                path, f"is damaged: record {expected} is missing or does not match its digest. Export it again."
+            )
         previous = record.digest
     previous = first_digest(bundle.session_id)
     for expected, signal in enumerate(bundle.signals, 1):
         if signal.n != expected or not signal_intact(signal, previous):
-            raise _damaged(path, f"has a signal {expected} that is missing or does not match its digest")
+            raise _damaged(
+                path, f"is damaged: signal {expected} is missing or does not match its digest. Export it again."
+            )
         previous = signal.digest
     missing = named_blobs(bundle.records) - whole.blobs.keys()
     if missing:
-        raise _damaged(path, f"lacks the large value {min(missing).hex()}")
+        raise _damaged(path, f"is damaged: large value {min(missing).hex()} is missing. Export it again.")
     for file in bundle.uploads():
         if file.sha256 not in whole.files:
-            raise _damaged(path, f"lacks the file {file.id} ({file.filename})")
+            raise _damaged(path, f"is damaged: file {file.id} ({file.filename}) is missing. Export it again.")
 
 
 def _damaged(path: str | Path, what: str) -> DamagedRecord:
-    return DamagedRecord(f"the file {path} {what}", path=str(path))
+    return DamagedRecord(f"The file {path} {what}", path=str(path))
 
 
 class Transfer(Queries):
-    """The verbs that write a session to a file and read it from one."""
+    """The verbs that export a session to a file and import it."""
 
     async def export_session(self, session_id: str, path: str | Path | None = None) -> Bundle:
-        """Return a session, and those that it called, as a `Bundle`; with ``path``, write it to that file as well.
+        """Export a session and its children as a `Bundle`; with ``path``, also write it to that file.
 
-        Works in any status and changes nothing. A file that is there is replaced, and never left half written. Without
-        a path, `Bundle.to_bytes` gives what the file would contain.
+        The session may have any status and is not changed. An existing file is replaced atomically. Without a path,
+        `Bundle.to_bytes` returns the content of the file.
         """
         self._check_open()
         found = await collect(self.store, check_session_id(session_id))
@@ -489,10 +498,12 @@ class Transfer(Queries):
         return found
 
     async def import_session(self, path: str | Path, *, session_id: str | None = None) -> SessionInfo:
-        """Take in a session from such a file, as it was then; nobody drives it until it is resumed, or due.
+        """Import a session with its children from an exported file, and return its facts.
 
-        Everything in the file is proved first (`DamagedRecord`). ``session_id``: under another id than its own. An id
-        that is taken is an `InputConflict`, and nothing is stored.
+        The session is as it was at the export. It runs when it is resumed or becomes due. Pass ``session_id`` to import
+        it under another id.
+
+        Raises `DamagedRecord` if the file is damaged and `InputConflict` if the id exists. Nothing is stored then.
         """
         self._check_open()
         found = await asyncio.to_thread(read, path)

@@ -1,7 +1,7 @@
-"""Walks through everything that is stored and proves it: chains, values, names, facts, tombstones.
+"""Checks all stored data for damage: chains of records, large values, references, facts and tombstones.
 
-A log is read from its end to its beginning, one stretch between two key frames at a time, so that memory does not
-follow its length, and so that what a redaction names is known before the entries that it emptied are met.
+A log is read from end to beginning, one range between two key frames at a time. This keeps memory small, and a
+redaction is read before the entries that it emptied.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is not as it was written. ``seq`` is the number of the record, ``session_id`` whose it is."""
+    """One piece of damaged data. ``seq`` is the number of the record, ``session_id`` its session."""
 
     what: str
     text: str
@@ -43,7 +43,7 @@ class Problem:
 
 @dataclass
 class Verification:
-    """What was looked at, and what was wrong with it. Of a log, only the first bad record is named."""
+    """The result of a check: what was read, and the problems found. Each log reports only its first bad record."""
 
     sessions: int = 0
     records: int = 0
@@ -56,7 +56,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it was written."""
+        """Whether no problem was found."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Verification:
 
 
 class Inspector:
-    """One run over a store. ``tell`` hears of the report whenever it has grown."""
+    """One check of a store. ``tell`` is called with the report whenever it has grown."""
 
     def __init__(self, store: Store, tell: Callable[[Verification], None]) -> None:
         self.store = store
@@ -76,7 +76,7 @@ class Inspector:
         self.report = Verification()
 
     async def everything(self) -> Verification:
-        """All sessions, all values, all tombstones, and the database itself."""
+        """Check all sessions, large values and tombstones, and the database itself."""
         after = 0
         while found := await self.store.survey(after, SESSIONS):
             for after, session_id, facts in found:  # noqa: B007 (where the next batch begins)
@@ -97,7 +97,7 @@ class Inspector:
         return self.report
 
     async def session(self, session_id: str) -> Verification:
-        """One session, with the values that it names; or what is left of it."""
+        """Check one session with the large values it references, or its tombstone if it was removed."""
         try:
             row = await self.store.get(session_id)
         except DamagedRecord as exc:
@@ -109,7 +109,7 @@ class Inspector:
             await self._values_of(row)
         elif not self.report.tombstones:
             raise UnknownSession(
-                f"no session {session_id!r} in this store; engine.sessions() lists those that are",
+                f"This store has no session {session_id!r}. List its sessions with engine.sessions().",
                 session_id=session_id,
             )
         self.tell(self.report)
@@ -119,7 +119,7 @@ class Inspector:
         self.report.problems.append(Problem(what, text, session_id, seq))
 
     async def _session(self, row: SessionRow) -> None:
-        """Look at a session, and again if it was changed meanwhile: the parts need not fit each other then."""
+        """Check a session, and again if it changed meanwhile, because its parts may then not match."""
         seen, walk = row, await self._walked(row)
         for _ in range(LOOKS):
             try:
@@ -152,7 +152,7 @@ class Inspector:
             return _Walk(row, {})
         for hash_, there in walk.names.items():
             if not there:
-                walk.problem("value", f"the value {hash_.hex()} is missing; restore the database from a backup")
+                walk.problem("value", f"large value {hash_.hex()} is missing. Restore the database from a backup.")
         return walk
 
     async def _pauses(self, walk: _Walk) -> None:
@@ -162,23 +162,27 @@ class Inspector:
             walk.problem("pause", str(exc))
 
     async def _questions(self, walk: _Walk) -> None:
-        """Each says what a record of the log asks, in the round that it says."""
+        """Check that each question matches the record of the log that asked it."""
         found = await self.store.questions(Inquiry(session=walk.row.key))
         for damage in found.damaged:
             walk.problem("question", str(damage))
         for row in found:
             try:
                 if (asked := row.asked) is not None and digest(asked) != row.facts.seen:
-                    walk.problem("question", f"question {asked.id} is not the one that record {row.facts.seq} asks")
+                    walk.problem(
+                        "question",
+                        f"question {asked.id} does not match record {row.facts.seq}, which asked it. Restore the"
+                        " database from a backup.",
+                    )
             except DamagedRecord as exc:
                 walk.problem("question", str(exc))
 
     async def _files(self, walk: _Walk) -> None:
-        """The bytes of each are those that came."""
+        """Check that the bytes of each file match its hash and size."""
         try:
             signals = await self.store.files(walk.row.key)
         except DamagedRecord:
-            return  # the chain of signals is damaged, which is said of it
+            return  # the chain of signals is damaged, and _signals reports that
         place = self.store.folder(walk.row.session_id)
         if place is None:
             return
@@ -186,8 +190,8 @@ class Inspector:
             wrong = await in_thread(Folder(place / "files").damage, file.stored_name, file.sha256, file.size)
             walk.files += 1
             if wrong:
-                walk.problem("file", f"file {file.id} ({file.filename}) {wrong}; add the same content again, which puts"
-                                     " it back, or restore the folder from a backup")  # fmt: skip
+                walk.problem("file", f"file {file.id} ({file.filename}) {wrong}. Add the same content again to repair"
+                                     " it, or restore the folder from a backup.")  # fmt: skip
 
     async def _log(self, walk: _Walk) -> None:
         until, row = walk.row.seq, walk.row
@@ -216,17 +220,20 @@ class Inspector:
                 return
             for signal in found:
                 if signal.redacted and signal.n not in walk.taken_signals and not walk.blind:
-                    walk.problem("signal", f"signal {signal.n} is empty, and no redaction names it")
+                    walk.problem(
+                        "signal",
+                        f"signal {signal.n} is empty, but no redaction lists it. Restore the database from a backup.",
+                    )
             walk.signals += len(found)
             after = found[-1].n
 
     def _time(self, walk: _Walk) -> None:
-        """A session was last updated when its last record was written; those of one commit are near each other."""
+        """Check that the session's time of update is that of its last commit, whose records are close in time."""
         if not walk.blind and not walk.latest - SECOND <= walk.row.updated_at <= walk.latest:
-            walk.problem("facts", f"its row says updated_at = {walk.row.updated_at}, its log says {walk.latest}")
+            walk.problem("facts", f"its row says updated_at = {walk.row.updated_at}, but its log says {walk.latest}.")
 
     async def _money(self, walk: _Walk) -> None:
-        """What is spent is what its own records say and what its children have spent."""
+        """Check that the money spent is the sum of the session's own records and of its children."""
         if walk.blind or walk.redacted or walk.row.live:
             return
         try:
@@ -234,14 +241,14 @@ class Inspector:
         except PausepointError:
             return
         if children.damaged:
-            return  # what is wrong with them is said of them
+            return  # the damaged children are reported themselves
         usd = walk.usd + sum(child.spent_usd for child in children)
         tokens = walk.tokens + sum(child.spent_tokens for child in children)
         if (usd, tokens) != (walk.row.spent_usd, walk.row.spent_tokens):
             walk.problem(
                 "facts",
                 f"its row says that {walk.row.spent_usd} micro-dollars and {walk.row.spent_tokens} tokens are spent,"
-                f" its records say {usd} and {tokens}",
+                f" but its records say {usd} and {tokens}.",
             )
 
     async def _values(self) -> None:
@@ -250,7 +257,8 @@ class Inspector:
             after = found.last
             self.report.values += found.count
             for hash_ in found.damaged:
-                self._problem("value", f"the value {hash_} does not match its hash; restore the database from a backup")
+                text = f"Large value {hash_} does not match its hash. Restore the database from a backup."
+                self._problem("value", text)
             self.tell(self.report)
 
     async def _values_of(self, row: SessionRow) -> None:
@@ -270,7 +278,7 @@ class Inspector:
 
 
 class _Walk:
-    """One session, from the end of its log to its beginning."""
+    """The check of one session, from the end of its log to the beginning."""
 
     def __init__(self, row: SessionRow, names: dict[bytes, bool]) -> None:
         self.row = row
@@ -279,13 +287,13 @@ class _Walk:
         self.taken_signals: set[int] = set()
         self.records = self.signals = self.redacted = self.files = 0
         self.usd = self.tokens = 0
-        self.latest = -(2**63)  # when the last record of all was written; a clock may stand before 1970
-        self.blind = False  # a stretch could not be read, and with it what it says of others
+        self.latest = -(2**63)  # the time of the last record; a clock may be set to before 1970
+        self.blind = False  # a range could not be read, so its redactions are unknown
         self._first_bad: tuple[int, str] | None = None
         self._others: list[Problem] = []
 
     def problem(self, what: str, text: str) -> None:
-        self._others.append(Problem(what, f"session {self.row.session_id}: {text}", self.row.session_id))
+        self._others.append(Problem(what, f"Session {self.row.session_id!r}: {text}", self.row.session_id))
 
     def bad_record(self, seq: int, text: str) -> None:
         self.blind = True
@@ -296,21 +304,21 @@ class _Walk:
             self._first_bad = seq, text
 
     def problems(self) -> list[Problem]:
-        """The first bad record, then everything else."""
+        """Return the first bad record, then all other problems."""
         if self._first_bad is None:
             return self._others
         seq, text = self._first_bad
         return [Problem("record", text, self.row.session_id, seq), *self._others]
 
     def look(self, records: list[Record]) -> None:
-        """The next stretch, which is chained as it should be."""
+        """Check the next range of records, whose chain is intact."""
         self.records += len(records)
         self.latest = max(self.latest, *(record.at for record in records))
         for record in reversed(records):
             try:
                 self._entry(record)
             except DamagedRecord as exc:
-                self._bad(record.seq, f"session {self.row.session_id}: {exc}; restore the database from a backup")
+                self._bad(record.seq, f"Session {self.row.session_id!r}: {exc}")
         if records[-1].seq == self.row.seq and self._first_bad is None and not any(each.redacted for each in records):
             self._compare(fold(records), records[0].seq)
 
@@ -319,10 +327,10 @@ class _Walk:
         if record.redacted:
             self.redacted += 1
             if not named and not self.blind:
-                self._bad(record.seq, self._says(record, "is empty, and no redaction names it"))
+                self._bad(record.seq, self._says(record, "is empty, but no redaction lists it"))
             return
         if named:
-            self._bad(record.seq, self._says(record, "was redacted, and its content is there"))
+            self._bad(record.seq, self._says(record, "was redacted, but still has its content"))
         body = body_of(record)
         if (taken := taken_by(body)) is not None:
             self.taken.append(taken)
@@ -335,18 +343,18 @@ class _Walk:
             self.tokens += effect.tokens
         for hash_ in named_by(body):
             if hash_ not in self.names:
-                self._bad(record.seq, self._says(record, f"needs the value {hash_.hex()}, which could be swept"))
+                self._bad(record.seq, self._says(record, f"needs large value {hash_.hex()}, which gc would delete"))
 
     def _says(self, record: Record, what: str) -> str:
-        return f"session {self.row.session_id}: record {record.seq} {what}; restore the database from a backup"
+        return f"Session {self.row.session_id!r}: record {record.seq} {what}. Restore the database from a backup."
 
     def _compare(self, line: Line, key_frame: int) -> None:
-        """The facts in the row are those that the log tells."""
+        """Check that the facts in the session's row match its log."""
         row = self.row
         told = {"step": line.step, "visit": line.visit, "held_by_guard": line.held_by_guard, "key_frame": key_frame}
         for name, value in told.items():
             if getattr(row, name) != value:
-                self.problem("facts", f"its row says {name} = {getattr(row, name)!r}, its log says {value!r}")
+                self.problem("facts", f"its row says {name} = {getattr(row, name)!r}, but its log says {value!r}.")
         at_its_end = line.step is None and not line.held_by_guard
         if at_its_end != (row.ended == "completed") and row.ended != "cancelled":
-            self.problem("facts", f"its row says ended = {row.ended!r}, its log says step = {line.step!r}")
+            self.problem("facts", f"its row says ended = {row.ended!r}, but its log says step = {line.step!r}.")

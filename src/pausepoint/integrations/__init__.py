@@ -1,0 +1,39 @@
+"""Questions and answers in the shapes of other protocols and frameworks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pausepoint.lazy import exported
+
+if TYPE_CHECKING:
+    from pausepoint.integrations.ag_ui import ag_ui_outcome, from_ag_ui, from_ag_ui_resume, to_ag_ui
+    from pausepoint.integrations.answers import Said
+    from pausepoint.integrations.langchain import from_langchain, to_langchain
+    from pausepoint.integrations.mcp import from_mcp, to_mcp
+
+_HOMES = {
+    "Said": "answers",
+    "ag_ui_outcome": "ag_ui",
+    "from_ag_ui": "ag_ui",
+    "from_ag_ui_resume": "ag_ui",
+    "from_langchain": "langchain",
+    "from_mcp": "mcp",
+    "to_ag_ui": "ag_ui",
+    "to_langchain": "langchain",
+    "to_mcp": "mcp",
+}
+
+__all__ = [
+    "Said",
+    "ag_ui_outcome",
+    "from_ag_ui",
+    "from_ag_ui_resume",
+    "from_langchain",
+    "from_mcp",
+    "to_ag_ui",
+    "to_langchain",
+    "to_mcp",
+]
+
+__getattr__, __dir__ = exported(__name__, _HOMES)

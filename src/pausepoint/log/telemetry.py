@@ -93,7 +93,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(f"{NAME}.sessions.ended", "counter", "{session}", (_WORKFLOW, _STATUS), "completed, failed or cancelled"),
     Metric(f"{NAME}.pauses", "counter", "{pause}", (_WORKFLOW, _PAUSE), "drives that ended in a pause, by its kind"),
     Metric(f"{NAME}.visit.duration", "histogram", "s", (_WORKFLOW, _STEP), "visits, and how long each took"),
-    Metric(f"{NAME}.operation.duration", "histogram", "s", (_WORKFLOW, _STEP, _OPERATION), "operations, and their duration"),
+    Metric(f"{NAME}.operation.duration", "histogram", "s", (_WORKFLOW, _STEP, _OPERATION), "duration of operations"),
     Metric(f"{NAME}.retries", "counter", "{attempt}", (_WORKFLOW, _STEP), "failed attempts that are retried"),
     Metric(f"{NAME}.spent", "counter", "{microdollar}", (_WORKFLOW, _STEP), "money reported with `ctx.spend`"),
     Metric(f"{NAME}.tokens", "counter", "{token}", (_WORKFLOW, _STEP), "tokens reported with `ctx.spend`"),
@@ -416,10 +416,10 @@ class _Span:
         if self.span is None:
             return
         if self.span.is_recording():
-            self._tell(self.span, error)
+            self._record(self.span, error)
         self.span.end()
 
-    def _tell(self, span: Span, error: BaseException | None) -> None:
+    def _record(self, span: Span, error: BaseException | None) -> None:
         from opentelemetry.trace import StatusCode
 
         # Signals and cancellations exit a block too, but are not failures.

@@ -250,7 +250,7 @@ class Trail(msgspec.Struct, omit_defaults=True):
         theirs = _written(later, field)
         return found | {at for at in read | now | own if at not in theirs and (at < until or at in own)}
 
-    def standing(self) -> dict[str, int]:
+    def open_edits(self) -> dict[str, int]:
         """Return the paths that were edited in the state and not written by a step since, each with its version.
 
         The version may be that of an edited file. Files do not show these edits, or not all of them.

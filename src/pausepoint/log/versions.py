@@ -1,10 +1,9 @@
-"""Whether a stored session still fits the definition at hand, and how it is carried over to it.
+"""Checks whether a stored session still fits its workflow, and upgrades it to the present definition.
 
-Ahead of a session anything may change. Behind it nothing does so silently: a step that was
-passed and is missing or moved, or one that never ran and was put in before the position, is
-a difference that somebody has to decide about. The state of an older version goes through
-the workflow's migrations, one by one and all in memory; what comes out is validated before
-anything is written. What fits, or was accepted, becomes one record (`DefinitionBody`).
+Steps after the session's position may change freely. Changes before it need a decision by a person: a finished step
+that is missing or moved, or a new step before the position that never ran. The state of an older version runs through
+the workflow's migrations in memory, and the result is validated before anything is written. An upgrade is written as
+one record (`DefinitionBody`).
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from pausepoint.stores.base import Store
 
 
 class DoesNotFit(Exception):
-    """A session cannot go on with this definition: why, and what can be done about it."""
+    """The session cannot run with this definition. ``reasons`` say why, ``ways`` what to do about it."""
 
     def __init__(self, reasons: Sequence[str], ways: Sequence[str], field: str = "") -> None:
-        super().__init__(f"{'; '.join(reasons)}. Ways out: {'; '.join(ways)}")
+        super().__init__(f"{'; '.join(reasons).rstrip('.')}. What to do: {'; or '.join(ways)}.")
         self.reasons = tuple(reasons)
         self.ways = tuple(ways)
         self.field = field
 
 
 def fits(workflow: Workflow[Any], line: Line) -> bool:
-    """Whether a session was last driven with a definition like this one: then there is nothing to compare."""
+    """Return whether the session last ran with the same version and steps, so that nothing has to be compared."""
     return line.outline == workflow.outline and line.version == workflow.version
 
 
@@ -48,10 +47,9 @@ async def upgrade(
     accept_code: bool = False,
     by: str | None = None,
 ) -> tuple[DefinitionBody, Blobs]:
-    """The record with which a session goes on under this definition. Raises `DoesNotFit`, with all that is wrong.
+    """Return the record that upgrades a session to this definition. Raises `DoesNotFit`, with all reasons.
 
-    ``accept_code``: steps that differ, and a version without a migration, are taken as they are. Nothing is changed
-    here.
+    ``accept_code``: accept different steps, and a version without a migration. Nothing is written here.
     """
     passed = Passed(workflow, line)
     found = compare(workflow, passed)
@@ -70,9 +68,9 @@ async def upgrade(
 
 
 async def bring_up(workflow: Workflow[Any], line: Line, store: Store, limits: Limits) -> Blobs:
-    """Migrate the state of a line in memory; the large values that came with that. `StateRefused` if it cannot be.
+    """Migrate the state of a line in memory, and return its new blobs. Raises `StateRefused` if that fails.
 
-    For who looks at a session, or makes a new one of it, without driving it. Its steps are not compared.
+    This is for reading or forking a session without driving it. The steps are not compared.
     """
     if line.version == workflow.version:
         return []
@@ -101,7 +99,7 @@ def _record(
         }  # fmt: skip
     data = {name: value for name, value in data.items() if value}
     texts = [f"from version {line.version} to {workflow.version}"] if migrated else []
-    texts += [f"step {old!r} is called {new!r} now" for old, new in passed.renamed.items()]
+    texts += [f"step {old!r} renamed to {new!r}" for old, new in passed.renamed.items()]
     if accepted:
         texts.append(f"accepted{f' by {by}' if by else ''}: " + "; ".join(accepted))
     return DefinitionBody(
@@ -112,7 +110,7 @@ def _record(
 
 
 def _shown(workflow: Workflow[Any], line: Line) -> dict[str, str]:
-    """The fields that artifacts carry by another name now (new to old): who has read them is known by the old one."""
+    """Return the renamed fields that artifacts carry (new name to old). The trail knows them by the old names."""
     found: dict[str, str] = {}
     for work in line.trail.works.values() if line.trail is not None else ():
         step = workflow.renamed.get(work.step, work.step)
@@ -125,23 +123,23 @@ def _shown(workflow: Workflow[Any], line: Line) -> dict[str, str]:
 
 
 def _listed(added: Sequence[str], removed: Sequence[str]) -> str:
-    parts = [f"steps added: {', '.join(added)}"] if added else []
-    parts += [f"steps removed: {', '.join(removed)}"] if removed else []
-    return f"ahead of the session, {'; '.join(parts) or 'steps changed their order'}"
+    parts = [f"added {', '.join(added)}"] if added else []
+    parts += [f"removed {', '.join(removed)}"] if removed else []
+    return f"later steps changed: {'; '.join(parts) or 'another order'}"
 
 
 # steps
 
 
 class Passed:
-    """Where a session has been, its steps called by their present names."""
+    """The steps that a session has visited, by their present names."""
 
     def __init__(self, workflow: Workflow[Any], line: Line) -> None:
         known = {*line.visits, *line.outline, line.step}
         self.renamed = {old: new for old, new in workflow.renamed.items() if old in known}
         self.outline = tuple(dict.fromkeys(self._now(step) for step in line.outline))
         self.visits = {self._now(step): count for step, count in line.visits.items()}
-        self.known_as = {self._now(step): step for step in line.visits}  # the log has the old names still
+        self.known_as = {self._now(step): step for step in line.visits}  # the log still has the old names
         self.step = None if line.step is None else self._now(line.step)
         self.visit = line.visit
 
@@ -150,7 +148,7 @@ class Passed:
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """What is different behind a session. ``lost`` is the position, if the definition no longer has it."""
+    """The differences before a session's position. ``lost`` is the current step, if the workflow no longer has it."""
 
     workflow: str
     known: tuple[str, ...]
@@ -161,37 +159,37 @@ class Differences(msgspec.Struct, frozen=True):
     before: str | None = None
 
     def reasons(self, accepted: bool = False) -> list[str]:
-        """A sentence for each. An accepted difference is none, but a position that is lost cannot be accepted."""
+        """Return one reason per difference. ``accepted`` drops all but a lost position, which cannot be accepted."""
         found = []
         if self.lost is not None:
-            near = did_you_mean(self.lost, self.known)
-            found.append(f"the session is at step {self.lost!r}, which {self.workflow!r} no longer has{near}")
+            near = did_you_mean(self.lost, self.known).removeprefix(". ")
+            found.append(f"the session is at step {self.lost!r}, which {self.workflow!r} no longer has ({near})")
         if accepted:
             return found
-        found += [f"step {step!r} was passed, and {self.workflow!r} no longer has it" for step in self.missing]
-        found += [f"step {step!r} was passed; it stood {was}, and stands {now} now" for step, was, now in self.moved]
-        found += [f"step {step!r} never ran, and stands before {place!r} now" for step, place in self.inserted]
+        found += [f"step {step!r} is finished, but {self.workflow!r} no longer has it" for step in self.missing]
+        found += [f"step {step!r} is finished, but moved from {was} to {now}" for step, was, now in self.moved]
+        found += [f"step {step!r} never ran, but is now before {place!r}" for step, place in self.inserted]
         return found
 
     def ways(self, accepted: bool = False) -> list[str]:
-        """What can be done about it, with the exact calls."""
+        """Return what to do about the differences, with the exact calls."""
         if not self.reasons(accepted):
             return []
         found = []
         for step in [self.lost] if accepted or self.lost else []:
-            found.append(f"bring the step back, then resume; or, if it has another name now, @step(was={step!r}) there")
+            found.append(f"restore the step and resume, or, if it was renamed, add @step(was={step!r}) to the new one")
         for step in () if accepted else self.missing:
-            found.append(f"if {step!r} has another name now, say so there: @step(was={step!r})")
+            found.append(f"if {step!r} was renamed, add @step(was={step!r}) to the new one")
         if self.lost is None:
-            found.append('go on with the steps as they are: session.resume(code="accept")')
+            found.append('continue with the present steps: session.resume(code="accept")')
         if self.before is not None:
-            found.append(f"redo what follows: session.rewind({self.before!r})")
-            found.append(f"or do so beside it: session.fork(at_step={self.before!r})")
-        return [*found, "or run the code that fits, and resume"]
+            found.append(f"run the later steps again: session.rewind({self.before!r})")
+            found.append(f"run them again in a fork: session.fork(at_step={self.before!r})")
+        return [*found, "run the former code and resume"]
 
 
 def compare(workflow: Workflow[Any], passed: Passed) -> Differences:
-    """What differs behind a session, between the steps it was last driven with and those of a workflow."""
+    """Compare the steps that a session last ran with and those of a workflow, up to the session's position."""
     if passed.step in workflow.outline and passed.outline == workflow.outline:
         return Differences(workflow.name, workflow.outline)
     old, new = passed.outline, workflow.outline
@@ -207,7 +205,7 @@ def compare(workflow: Workflow[Any], passed: Passed) -> Differences:
 
 
 def _moved(old: Sequence[str], new: Sequence[str], here: str | None) -> tuple[tuple[str, str, str], ...]:
-    """The steps that have another place, each with the former and the present one."""
+    """Return the steps that moved, each with its former and its present place."""
     if old == new:
         return ()
     stayed = _in_order([old.index(step) for step in new], old.index(here) if here in old else None)
@@ -220,7 +218,7 @@ def _place(steps: Sequence[str], step: str) -> str:
 
 
 def _in_order(numbers: Sequence[int], pivot: int | None = None) -> set[int]:
-    """The largest part of a sequence that rises and has ``pivot`` in it: what kept its order around that.
+    """Return the longest rising subsequence that contains ``pivot``: the items that kept their order.
 
     >>> sorted(_in_order([0, 3, 1, 2])), sorted(_in_order([0, 3, 1, 2], 3))
     ([0, 1, 2], [0, 3])
@@ -237,9 +235,10 @@ def _in_order(numbers: Sequence[int], pivot: int | None = None) -> set[int]:
 
 
 def _inserted(workflow: Workflow[Any], passed: Passed, shared: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """Steps that never ran and would have, had they stood where they stand now; each with a step behind it.
+    """Return the steps that never ran but would have run at their present place, each with a step after it.
 
-    One that was jumped over by a route stands among the passed ones as it did before, or nothing leads to it.
+    A step that a route skipped is not one of them: it has the same finished steps before it as it had then, or no
+    finished step leads to it.
     """
     old, new = passed.outline, workflow.outline
     reached = {step for step in passed.visits if step in new}
@@ -254,7 +253,7 @@ def _inserted(workflow: Workflow[Any], passed: Passed, shared: Collection[str]) 
 
 
 def _position(passed: Passed, new: Sequence[str]) -> int:
-    """How far the session has come: up to its position or, if that is lost, behind the last step that it passed."""
+    """Return the index of the session's step or, if that step is lost, the index after the last finished step."""
     if passed.step in new:
         return new.index(passed.step)
     return max((new.index(step) + 1 for step in passed.visits if step in new), default=0)
@@ -265,7 +264,7 @@ def _ahead_of(steps: Sequence[str], step: str, shared: Collection[str]) -> set[s
 
 
 def _redo(passed: Passed, old: Sequence[str], new: Sequence[str], affected: Collection[str | None]) -> str | None:
-    """The last visit that stands before all differences: going on from there meets none of them."""
+    """Return the last visit before all differences. A run that starts there meets none of them."""
     found = None
     for step in new:
         if step in affected:
@@ -282,7 +281,7 @@ def _redo(passed: Passed, old: Sequence[str], new: Sequence[str], affected: Coll
 
 
 class Carried(msgspec.Struct):
-    """What migrations made of a state: what to write, what to keep under another name, what to drop."""
+    """The result of migrations: the fields to write, to rename (new name to old) and to drop."""
 
     fields: dict[str, Inline | Blob] = {}
     moved: dict[str, str] = {}
@@ -294,11 +293,11 @@ class Carried(msgspec.Struct):
 async def carry(
     workflow: Workflow[Any], line: Line, store: Store, limits: Limits, accept_code: bool = False
 ) -> Carried:  # fmt: skip
-    """Run the migrations from a line's version to the workflow's on a copy. Raises `DoesNotFit`; changes nothing."""
+    """Run the migrations from the line's version to the workflow's on a copy of the state. Raises `DoesNotFit`."""
     if line.version > workflow.version:
         raise DoesNotFit(
             [
-                f"the session was stored by version {line.version} of {workflow.name!r}, this code is version"
+                f"the session was stored by version {line.version} of {workflow.name!r}, but this code is version"
                 f" {workflow.version}"
             ],
             ["run the newer code"],
@@ -308,13 +307,13 @@ async def carry(
         source = line.version + chain.index(None)
         raise DoesNotFit(
             [
-                f"the session was stored by version {line.version} of {workflow.name!r}, the code is version"
+                f"the session was stored by version {line.version} of {workflow.name!r}, this code is version"
                 f" {workflow.version}, and no migration leads from version {source} to {source + 1}"
             ],
             [
-                f"write one, @migrate(from_version={source}), list it in Workflow(migrations=[…]), then resume"
-                " (if nothing has to change, it is `return state`)",
-                'take the state as it is: session.resume(code="accept")',
+                f"write a migration with @migrate(from_version={source}), list it in Workflow(migrations=[…]) and"
+                " resume (if nothing has to change, `return state`)",
+                'accept the state as it is: session.resume(code="accept")',
             ],
         )
     trial = line.state.copy()
@@ -328,7 +327,7 @@ async def carry(
 
 
 class _Carrying:
-    """One state on its way up. Values are compared by their stored form, so that what stays equal is not written."""
+    """A state that is being migrated. Values are compared in stored form, so that unchanged ones are not written."""
 
     def __init__(self, workflow: Workflow[Any], state: State, limits: Limits) -> None:
         self.workflow = workflow
@@ -342,7 +341,7 @@ class _Carrying:
         self.touched: dict[str, Migration[..., Any]] = {}
 
     def run(self, migration: Migration[..., Any]) -> None:
-        """One version up."""
+        """Run one migration."""
         self.ran.append(migration)
         try:
             values = migration(self.values)
@@ -355,13 +354,14 @@ class _Carrying:
         try:
             now = {name: encode(value, name, UNLIMITED) for name, value in values.items()}
         except ValueRefused as error:
-            raise self._wrong(f"{_name(migration)} returned what cannot be stored: {error}", error.path) from error
+            problem = f"{_name(migration)} returned a value that cannot be stored: {error}"
+            raise self._wrong(problem, error.path) from error
         changed = [name for name in {**self.now, **now} if self.now.get(name) != now.get(name)]
         self.touched.update((name, migration) for name in changed)
         self.values, self.now = values, now
 
     def result(self) -> Carried:
-        """What has to be written, after the model has admitted all of it."""
+        """Validate the migrated state, and return what must be written."""
         self._check_names()
         dropped = [name for name in self.before if name not in self.now]
         carried = Carried({}, {}, (), [], [migration.name for migration in self.ran])
@@ -378,17 +378,17 @@ class _Carrying:
     def _check_names(self) -> None:
         for name in self.now:
             if name not in self.shape.fields and name not in self.before:
-                near = did_you_mean(name, self.shape.fields)
-                raise self._refused(name, f"{self.shape.model.__name__} has no such field{near}")
+                near = did_you_mean(name, self.shape.fields).removeprefix(". ")
+                raise self._refused(name, f"{self.shape.model.__name__} has no such field ({near})")
         for name in self.before:
             if name not in self.now and name in self.shape.fields:
                 raise self._refused(
                     name,
-                    f"it was left out, but {self.shape.model.__name__} still has it; return it too: {{**state, …}}",
+                    f"it is missing, but {self.shape.model.__name__} still has it; return it too: {{**state, …}}",
                 )
 
     def _admit(self, place: Place, dropped: Iterable[str], carried: Carried) -> Any:
-        """The value of one field as the model has it. What is stored already stays as it is, once it was admitted."""
+        """Validate one field and return its value. An unchanged value is not written again."""
         name = place.path
         source = name if self.before.get(name) == self.now[name] else self._source(name, dropped, carried)
         try:
@@ -403,27 +403,27 @@ class _Carrying:
         return value
 
     def _source(self, name: str, dropped: Iterable[str], carried: Carried) -> str | None:
-        """A dropped field whose value this one has: renamed. Only what is large is worth the look."""
+        """Return the dropped field that has the same value, because it was renamed. Small values are just rewritten."""
         if len(self.now[name]) <= INLINE_BYTES:
             return None
         taken = carried.moved.values()
         return next((old for old in dropped if old not in taken and self.before[old] == self.now[name]), None)
 
     def _kept(self, place: Place, source: str) -> tuple[Any] | None:
-        """What is stored, if it is of the type that the field has now; else it goes the way of a new value."""
+        """Return the stored value, if it has the field's present type; otherwise None."""
         try:
             value = place.typed.decode(self.state.read(source) or b"null", place.path)
         except StateRefused:
             return None
-        place.check(value)  # only whether it passes: validators have had their say when it was written
+        place.check(value)  # the result is ignored, because validators ran when the value was written
         return (value,)
 
     def _write(self, place: Place, value: Any, carried: Carried) -> None:
-        limits = UNLIMITED if place.grows else self.limits  # what grew piece by piece may be larger than one value
+        limits = UNLIMITED if place.grows else self.limits  # a value that grew may exceed the limits
         carried.fields[place.path] = stored(place.typed.encode(value, place.path, limits), carried.blobs)
 
     def _fill(self, admitted: dict[str, Any], carried: Carried) -> None:
-        """Fields that the model has gained get their defaults, from now on for good."""
+        """Set and store the defaults of fields that the model has gained."""
         try:
             whole = self.shape.build(admitted)
             for name, place in self.shape.fields.items():
@@ -432,7 +432,7 @@ class _Carrying:
                     self._write(place, admitted[name], carried)
         except (StateRefused, ValueRefused) as error:
             field = getattr(error, "field", "")
-            raise self._refused(field, f"{said(error)}; or let a migration give it one") from error
+            raise self._refused(field, f"{said(error)} Or set it in a migration.") from error
 
     def _check_whole(self, admitted: dict[str, Any], carried: Carried) -> None:
         try:
@@ -449,12 +449,12 @@ class _Carrying:
     def _refused(self, field: str, why: str) -> DoesNotFit:
         at_fault = self.touched.get(field) or (self.ran[-1] if self.ran and not field else None)
         if at_fault is not None:
-            return self._wrong(f"{_name(at_fault)} leaves a state that is refused: {_at(field)}{why}", field)
+            return self._wrong(f"{_name(at_fault)} returned an invalid state: {_at(field)}{why}", field)
         version = self.workflow.version
-        return self._wrong(f"the stored state is refused by version {version}: {_at(field)}{why}", field)
+        return self._wrong(f"the stored state is invalid in version {version}: {_at(field)}{why}", field)
 
     def _wrong(self, reason: str, field: str = "") -> DoesNotFit:
-        return DoesNotFit([reason], ["nothing was changed: repair the migration, then resume"], field)
+        return DoesNotFit([reason], ["fix the migration and resume (nothing was changed)"], field)
 
 
 def _name(migration: Migration[..., Any]) -> str:

@@ -137,7 +137,7 @@ class QuestionRow(msgspec.Struct, frozen=True):
             return ""
         return reply_of(self.answer.payload).reason
 
-    def standing(self, now: int) -> QuestionStatus:
+    def status_at(self, now: int) -> QuestionStatus:
         """Return the status at time ``now``. A waiting question has expired once its time is over."""
         facts = self.facts
         if facts.status is QuestionStatus.WAITING and facts.expires_at is not None:
@@ -264,7 +264,7 @@ def judge(given: Answer, found: QuestionRow) -> Verdict:
         return "elsewhere"
     if (first := found.winner) is not None:
         return "same" if not first.redacted and bytes(reply_of(first.payload).value) == given.value else "conflict"
-    status = found.standing(given.at)
+    status = found.status_at(given.at)
     if status is QuestionStatus.EXPIRED:
         return "expired"
     if status is not QuestionStatus.WAITING:
@@ -296,7 +296,7 @@ def choose(given: Answer, found: Sequence[QuestionRow]) -> QuestionRow | Answere
     if given.key is not None:
         last = next((each for each in reversed(found) if each.facts.key == given.key), None)
         return None if last is None or last.facts.status is QuestionStatus.CANCELLED else last
-    waiting = [each for each in found if each.standing(given.at) is QuestionStatus.WAITING]
+    waiting = [each for each in found if each.status_at(given.at) is QuestionStatus.WAITING]
     if len(waiting) > 1:
         return Answered("several", several=tuple(waiting))
     if waiting:
@@ -304,7 +304,7 @@ def choose(given: Answer, found: Sequence[QuestionRow]) -> QuestionRow | Answere
     last = found[-1] if found else None
     if (
         last is not None
-        and last.standing(given.at) is QuestionStatus.EXPIRED
+        and last.status_at(given.at) is QuestionStatus.EXPIRED
         and not (given.message and last.facts.told)
     ):
         return last
@@ -444,8 +444,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the question as plain data, with camelCase names."""
-        found = {_camel(name): getattr(self, name) for name in _RECORD}
-        found["status"] = self.status.value
+        return {_camel(name): value for name, value in self.record().items()}
+
+    def record(self) -> dict[str, Any]:
+        """Return the same as `to_json`, with snake_case names."""
+        found = {name: getattr(self, name) for name in _RECORD} | {"status": self.status.value}
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in found.items()}
 
 
@@ -480,7 +483,7 @@ def question_of(row: QuestionRow, now: int) -> Question:
         pending_tool_id=tool[0],
         pending_tool_name=tool[1],
         next_question=asked.text,
-        status=row.standing(now),
+        status=row.status_at(now),
         created_at=to_datetime(facts.created_at),
         updated_at=to_datetime(facts.updated_at),
         expired_at=expires_at,

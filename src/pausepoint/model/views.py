@@ -234,9 +234,9 @@ class Misfit(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """The health of a store: facts about it, the engines that use it, and the sessions that need attention.
 
-    ``trouble`` says why the store cannot be written at present; ``standing`` is the pause of everything, if one is in
-    effect. ``gone`` are engines that died while they held sessions. ``crashes`` counts, for each unended session, how
-    often its process died since the session last made progress.
+    ``trouble`` says why the store cannot be written at present; ``standing_pause`` is the pause of everything, if one
+    is in effect. ``gone`` are engines that died while they held sessions. ``crashes`` counts, for each unended session,
+    how often its process died since the session last made progress.
     """
 
     store: About
@@ -246,7 +246,7 @@ class Health(msgspec.Struct, frozen=True):
     gone: tuple[Holder, ...]
     crashes: dict[SessionId, int]
     damaged: tuple[str, ...] = ()
-    standing: Pause | None = None
+    standing_pause: Pause | None = None
 
 
 class Outcome(msgspec.Struct, Generic[S], frozen=True):

@@ -1,7 +1,7 @@
-"""The event bus: who wants to hear what happens to a run is told, in order, and cannot disturb it.
+"""The event bus of a run: listeners receive events in order and cannot disturb the run.
 
-An event goes into the log first and to the listeners then, so that what somebody heard can be read again, from any
-cursor on. What a listener raises is logged and ends nothing.
+An event is written to the log first and passed to the listeners afterwards, so every event that a listener received can
+be read again from a cursor. An exception in a listener is logged and stops nothing.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ logger = logging.getLogger(f"{NAME}.orchestrator")
 
 
 class BusEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """What all events of a run have. Each kind says its ``type`` and which fields go with it."""
+    """Base of all events of a run. Each kind has a ``type`` and fields of its own."""
 
     type: ClassVar[str] = ""
 
     @classmethod
     def in_history(cls) -> str:
-        """What it is called in the history of a session, whose names have no colons."""
+        """Return the event's name in the history of a session, where names have no colons."""
         return cls.type.replace(":", ".")
 
     @property
     def data(self) -> dict[str, Any]:
-        """Its fields, as a listener in another language would see them."""
+        """The fields as plain JSON values with camelCase names."""
         found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return found
 
 
 class OrchestratorPaused(BusEvent, frozen=True, rename="camel"):
-    """Every agent stands still and the snapshot is on disk. ``timestamp`` is in milliseconds since 1970."""
+    """Every agent is idle and the snapshot is on disk. ``timestamp`` is in milliseconds since 1970."""
 
     type: ClassVar[str] = "orchestrator:paused"
     timestamp: int
@@ -51,7 +51,7 @@ class OrchestratorPaused(BusEvent, frozen=True, rename="camel"):
 
 
 class OrchestratorResumed(BusEvent, frozen=True, rename="camel"):
-    """The agents go on from the snapshot."""
+    """The agents continue from the snapshot."""
 
     type: ClassVar[str] = "orchestrator:resumed"
     timestamp: int
@@ -59,7 +59,7 @@ class OrchestratorResumed(BusEvent, frozen=True, rename="camel"):
 
 
 class TaskStarted(BusEvent, frozen=True, rename="camel"):
-    """An agent has begun a task, or begun it again. ``attempt`` counts how often somebody wanted it done."""
+    """An agent has begun a task. ``attempt`` is 1 at first, and one more each time someone asks for the task again."""
 
     type: ClassVar[str] = "task:started"
     task: str
@@ -77,7 +77,7 @@ class TaskCompleted(BusEvent, frozen=True, rename="camel"):
 
 
 class TaskFailed(BusEvent, frozen=True, rename="camel"):
-    """The task has failed; what needs it waits."""
+    """The task has failed. Tasks that need it wait."""
 
     type: ClassVar[str] = "task:failed"
     task: str
@@ -93,24 +93,24 @@ Listener = Callable[[Any], Awaitable[None] | None]
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """An event of the log, and the cursor to read on from."""
+    """An event of the log, and the cursor to continue reading from."""
 
     cursor: str
     event: BusEvent
 
 
 class EventLog(Protocol):
-    """Where a bus keeps what it carries."""
+    """Where a bus stores its events."""
 
     async def append(self, event: BusEvent) -> None:
-        """Keep an event, after all that were kept before."""
+        """Append an event."""
 
     async def read(self, after: str = "") -> list[Logged]:
-        """What was kept after a cursor, in order."""
+        """Return the events after a cursor, in order."""
 
 
 class MemoryLog:
-    """A log for as long as the process lives."""
+    """An event log in memory."""
 
     def __init__(self) -> None:
         self.events: list[BusEvent] = []
@@ -124,12 +124,14 @@ class MemoryLog:
         try:
             start = int(after or "0")
         except ValueError:
-            raise ValueError(f"{after!r} is not a cursor; use one that an event carried, or ''") from None
+            raise ValueError(
+                f"{after!r} is not a cursor. Use the cursor of an event, or '' for the beginning."
+            ) from None
         return [Logged(str(start + n), event) for n, event in enumerate(self.events[start:], 1)]
 
 
 class _Subscription:
-    """One listener and what it has yet to hear."""
+    """One listener and the events that it has not received yet."""
 
     def __init__(self, what: str | type[BusEvent], listener: Listener) -> None:
         self.what = what
@@ -143,7 +145,7 @@ class _Subscription:
         return isinstance(event, self.what)
 
     def tell(self, event: BusEvent) -> None:
-        """A plain function hears it now. An async one hears it as soon as it is done with what came before."""
+        """Call a plain listener now, and an async listener after the events before this one."""
         if self.pump is not None:
             self.queue.append(event)
             return
@@ -178,25 +180,25 @@ class _Subscription:
             pump = asyncio.current_task()
             if pump is None or pump.cancelling():
                 raise
-            self._complain(event, error)  # something that the listener waited for was cancelled, not the listening
+            self._complain(event, error)  # the listener awaited something that was cancelled
         except Exception as error:
             self._complain(event, error)
 
     def _complain(self, event: BusEvent, error: BaseException) -> None:
-        logger.error("a listener to %s raised %s: %s", event.type, type(error).__name__, said(error), exc_info=error)
+        logger.error("A listener to %s raised %s: %s", event.type, type(error).__name__, said(error), exc_info=error)
 
 
 class EventBus:
-    """See the module's text. ``log`` is where events are kept; by default in memory."""
+    """Passes the events of a run to listeners. ``log`` stores the events; by default in memory."""
 
     def __init__(self, log: EventLog | None = None) -> None:
         self.log: EventLog = MemoryLog() if log is None else log
         self._subscriptions: list[_Subscription] = []
 
     def on(self, what: str | type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
-        """Have a plain or async function told of a kind of event: its class, or a pattern (``"task:*"``, ``"*"``).
+        """Call a plain or async function for events of a class, or of a pattern such as ``"task:*"`` or ``"*"``.
 
-        Call what comes back to hear no more, not even of what an async listener has yet to hear.
+        Return a function that ends the subscription and drops the events that an async listener has not received yet.
         """
         found = _Subscription(what, listener)
         self._subscriptions.append(found)
@@ -209,24 +211,24 @@ class EventBus:
         return off
 
     async def emit(self, event: BusEvent) -> None:
-        """Log an event, then tell the listeners; they are told even if the log refuses, whose error comes out."""
+        """Log an event, then pass it to the listeners, even if the log raises an error."""
         try:
             await self.log.append(event)
         finally:
             self.tell(event)
 
     def tell(self, event: BusEvent) -> None:
-        """Tell the listeners, in the order in which they came, of an event that is in the log already."""
+        """Pass an event that is already in the log to the listeners, in the order in which they subscribed."""
         for each in list(self._subscriptions):
             if each.wants(event):
                 each.tell(event)
 
     async def replay(self, after: str = "") -> list[Logged]:
-        """What was carried after a cursor, in order."""
+        """Return the events after a cursor, in order."""
         return await self.log.read(after)
 
     async def heard(self) -> None:
-        """Wait until every async listener has heard everything; one that waits here is not waited for."""
+        """Wait until every async listener has received all events, except a listener that calls this itself."""
         here = asyncio.current_task()
         while pumps := [each.pump for each in self._subscriptions if each.pump is not None and each.pump is not here]:
             await asyncio.wait(pumps)

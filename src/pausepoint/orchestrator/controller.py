@@ -1,7 +1,7 @@
-"""The pause button over many agents: signal, wait until all stand still, keep a snapshot, say so; and back again.
+"""The pause button over many agents: signal them, wait until all are idle, save a snapshot, emit an event; and back.
 
-The controller holds no agent. It knows the registry, which knows ids. Its state says `paused` only once that is true
-of every agent and on disk; what lies in between is a phase beside it.
+The controller holds no agents. It knows the registry, and the registry knows ids. The state is `paused` only when every
+agent is idle and the snapshot is on disk; `Phase` has the steps in between.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pausepoint.orchestrator.snapshot import RunStateSnapshot, SnapshotStore
 
 
 class OrchestratorState(StrEnum):
-    """Whether a run goes on."""
+    """Whether a run is running or paused."""
 
     RUNNING = "running"
     PAUSED = "paused"
 
 
 class Phase(StrEnum):
-    """The state, and the ways between its two values."""
+    """The state, and the transitions between its two values."""
 
     RUNNING = "running"
     PAUSING = "pausing"
@@ -35,7 +35,7 @@ class Phase(StrEnum):
 
 
 class PauseResumeController:
-    """See the module's text."""
+    """Pauses and resumes all agents of a registry as one."""
 
     def __init__(
         self,
@@ -56,35 +56,35 @@ class PauseResumeController:
         self._one_at_a_time = asyncio.Lock()
 
     def get_state(self) -> OrchestratorState:
-        """`paused` from the moment that all agents stand still and the snapshot is on disk, until they go on."""
+        """Return `paused` while all agents are idle and their snapshot is on disk, else `running`."""
         paused = self._phase in (Phase.PAUSED, Phase.RESUMING)
         return OrchestratorState.PAUSED if paused else OrchestratorState.RUNNING
 
     @property
     def phase(self) -> Phase:
-        """What is going on. `pausing`: a pause is asked for; some agent has yet to stop, or the snapshot to be kept."""
+        """The current phase. `pausing`: a pause was requested, and an agent or the snapshot is not done yet."""
         return self._phase
 
     def found_paused(self) -> None:
-        """The run was paused before this process came to it, and its snapshot is there: it can be resumed."""
+        """Record that the run was paused before this process opened it, with a snapshot to resume from."""
         self._phase = Phase.PAUSED
 
     async def found_running(self) -> None:
-        """Agents are at work although all were paused: somebody had them go on without this button."""
+        """Record that the agents work again: someone resumed them without this controller."""
         if self._phase is Phase.PAUSED:
             self._phase = Phase.RUNNING
-            await self._tell_resumed(self.agent_registry.active_ids())
+            await self._emit_resumed(self.agent_registry.active_ids())
 
     async def pause(
         self, reason: str = "", by: str | None = None, *, signalled: float | None = None,
         said: Callable[[], Awaitable[OrchestratorPaused | None]] | None = None,
     ) -> None:  # fmt: skip
-        """Stop every agent after its current step. Returns when all stand still and that is on disk.
+        """Stop every agent after its current step. Return when all are idle and the snapshot is on disk.
 
-        If that cannot be (`AgentsStuck`, `SnapshotNotSaved`), the pause stays asked for, in phase `pausing`: no
-        snapshot and no event claim otherwise. Call it again to go on waiting, or `resume` to take it back.
-        ``signalled``: somebody else has told the agents, so many seconds ago. ``said``: asked, once all stand still,
-        what another process, whose agents they are, has said of this pause; it is told on to the listeners here.
+        If an agent does not stop (`AgentsStuck`) or the snapshot cannot be saved (`SnapshotNotSaved`), the phase stays
+        `pausing`, without a snapshot or an event. Call `pause` again to keep waiting, or `resume` to withdraw the pause.
+        ``signalled``: how many seconds ago someone else signalled the agents. ``said``: called when all are idle; it
+        returns the event that another process emitted for this pause, which is then passed to the listeners here.
         """
         async with self._one_at_a_time:
             if self._phase is Phase.PAUSED:
@@ -107,7 +107,7 @@ class PauseResumeController:
                 self.event_bus.tell(heard)
 
     async def _is_kept(self, at: int) -> bool:
-        """Whether the snapshot of a pause is where this button would look for it."""
+        """Return whether the snapshot of a pause is in the snapshot store."""
         with suppress(DamagedSnapshot):
             snapshot = await self.snapshot_store.load_snapshot()
             return snapshot is not None and snapshot.paused_at == at
@@ -118,10 +118,10 @@ class PauseResumeController:
         return RunStateSnapshot(now, tuple(await registry.agent_states()), tuple(await registry.pending_tasks()))
 
     async def resume(self) -> None:
-        """Have every agent go on from the snapshot. If that cannot be, all stay paused.
+        """Resume every agent from the snapshot. If one cannot be resumed, all stay paused.
 
-        While a pause is under way it waits for that. One that could not be carried through is taken back, without a
-        snapshot and without an event: there was none of a pause either.
+        A pause that is under way is waited for. A pause that could not be completed is withdrawn, without a snapshot
+        and without an event, because none was written for it.
         """
         async with self._one_at_a_time:
             if self._phase is Phase.RUNNING:
@@ -132,22 +132,22 @@ class PauseResumeController:
                 return
             self._phase = Phase.RESUMING
             try:
-                snapshot = await self._go_on()
+                snapshot = await self._resume_all()
             except BaseException:
                 self._phase = Phase.PAUSED
                 raise
             self._phase = Phase.RUNNING
-            await self._tell_resumed(tuple(state.id for state in snapshot.active_agents))
+            await self._emit_resumed(tuple(state.id for state in snapshot.active_agents))
 
-    async def _tell_resumed(self, active: tuple[str, ...]) -> None:
+    async def _emit_resumed(self, active: tuple[str, ...]) -> None:
         await self.event_bus.emit(OrchestratorResumed(self._clock.now() // 1000, active))
 
-    async def _go_on(self) -> RunStateSnapshot:
+    async def _resume_all(self) -> RunStateSnapshot:
         snapshot = await self.snapshot_store.load_snapshot()
         if snapshot is None:
             raise SnapshotMissing(
-                f"there is no snapshot to resume from in {self.snapshot_store!r}; put it back, or resume its sessions"
-                " themselves"
+                f"There is no snapshot to resume from in {self.snapshot_store!r}. Restore the snapshot, or resume the"
+                " sessions one by one."
             )
         await self.agent_registry.restore_from_snapshot(snapshot)
         await self.agent_registry.signal_resume()

@@ -1,4 +1,4 @@
-"""Tasks and what they need of each other: checked before anything runs, handed out in the right order. No I/O."""
+"""Tasks and their dependencies: checked before anything runs, and given to agents in the right order. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pausepoint.errors import DefinitionError, did_you_mean
 
 
 class Task(BaseModel):
-    """One piece of work. It begins when all that it ``needs`` is done; of those that could, the highest priority first.
+    """One piece of work. It begins when all tasks in ``needs`` are done; the highest priority begins first.
 
     ``data`` is for whoever does it: plain values.
     """
@@ -29,29 +29,31 @@ class Task(BaseModel):
 
 
 def check(tasks: Sequence[Task]) -> None:
-    """Refuse a graph that could not be worked through, naming what is wrong with it.
+    """Raise `DefinitionError` for a graph that cannot be completed, and name the fault.
 
     >>> check([Task(id="a", needs=["b"]), Task(id="b", needs=["a"])])
     Traceback (most recent call last):
     ...
-    pausepoint.errors.DefinitionError: these tasks need each other: a → b → a; take one of the needs away
+    pausepoint.errors.DefinitionError: These tasks need each other: a → b → a. Remove one of the dependencies.
     """
     known = Counter(task.id for task in tasks)
     if twice := sorted(id for id, count in known.items() if count > 1):
-        raise DefinitionError(f"several tasks have the same id: {', '.join(twice)}; give each its own")
+        raise DefinitionError(f"Several tasks have the same id: {', '.join(twice)}. Give each task its own id.")
     for task in tasks:
         for need in task.needs:
             if need not in known:
-                raise DefinitionError(f"task {task.id!r} needs {need!r}, which is no task{did_you_mean(need, known)}")
+                raise DefinitionError(
+                    f"Task {task.id!r} needs {need!r}, which is not a task{did_you_mean(need, known)}"
+                )
     try:
         TopologicalSorter({task.id: task.needs for task in tasks}).prepare()
     except CycleError as error:
-        cycle = " → ".join(reversed(error.args[1]))  # it is told from what is needed to who needs it
-        raise DefinitionError(f"these tasks need each other: {cycle}; take one of the needs away") from None
+        cycle = " → ".join(reversed(error.args[1]))  # graphlib lists it in the other direction
+        raise DefinitionError(f"These tasks need each other: {cycle}. Remove one of the dependencies.") from None
 
 
 def dependants(tasks: Iterable[Task], *ids: str) -> list[str]:
-    """These tasks and all that needs them, directly or not."""
+    """Return these tasks and all tasks that need them, directly or indirectly."""
     needed_by: dict[str, list[str]] = {}
     for task in tasks:
         for need in task.needs:
@@ -66,13 +68,13 @@ def dependants(tasks: Iterable[Task], *ids: str) -> list[str]:
 
 
 class Board:
-    """Which task comes next, and which agent is free. Lives as long as the step that works on it."""
+    """The tasks that can begin and the agents that are free, while a step runs them."""
 
     def __init__(self, tasks: Sequence[Task], agents: int, skipped: Mapping[str, str] | None = None) -> None:
         self.tasks = {task.id: task for task in tasks}
         self.results: dict[str, Any] = {}
         self.failed: dict[str, str] = {}
-        self.open = 0  # tasks that were handed out and have not ended
+        self.open = 0  # tasks that have begun and not ended
         self._order = {task.id: number for number, task in enumerate(tasks)}
         self._missing = {task.id: len(set(task.needs)) for task in tasks}
         self._needed_by: dict[str, list[str]] = {}
@@ -92,14 +94,14 @@ class Board:
 
     @property
     def blocked(self) -> list[str]:
-        """The tasks that wait for one that failed."""
+        """Return the tasks that wait for a failed task."""
         return [id for id, missing in self._missing.items() if missing and id not in self.results]
 
     def _push(self, id: str) -> None:
         heappush(self._ready, (-self.tasks[id].priority, self._order[id], id))
 
     async def take(self) -> tuple[Task, str] | None:
-        """The next task and the agent for it, as soon as there are both; None once nothing can come any more."""
+        """Return the next task and an agent for it when both are available; None if no more tasks can begin."""
         while not (self._ready and self._free):
             if not (self._ready or self.open):
                 return None
@@ -109,13 +111,13 @@ class Board:
         return self.tasks[heappop(self._ready)[2]], self._free.pop()
 
     def done(self, id: str, result: Any) -> None:
-        """A task is done; what waited for nothing else may begin."""
+        """Record that a task is done, so that tasks that waited only for it can begin."""
         self.results[id] = result
         self.open -= 1
         self._settled(id)
 
     def fails(self, id: str, error: str) -> None:
-        """A task has failed; what needs it goes on waiting."""
+        """Record that a task has failed. Tasks that need it keep waiting."""
         self.failed[id] = error
         self.open -= 1
         self._news.set()
@@ -128,7 +130,7 @@ class Board:
         self._news.set()
 
     def free(self, agent: str) -> None:
-        """An agent can do something else. Who waits to come back to a task goes first."""
+        """Make an agent available. Tasks that wait for an agent to continue come first."""
         while self._returning:
             returning = self._returning.popleft()
             if not returning.done():
@@ -138,7 +140,7 @@ class Board:
         self._news.set()
 
     async def back(self) -> str:
-        """Go on with a task that was left alone while it waited: an agent for it, as soon as one is free."""
+        """Return an agent for a task that continues after a wait, when one is free."""
         if self._free:
             return self._free.pop()
         returning: asyncio.Future[str] = asyncio.get_running_loop().create_future()

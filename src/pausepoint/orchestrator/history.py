@@ -1,4 +1,4 @@
-"""What a run keeps in the engine's store: its events and its snapshot, both in the log of its session."""
+"""The events and the snapshot of a run, stored in the log of its session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = {kind.in_history(): kind for kind in KINDS}
 
 
 class SessionLog:
-    """An `EventLog` in the history of a session; its cursors are those of `Session.events`."""
+    """An `EventLog` in the history of a session. Its cursors are those of `Session.events`."""
 
     def __init__(self, engine: Control, session_id: str) -> None:
         self._engine = engine
@@ -37,7 +37,7 @@ class SessionLog:
 
 
 class SessionStateStore:
-    """A `SnapshotStore` in the log of a session: durable with it, exported with it, never out of step with it."""
+    """A `SnapshotStore` in the log of a session, so that the snapshot is as durable as the session."""
 
     def __init__(self, engine: Control, session_id: str) -> None:
         self._engine = engine
@@ -59,17 +59,19 @@ class SessionStateStore:
         place = f"event {event.cursor} of session {self._session_id!r}"
         text = event.data.get("json")
         if not isinstance(text, str):
-            raise DamagedSnapshot(f"{place} holds no snapshot of a run; resume the session itself", path=place)
+            raise DamagedSnapshot(
+                f"{place[0].upper()}{place[1:]} does not contain a snapshot. Resume the session itself.", path=place
+            )
         return from_json(text.encode(), place)
 
 
 async def at_work(engine: Control, session_id: str) -> dict[str, str]:
-    """The tasks that agents of a run are in the middle of, and who is at each; none if the session is no run."""
+    """Return the tasks that are under way, each with its agent; empty if the session is not a run."""
     found: dict[str, str] = {}
     try:
         log = await SessionLog(engine, session_id).read()
     except msgspec.ValidationError:
-        return found  # a workflow of somebody else's, which has events of these names
+        return found  # another workflow that has events of these names
     for logged in log:
         event = logged.event
         if isinstance(event, TaskStarted):

@@ -1,4 +1,4 @@
-"""A graph of tasks, worked through by N agents under one pause button, as a durable session."""
+"""A durable session in which N agents work through a graph of tasks under one pause button."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from pausepoint.orchestrator.workflow import Performance, Plan, TaskAgent, TaskS
 from pausepoint.runtime.context import Context
 
 SAFETY = "safety stop"
-"""Who has asked for a pause that the run asked for itself."""
+"""The name under which a run requests a pause of its own."""
 
 PATIENCE = 5.0
-"""Seconds that the process which worked on a run has to say that it is paused, before another one says it."""
+"""How many seconds to wait for the event of the process that ran the agents, before this process emits one."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """How a run stands. ``status`` is that of its session."""
+    """The status of a run and of each task. ``status`` is that of its session."""
 
     status: Status
     tasks: tuple[TaskStatus, ...]
@@ -54,20 +54,20 @@ class RunReport(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tasks there are of each kind."""
+        """The number of tasks by status."""
         return dict(Counter(each.status for each in self.tasks))
 
     @property
     def failed(self) -> dict[str, str]:
-        """The tasks that failed, and how."""
+        """The tasks that failed, with their errors."""
         return {each.task.id: each.note for each in self.tasks if each.status == "failed"}
 
 
 class Orchestrator:
-    """Runs a graph of tasks with N agents: ``work(agent)`` does the task of the agent that it is given.
+    """Runs a graph of tasks with N agents: ``work(agent)`` does the task of one agent.
 
     A run is the session ``session_id`` (by default ``name``) of the workflow ``name``, so every verb of the engine and
-    of the command line works on it, in every process. One orchestrator per name and engine.
+    every command works on it, in any process. Create one orchestrator per name and engine.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Orchestrator:
         idle_timeout: float | None = IDLE_TIMEOUT,
     ) -> None:  # fmt: skip
         if agents < 1:
-            raise ValueError(f"agents must be at least 1, not {agents}")
+            raise ValueError(f"agents must be at least 1, not {agents}.")
         self.engine = engine
         self.work = work
         self.agents = agents
@@ -93,7 +93,7 @@ class Orchestrator:
             clock=engine.clock,
         )
         self._safety = SafetyWatch(safety or Safety())
-        self._elsewhere = False  # whether another process worked on the run, when this one last looked
+        self._elsewhere = False  # whether another process drove the run when it was last checked
         self._watching: asyncio.Task[None] | None = None
         self._trouble: BaseException | None = None
 
@@ -122,16 +122,16 @@ class Orchestrator:
         await self.controller.pause(reason, by, said=self._said)
 
     async def resume(self, budget: float | Decimal | None = None) -> None:
-        """Have all go on from the snapshot, perhaps with more money; see `PauseResumeController.resume`."""
+        """Resume all agents from the snapshot, with a new budget if given; see `PauseResumeController.resume`."""
         await self._look()
         if self.phase is Phase.RUNNING:
             if budget is not None:
                 raise VerbRefused(
-                    f"run {self.session_id!r} is not paused; pause it to give it another budget",
+                    f"Run {self.session_id!r} is not paused. Pause it before you change its budget.",
                     session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
                 )  # fmt: skip
             return
-        await self._count_anew()
+        await self._reset_safety()
         if budget is not None:
             self.registry.budget = budget
         try:
@@ -146,18 +146,18 @@ class Orchestrator:
         self, tasks: Sequence[Task] | None = None, *, by: str | None = None, budget: float | Decimal | None = None,
         owner: str | None = None, tags: Sequence[str] = (), keep_for: timedelta | None = None,
     ) -> None:  # fmt: skip
-        """Start the run, or go on with it after a kill or the end of its program. Returns once it is stored.
+        """Start the run, or continue it after its program was killed or ended. Return when the run is stored.
 
-        Without tasks, one that is there goes on. One that is paused stays so, until `resume`. A graph that cannot be
-        worked through is refused with `DefinitionError`, before anything is stored; other tasks than those of a run
-        that is there with `InputConflict`: `replan` changes them.
+        Without tasks, an existing run continues. A paused run stays paused until `resume`. A graph that cannot be
+        completed raises `DefinitionError` before anything is stored. Tasks that differ from those of an existing run
+        raise `InputConflict`; use `replan` to change them.
         """
         if tasks is not None:
             check(tasks)
         status = await self._found()
         if status is None:
             if tasks is None:
-                raise DefinitionError(f"there is no run {self.session_id!r} yet; give start() its tasks")
+                raise DefinitionError(f"Run {self.session_id!r} does not exist. Pass its tasks to start().")
             await self.engine.start(
                 self.workflow, Plan(tasks=list(tasks)), session_id=self.session_id, by=by, budget=budget, owner=owner,
                 tags=tags, keep_for=keep_for,
@@ -166,20 +166,20 @@ class Orchestrator:
             return
         if tasks is not None and list(tasks) != (await self._plan()).tasks:
             raise InputConflict(
-                f"run {self.session_id!r} was started with other tasks; use replan(tasks) to change them, or another"
-                " session_id for another run",
+                f"Run {self.session_id!r} was started with other tasks. Use replan(tasks) to change them, or start"
+                " another run with another session_id.",
                 session_id=self.session_id,
             )
         if status in (Status.PAUSED, Status.PAUSING):
             await self._join_pause()
             return
-        await self._count_anew()
+        await self._reset_safety()
         await self.engine.resume(self.session_id, by=by, owner=owner, budget=budget)
-        await self._went_on()
+        await self._note_running()
         self._watch()
 
     async def _look(self) -> None:
-        """The button goes by what is true of the run now: another process may have had it go on, or paused it."""
+        """Bring the phase up to date: another process may have resumed or paused the run."""
         status = await self._found()
         if status is not None:
             await self._see_who()
@@ -187,10 +187,10 @@ class Orchestrator:
             if self.phase is Phase.RUNNING:
                 await self._join_pause()
         elif status not in (None, Status.COMPLETED, Status.CANCELLED):
-            await self._went_on()
+            await self._note_running()
 
     async def _see_who(self) -> None:
-        """Notice which process works on the run, if one does. Once it stands nobody can tell."""
+        """Record whether another process drives the run. Once the run is parked, this cannot be known."""
         if (await self.engine.info(self.session_id)).holder is not None:
             self._elsewhere = self.session_id not in self.engine.running
 
@@ -201,7 +201,7 @@ class Orchestrator:
             return None
 
     async def _join_pause(self) -> None:
-        """The run was paused before this process came. If its snapshot is of that pause, it is all that is needed."""
+        """Accept a pause that was made before this process opened the run. If its snapshot is missing, save one."""
         snapshot = await self.controller.snapshot_store.load_snapshot()
         pauses = await self.engine.pauses(self.session_id)
         if snapshot is not None and all(pause.created_at // 1000 <= snapshot.paused_at for pause in pauses):
@@ -210,7 +210,7 @@ class Orchestrator:
             await self._follow()
 
     async def _follow(self) -> bool:
-        """Somebody else has asked for a pause: keep a snapshot of it and say so. Whether it is paused still."""
+        """Save a snapshot of a pause that someone else requested, and emit its event. Return whether it still holds."""
         await self.registry.remember()
         pauses = await self.engine.pauses(self.session_id)
         if await self._found() not in (Status.PAUSED, Status.PAUSING):
@@ -222,16 +222,14 @@ class Orchestrator:
         return True
 
     async def _said(self) -> OrchestratorPaused | None:
-        """What the process that worked on the run has said of the pause: it knows its agents, so it is waited for.
+        """Return the event that the process with the agents emitted for the pause; wait for it for a short time.
 
-        None if there is no such process, or it was killed, or it says nothing: then this one has to.
+        None if there is no such process, if it was killed, or if it emits nothing. Then this process emits the event.
         """
         if not self._elsewhere:
             return None
-        since, cursor = (
-            max((pause.created_at // 1000 for pause in await self.engine.pauses(self.session_id)), default=0),
-            "",
-        )
+        pauses = await self.engine.pauses(self.session_id)
+        since, cursor = max((pause.created_at // 1000 for pause in pauses), default=0), ""
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE), aclosing(self.engine.watch(self.session_id)) as news:
                 async for info in news:
@@ -244,28 +242,28 @@ class Orchestrator:
         return None
 
     async def _asked_for(self, pauses: Sequence[Pause]) -> float:
-        """How many seconds ago somebody asked for a pause; if it has taken effect since, how many that took."""
+        """Return the seconds since a pause was requested, or until it took effect if it has."""
         info = await self.engine.info(self.session_id)
         updated_at = to_micros(info.updated_at)
         asked = max(min((pause.created_at for pause in pauses), default=updated_at), to_micros(info.created_at))
         return max(0, (updated_at if info.holder is None else self.engine.clock.now()) - asked) / 1e6
 
-    async def _went_on(self) -> None:
-        """The session was resumed by itself, or in another process: the button must not take it for paused."""
+    async def _note_running(self) -> None:
+        """Set the phase to running after the session was resumed without this controller."""
         if self.phase is Phase.PAUSED:
             self.registry.forget()
-            with suppress(AlreadyRunning):  # in another process, which writes the log then
+            with suppress(AlreadyRunning):  # another process drives the run, and writes its log
                 await self.controller.found_running()
 
     async def outcome(self) -> RunReport:
-        """Wait until the run stands: all is done, or what is left failed, waits for somebody, or is paused."""
+        """Wait until no agent works: all tasks are done, or the rest failed, wait for an answer, or are paused."""
         await asyncio.wait([self._watch()])
         if self._trouble is not None:
             raise self._trouble
         return await self.report()
 
     async def run(self, tasks: Sequence[Task], **how: Any) -> RunReport:
-        """`start`, then `outcome`."""
+        """Call `start`, then `outcome`."""
         await self.start(tasks, **how)
         return await self.outcome()
 
@@ -276,7 +274,7 @@ class Orchestrator:
         return self._watching
 
     async def _watched(self) -> None:
-        """Until the run stands. If somebody else paused it, or trouble did, that is a pause like ours."""
+        """Wait until the run stops. A pause that another process or an error caused is treated like our own."""
         try:
             await self._see_who()
             while (await self.engine.outcome(self.session_id)).status is Status.PAUSED:
@@ -285,10 +283,10 @@ class Orchestrator:
         except Exception as error:
             self._trouble = error
 
-    # how it stands
+    # status
 
     async def report(self) -> RunReport:
-        """How the run and each of its tasks stand, from the log: in any process, whoever works on it."""
+        """Return the status of the run and of each task, read from the log. Works in any process."""
         info = await self.engine.info(self.session_id)
         pauses = await self.engine.pauses(self.session_id) if info.status in (Status.PAUSED, Status.PAUSING) else []
         reason = "; ".join(filter(None, (pause.reason for pause in pauses)))
@@ -311,29 +309,29 @@ class Orchestrator:
         return list(found.values())
 
     async def _plan(self, *tasks: str) -> Plan:
-        """The stored plan. ``tasks``: those that have to be in it."""
+        """Return the stored plan. Raise `DefinitionError` if it lacks one of ``tasks``."""
         plan = await self.engine.state(self.session_id)
         assert isinstance(plan, Plan)
         known = {each.id for each in plan.tasks}
         for task in tasks:
             if task not in known:
-                raise DefinitionError(f"run {self.session_id!r} has no task {task!r}{did_you_mean(task, known)}")
+                raise DefinitionError(f"Run {self.session_id!r} has no task {task!r}{did_you_mean(task, known)}")
         return plan
 
-    # what somebody says about tasks, while nobody works on them
+    # changes to the tasks while the run is parked
 
     async def skip(self, task: str, reason: str = "", by: str | None = None) -> None:
-        """Count a task as done without doing it; what needs it may begin. Refused while the run is running."""
+        """Mark a task as done without running it, so that tasks that need it can begin. Refused while the run runs."""
         plan = await self._plan(task)
         if any(each.task.id == task and each.status == "done" for each in await self._tasks()):
             raise VerbRefused(
-                f"task {task!r} is done, and what needs it gets its result; redo() has it done anew",
+                f"Task {task!r} is done, and its result is in use. Call redo() to run it again.",
                 session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
             )  # fmt: skip
         await self._edit(f"skip {task}", reason, by, skipped=plan.skipped | {task: reason})
 
     async def redo(self, task: str | Sequence[str], reason: str = "", by: str | None = None) -> list[str]:
-        """Have a task, or several, and all that needs them done anew, once the run goes on. Which ones comes back."""
+        """Run tasks, and all that need them, again at the next resume. Return their ids."""
         tasks = [task] if isinstance(task, str) else list(task)
         plan = await self._plan(*tasks)
         chosen = dependants(plan.tasks, *tasks)
@@ -342,12 +340,12 @@ class Orchestrator:
         return chosen
 
     async def retry(self, *tasks: str, reason: str = "", by: str | None = None) -> list[str]:
-        """Have tasks that failed tried again, by default all of them, once the run goes on. Which ones comes back."""
+        """Run failed tasks, by default all of them, again at the next resume. Return their ids."""
         report = await self.report()
         for task in tasks:
             if task not in report.failed:
                 raise VerbRefused(
-                    f"task {task!r} has not failed{did_you_mean(task, report.failed)} redo() is for one that is done",
+                    f"Task {task!r} has not failed{did_you_mean(task, report.failed)} Call redo() for a task that is done.",
                     session_id=self.session_id, status=report.status.value,
                 )  # fmt: skip
         chosen = list(tasks or report.failed)
@@ -356,9 +354,9 @@ class Orchestrator:
         return chosen
 
     async def replan(self, tasks: Sequence[Task], reason: str = "", by: str | None = None) -> list[str]:
-        """Give the run other tasks. What is done stays done, but tasks whose ``data`` changed, and all that needs them.
+        """Replace the tasks of the run. Finished tasks stay done, unless their ``data`` changed.
 
-        Those are done anew once the run goes on; which ones comes back.
+        Changed tasks, and all that need them, run again at the next resume. Return their ids.
         """
         check(tasks)
         plan = await self._plan()
@@ -367,7 +365,9 @@ class Orchestrator:
         chosen = list(dict.fromkeys(each for id in changed for each in dependants(tasks, id)))
         ids = {task.id for task in tasks}
         skipped = {id: why for id, why in plan.skipped.items() if id in ids and id not in chosen}
-        again = _raised(plan, [*chosen, *(id for id in data if id not in ids)])  # one that comes back is another task
+        again = _raised(
+            plan, [*chosen, *(id for id in data if id not in ids)]
+        )  # a removed task that is added later is a new task
         await self._edit("change the tasks", reason, by, tasks=list(tasks), again=again, skipped=skipped)
         return chosen
 
@@ -377,15 +377,15 @@ class Orchestrator:
             await self.engine.rewind(self.session_id, "work", reuse=True, by=by, reason=reason)
         await self.engine.edit(self.session_id, fields, by=by, reason=reason)
 
-    # from the step that works on the tasks
+    # called by the step that runs the tasks
 
     async def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
         """See `Foreman`."""
         self._elsewhere = False
         self.registry.begun(agent)
-        await self._went_on()
+        await self._note_running()
         self.bus.tell(event)
-        self._watch()  # it may have stood, and have gone on by itself: an answer came
+        self._watch()  # the run may have been parked, and woken by an answer
 
     def exited(self, agent: TaskAgent) -> None:
         """See `Foreman`."""
@@ -402,10 +402,10 @@ class Orchestrator:
         await self.called()
 
     async def called(self) -> None:
-        """See `Foreman`. A task may be long, so what is spent is looked at here too."""
+        """See `Foreman`. A task may be long, so the spending is checked here too."""
         await self._stop_for(await self._overspent())
 
-    async def _count_anew(self) -> None:
+    async def _reset_safety(self) -> None:
         self._safety.forget()
         await self._overspent()
 
@@ -414,7 +414,7 @@ class Orchestrator:
         return "" if info.budget_usd is None else self._safety.spent(info.spent_usd, info.budget_usd)
 
     async def _stop_for(self, reason: str) -> None:
-        """Press the button: ask for a pause, before the agent begins anything else. The rest follows once all stand."""
+        """Request a pause before the agent begins anything else."""
         if reason and all(pause.by != SAFETY for pause in await self.engine.pauses(self.session_id)):
             await self.engine.pause(self.session_id, reason=reason, by=SAFETY)
 
@@ -429,6 +429,6 @@ def _raised(plan: Plan, tasks: Sequence[str]) -> dict[str, int]:
 
 
 def _named(tasks: Sequence[str]) -> str:
-    """Some tasks in a line of the history, which has no room for thousands."""
+    """Return the first task ids for one line of the history."""
     more = f" and {len(tasks) - 20} more" if len(tasks) > 20 else ""
     return ", ".join(tasks[:20]) + more

@@ -1,7 +1,7 @@
-"""The agents of a run, by id: what a controller needs of them, and agents that are plain loops in this process.
+"""The agents of a run, by id: the protocol that a controller needs, and agents that are loops in this process.
 
-A registry holds no agent: it knows ids and looks agents up. Who made an agent keeps it; one that nobody keeps any more
-is not active.
+A registry holds no agents: it knows ids and looks agents up. The code that creates an agent keeps a reference to it; an
+agent without a reference is not active.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from pausepoint.name import NAME
 from pausepoint.orchestrator.snapshot import AgentState, RunStateSnapshot, TaskState, ToolCall, unchanged
 
 IDLE_TIMEOUT = 30.0
-"""Seconds that a pause waits for the agents, unless it is told otherwise."""
+"""How many seconds a pause waits for the agents by default."""
 
 
 class AgentRegistry(Protocol):
-    """The agents that one button stops."""
+    """The agents that one controller stops."""
 
     def active_ids(self) -> tuple[str, ...]:
-        """Who is at work. While a pause is asked for: who was, when it was."""
+        """Return the ids of the agents at work; during a pause, those at work when it was requested."""
 
     async def signal_pause(self, reason: str = "", by: str | None = None) -> None:
-        """Have every agent stop at its next boundary. When it returns, none of them begins another step."""
+        """Ask every agent to stop at its next boundary. After this returns, no agent begins another step."""
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
-        """Wait until all have stopped. Raises `AgentsStuck` with those that have not, after so many seconds."""
+        """Wait until all agents have stopped. After ``timeout`` seconds, raise `AgentsStuck` with the others."""
 
     async def agent_states(self) -> Sequence[AgentState]:
-        """The states of the active agents, which stand still."""
+        """Return the states of the active agents, which are idle."""
 
     async def pending_tasks(self) -> Sequence[TaskState]:
-        """The tasks that have not begun."""
+        """Return the tasks that have not begun."""
 
     async def restore_from_snapshot(self, snapshot: RunStateSnapshot) -> None:
-        """Have the agents as the snapshot says; none of them goes on yet. Raises `RestoreRefused`."""
+        """Set the agents to the state of the snapshot without running them. Raises `RestoreRefused`."""
 
     async def signal_resume(self) -> None:
-        """Have all of them go on. Also takes back a pause that has not taken effect."""
+        """Let all agents continue. This also withdraws a pause that has not taken effect."""
 
 
 Work = Callable[["Agent"], AsyncGenerator[None, None]]
@@ -51,8 +51,8 @@ Work = Callable[["Agent"], AsyncGenerator[None, None]]
 class Agent:
     """A loop of atomic steps: an async generator, which is at a boundary whenever it yields.
 
-    What must outlive a pause lies in ``task``, ``memory`` and ``pending_tool_calls``, as plain JSON values. At a pause
-    the generator is closed where it yields; at a resume it is called anew, by then with the state of the snapshot.
+    Keep everything that must survive a pause in ``task``, ``memory`` and ``pending_tool_calls``, as plain JSON values. A
+    pause closes the generator where it yields; a resume calls ``work`` again with the state of the snapshot.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Agent:
 
     @property
     def state(self) -> AgentState:
-        """What a snapshot keeps of it."""
+        """The state that a snapshot stores."""
         return AgentState(self.id, self.task, self.memory, tuple(self.pending_tool_calls))
 
     @state.setter
@@ -83,11 +83,11 @@ class Agent:
 
     @property
     def idle(self) -> bool:
-        """Whether it stands at a boundary, or has ended."""
+        """Whether the agent is at a boundary or has ended."""
         return self._loop is None
 
     async def finished(self) -> None:
-        """Wait until its loop stops: its work is done or a pause took effect. Raises what it failed with."""
+        """Wait until the loop stops: the work is done, or a pause took effect. Raise the error that ended it."""
         if self._loop is not None:
             await asyncio.wait([self._loop])
         if self.error is not None:
@@ -99,7 +99,7 @@ class Agent:
 
     async def _run(self, paused: Callable[[], bool]) -> None:
         try:
-            while not (self.ended or paused()):  # once more if the pause was taken back while the generator closed
+            while not (self.ended or paused()):  # again if the pause was withdrawn while the generator closed
                 await self._until(paused)
         finally:
             self._loop = None
@@ -109,7 +109,7 @@ class Agent:
         try:
             while not paused():
                 await anext(steps)
-                await asyncio.sleep(0)  # a loop that awaits nothing must not keep the others from their turn
+                await asyncio.sleep(0)  # so that a loop that awaits nothing lets the others run
             await steps.aclose()
         except StopAsyncIteration:
             self.ended = True
@@ -118,9 +118,9 @@ class Agent:
 
 
 class Agents:
-    """The agents of this process that are plain loops. Those that are added while all stand still wait like the others.
+    """The agents of this process that are plain loops. An agent that is added during a pause waits like the others.
 
-    ``revive`` makes the agents that a snapshot has and this process has not, and keeps them.
+    ``revive`` creates, and keeps, the agents of a snapshot that this process does not have.
     """
 
     def __init__(self, revive: Callable[[AgentState], Agent] | None = None) -> None:
@@ -130,21 +130,21 @@ class Agents:
         self._asked: tuple[str, ...] = ()
 
     def add(self, agent: Agent) -> Agent:
-        """Take an agent in and have it work, unless a pause is asked for."""
+        """Add an agent and start it, unless a pause is requested."""
         known = self._agents.get(agent.id)
         if known is not None and known is not agent and not known.ended:
-            raise DefinitionError(f"there is an agent {agent.id!r} already; give each an id of its own")
+            raise DefinitionError(f"An agent with the id {agent.id!r} exists already. Give each agent its own id.")
         self._agents[agent.id] = agent
         if not self._paused:
             agent._go(self._is_paused)
         return agent
 
     def get(self, id: str) -> Agent | None:
-        """The agent of an id, if somebody keeps it."""
+        """Return the agent with an id, or None if nothing keeps it."""
         return self._agents.get(id)
 
     def waiting(self) -> tuple[str, ...]:
-        """Who came since the pause was asked for."""
+        """Return the ids of the agents that were added since the pause was requested."""
         return tuple(id for id in self._at_work() if id not in self._asked) if self._paused else ()
 
     def _is_paused(self) -> bool:
@@ -173,12 +173,12 @@ class Agents:
             raise stuck_for(stuck, timeout)
 
     async def agent_states(self) -> Sequence[AgentState]:
-        """See `AgentRegistry`. They go on from it, so `SnapshotNotSaved` refuses what JSON would change."""
+        """See `AgentRegistry`. Raises `SnapshotNotSaved` for a value that JSON would change."""
         found = [self._agents.get(id) for id in self._at_work()]
         return [unchanged(agent.state) for agent in found if agent is not None]
 
     async def pending_tasks(self) -> Sequence[TaskState]:
-        """See `AgentRegistry`. Loops have no tasks beyond those that they are at."""
+        """See `AgentRegistry`. A loop has no tasks other than its current one."""
         return ()
 
     async def restore_from_snapshot(self, snapshot: RunStateSnapshot) -> None:
@@ -187,7 +187,7 @@ class Agents:
         if missing and self._revive is None:
             names = ", ".join(state.id for state in missing)
             raise RestoreRefused(
-                f"the snapshot has agents that are not here: {names}; add them, or give the registry a revive=",
+                f"The snapshot has agents that this process does not have: {names}. Add them, or pass revive= to Agents().",
                 agent_ids=[state.id for state in missing],
             )
         for state in snapshot.active_agents:
@@ -205,10 +205,10 @@ class Agents:
 
 
 def stuck_for(ids: Sequence[str], timeout: float | None) -> AgentsStuck:
-    """What to say of agents that did not stop in time."""
+    """Return the error for agents that did not stop in time."""
     names = ", ".join(ids)
     return AgentsStuck(
-        f"after {timeout:g} s these agents are still in the middle of a step: {names}; the pause stays asked for. Pause"
-        " again to wait on, resume to take it back, or end what they wait for",
+        f"These agents did not finish their step within {timeout:g} s: {names}. The pause is still requested: pause"
+        " again to keep waiting, or resume to withdraw it.",
         agent_ids=list(ids),
     )

@@ -1,4 +1,4 @@
-"""When a run stops itself: by the same button, with the reason."""
+"""When a run pauses itself, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Safety:
-    """What makes a run pause by itself. None switches a stop off.
+    """The limits at which a run pauses itself. None switches a limit off.
 
     ``budget_share``: so much of the budget is spent. ``failures_in_a_row``: so many tasks failed and none was done in
     between. ``same_error``: so many tasks failed in the very same way.
@@ -20,31 +20,31 @@ class Safety:
 
     def __post_init__(self) -> None:
         if self.budget_share is not None and not 0 < self.budget_share <= 1:
-            raise ValueError(f"budget_share is a share, above 0 and up to 1, or None, not {self.budget_share!r}")
+            raise ValueError(f"budget_share must be above 0 and at most 1, or None, not {self.budget_share!r}.")
         for name in ("failures_in_a_row", "same_error"):
             if (count := getattr(self, name)) is not None and count < 1:
-                raise ValueError(f"{name} is a number from 1 on, or None, not {count!r}")
+                raise ValueError(f"{name} must be at least 1, or None, not {count!r}.")
 
 
 class SafetyWatch:
-    """Counts, from the moment that a run goes on. Who resumes has seen the reason, so it begins anew then."""
+    """Counts failures and spending since the last start or resume, because whoever resumes has seen the reason."""
 
     def __init__(self, safety: Safety) -> None:
         self.safety = safety
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start counting again."""
         self._in_a_row = 0
         self._errors: Counter[str] = Counter()
         self._share = 0.0
 
     def done(self) -> None:
-        """A task was done."""
+        """Count a task that is done."""
         self._in_a_row = 0
 
     def failed(self, error: str) -> str:
-        """A task failed. Why to stop; empty if there is no reason to."""
+        """Count a failed task. Return the reason to stop, or an empty string."""
         self._in_a_row += 1
         self._errors[error] += 1
         safety, same = self.safety, self._errors[error]
@@ -55,10 +55,10 @@ class SafetyWatch:
         return ""
 
     def spent(self, spent: float, budget: float) -> str:
-        """So much money is spent. Why to stop: the share was passed since the run went on."""
+        """Return the reason to stop if the share of the budget was passed since the last resume, or an empty string."""
         share, before = (spent / budget if budget else 1.0), self._share
         self._share = share
         limit = self.safety.budget_share
         if limit is None or not before < limit <= share:
             return ""
-        return f"${spent:.4f} of a budget of ${budget:.4f} are spent, which is {share:.0%}"
+        return f"${spent:.4f} of a budget of ${budget:.4f} is spent, which is {share:.0%}"

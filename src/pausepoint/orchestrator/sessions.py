@@ -1,4 +1,4 @@
-"""Sessions of the engine as agents: those that match a filter, in whatever process they run; and the one of a run."""
+"""Sessions as agents: all sessions that match a filter, in any process, or the one session of a run."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OPEN = tuple(status for status in Status if status not in (Status.COMPLETED, St
 class SessionAgents:
     """An `AgentRegistry` of sessions: all of a workflow, a tag or an owner, or everything in the store.
 
-    Their truth is in the store. A snapshot holds a copy of it, and is compared with it before they go on. What somebody
-    else has paused stays paused.
+    The store is the truth. A snapshot holds a copy and is compared with the store before the sessions are resumed.
+    Sessions that someone else paused stay paused.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class SessionAgents:
         self.engine = engine
         self._which: Any = {"workflow": workflow, "tag": tag, "owner": owner}
         self._everything = workflow is tag is owner is None
-        self._lifts = self._everything  # not if somebody else's pause of everything stood before ours
-        self._before: dict[str, Status] = {}  # how the sessions stood when the pause was asked for
+        self._lifts = self._everything  # not if everything was paused before
+        self._before: dict[str, Status] = {}  # the statuses when the pause was requested
 
     def active_ids(self) -> tuple[str, ...]:
-        """See `AgentRegistry`. The sessions that ran, waited or slept when the pause was asked for."""
+        """See `AgentRegistry`. The sessions that ran, waited or slept when the pause was requested."""
         return tuple(sorted(id for id, status in self._before.items() if status in _AT_WORK))
 
     async def signal_pause(self, reason: str = "", by: str | None = None) -> None:
-        """See `AgentRegistry`. A session of another process hears of it within about 50 ms."""
+        """See `AgentRegistry`. A session of another process sees it within about 50 ms."""
         if not self._before:
             self._before = {info.session_id: info.status for info in await self._open()}
             self._lifts = self._everything and await self.engine.standing_pause() is None
@@ -53,7 +53,7 @@ class SessionAgents:
         return await self.engine.sessions(**self._which, status=_OPEN)
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
-        """See `AgentRegistry`. A session that was started meanwhile is asked as well."""
+        """See `AgentRegistry`. A session that was started meanwhile is asked to pause, too."""
         await parked(self.engine, self._open, timeout, late=self._ask_too)
 
     async def _ask_too(self, info: SessionInfo) -> None:
@@ -73,7 +73,7 @@ class SessionAgents:
         return AgentState(info.session_id, task, stored.values, calls, info.session_id, info.seq)
 
     async def pending_tasks(self) -> Sequence[TaskState]:
-        """See `AgentRegistry`. Sessions that nobody drove, with the status that they had."""
+        """See `AgentRegistry`. The sessions that were not running, with their statuses."""
         found = sorted((id, status) for id, status in self._before.items() if status not in _AT_WORK)
         return [TaskState(id, status=status.value) for id, status in found]
 
@@ -93,15 +93,15 @@ class SessionAgents:
             raise RestoreRefused(str(error), agent_ids=[info.session_id]) from error
 
     async def signal_resume(self) -> None:
-        """See `AgentRegistry`. They go on in this process, which has to know their workflows; all of them, or none."""
-        gone_on: list[str] = []
+        """See `AgentRegistry`. Resumes all sessions in this process, or none. It must know their workflows."""
+        resumed: list[str] = []
         try:
             for session_id, status in self._before.items():
                 if status in _AT_WORK:
-                    await go_on(self.engine, session_id)
-                    gone_on.append(session_id)
+                    await resume_session(self.engine, session_id)
+                    resumed.append(session_id)
         except Exception:
-            await self._stop_again(gone_on)
+            await self._stop_again(resumed)
             raise
         for session_id, status in self._before.items():
             if status not in (*_AT_WORK, *_LEFT_ALONE):
@@ -110,14 +110,14 @@ class SessionAgents:
             await self.engine.lift_pause()
         self._before = {}
 
-    async def _stop_again(self, gone_on: Sequence[str]) -> None:
-        for session_id in gone_on:
+    async def _stop_again(self, resumed: Sequence[str]) -> None:
+        for session_id in resumed:
             await self.engine.pause(session_id, reason="another session could not be resumed with it")
             await self.engine.idle(session_id)
 
 
 class RunAgents:
-    """The `AgentRegistry` of a run: its agents are at work in one session, on the tasks of its graph."""
+    """The `AgentRegistry` of a run: its agents work on the tasks of one session."""
 
     def __init__(self, engine: Control, session_id: str, tasks: Callable[[], Awaitable[list[TaskStatus]]]) -> None:
         self.engine = engine
@@ -126,18 +126,18 @@ class RunAgents:
         self._agents: WeakValueDictionary[str, TaskAgent] = WeakValueDictionary()
         self._exited: dict[str, tuple[str, dict[str, Any], tuple[ToolCall, ...]]] = {}
         self._asked: tuple[str, ...] | None = None
-        self.budget: float | Decimal | None = None  # what the next resume sets
+        self.budget: float | Decimal | None = None  # for the next resume
 
     def begun(self, agent: TaskAgent) -> None:
-        """An agent is at work on a task."""
+        """Record that an agent has begun a task."""
         self._agents[agent.task.id] = agent
 
     def exited(self, agent: TaskAgent) -> None:
-        """The step was left: how the agent stood is all that stays."""
+        """Keep the state of an agent whose step is exited."""
         self._exited[agent.task.id] = agent.id, agent.memory, tuple(agent.pending_tool_calls)
 
     def ended(self, task: str) -> None:
-        """An agent is done with a task."""
+        """Record that an agent has ended a task."""
         self._agents.pop(task, None)
 
     def active_ids(self) -> tuple[str, ...]:
@@ -154,13 +154,13 @@ class RunAgents:
             await self.engine.pause(self.session_id, reason=reason, by=by)
 
     async def remember(self) -> None:
-        """Who is at work; once all stand still, nobody is."""
+        """Remember which agents are at work, before they become idle."""
         if self._asked is None:
             self._exited.clear()
             self._asked = self._at_work() or tuple(sorted({each.agent for each in await self._tasks() if each.begun}))
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
-        """See `AgentRegistry`. Also what the tasks have called has to stand still."""
+        """See `AgentRegistry`. Child sessions of the tasks have to be idle, too."""
         await parked(self.engine, self._tree, timeout, self._busy)
 
     async def _tree(self) -> Listing[SessionInfo]:
@@ -170,7 +170,7 @@ class RunAgents:
         return sorted(f"{agent.id} (task {agent.task.id})" for agent in self._agents.values() if agent.in_step)
 
     async def agent_states(self) -> Sequence[AgentState]:
-        """See `AgentRegistry`. Who is in the middle of a task; and who was at work when the pause was asked for."""
+        """See `AgentRegistry`. The agents that have begun a task, and those that were at work when the pause was requested."""
         info = await self.engine.info(self.session_id)
         here: dict[str, Any] = {"session_id": self.session_id, "seq": info.seq}
         working = []
@@ -197,19 +197,19 @@ class RunAgents:
         for state in snapshot.active_agents:
             if state.session_id != self.session_id:
                 raise RestoreRefused(
-                    f"the snapshot is of another run: {state.id} works in session {state.session_id!r}, this one is"
-                    f" {self.session_id!r}; give this run a snapshot store of its own",
+                    f"The snapshot belongs to another run: agent {state.id!r} works in session {state.session_id!r},"
+                    f" and this run is {self.session_id!r}. Give each run its own snapshot store.",
                     agent_ids=[state.id],
                 )
             await check(self.engine, state)
 
     async def signal_resume(self) -> None:
         """See `AgentRegistry`."""
-        await go_on(self.engine, self.session_id, self.budget)
+        await resume_session(self.engine, self.session_id, self.budget)
         self.forget()
 
     def forget(self) -> None:
-        """Agents are at work again."""
+        """Forget which agents were at work."""
         self._asked = None
 
 
@@ -217,10 +217,10 @@ async def parked(
     engine: Control, find: Callable[[], Awaitable[Sequence[SessionInfo]]], timeout: float | None,
     busy: Callable[[], list[str]] = list, late: Callable[[SessionInfo], Awaitable[None]] | None = None,
 ) -> None:  # fmt: skip
-    """Wait until nobody drives any of the sessions that ``find`` gives.
+    """Wait until none of the sessions that ``find`` returns is running.
 
-    ``busy`` names the agents in them that are in the middle of a step; ``late`` is called with each session that nobody
-    has asked to stop.
+    ``busy`` returns the agents that are in the middle of a step. ``late`` is called with each session that was not
+    asked to pause.
     """
     live: list[SessionInfo] = []
     try:
@@ -251,27 +251,26 @@ def _described(engine: Control, info: SessionInfo) -> str:
 
 
 async def check(engine: Control, state: AgentState) -> SessionInfo:
-    """The session of an agent. Refuse a snapshot of a session that is gone, or that knows less than the snapshot."""
+    """Return the session of an agent. Raise `RestoreRefused` if it is missing, or older than the snapshot."""
     try:
         info = await engine.info(state.session_id or state.id)
     except UnknownSession as error:
         raise RestoreRefused(
-            f"agent {state.id!r} of the snapshot is session {state.session_id!r}, which is not in this store; look at"
-            " the store's path, or put the session back",
+            f"Session {state.session_id!r} of agent {state.id!r} is not in this store. Check the path of the store, or"
+            " import the session.",
             agent_ids=[state.id],
         ) from error
     if info.seq < state.seq:
         raise RestoreRefused(
-            f"session {info.session_id!r} is at record {info.seq} and was at {state.seq} when it was paused: the store is"
-            " older than the snapshot; put the newer store back, or resume the session itself to go on from what is"
-            " here",
+            f"Session {info.session_id!r} is at record {info.seq}, but was at {state.seq} when it was paused: the store"
+            " is older than the snapshot. Restore the newer store, or resume the session itself from what is stored.",
             agent_ids=[state.id],
         )
     return info
 
 
-async def go_on(engine: Control, session_id: str, budget: float | Decimal | None = None) -> None:
-    """Resume a session; that it goes on already, or was cancelled, is as good."""
+async def resume_session(engine: Control, session_id: str, budget: float | Decimal | None = None) -> None:
+    """Resume a session, unless it is running or was cancelled."""
     if (await engine.info(session_id)).status is not Status.CANCELLED:
         with suppress(AlreadyRunning):
             await engine.resume(session_id, budget=budget)

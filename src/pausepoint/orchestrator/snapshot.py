@@ -1,6 +1,6 @@
-"""What is kept of a run while it is paused: the snapshot, and the places that it can be kept in.
+"""The snapshot of a paused run, and where it is stored.
 
-A snapshot is read and written as a whole. Its JSON keys are camel case, whoever reads it.
+A snapshot is read and written as a whole. Its JSON keys are camelCase.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pausepoint.stores.disk import Folder, Upload
 from pausepoint.threads import in_thread
 
 DEFAULT_PATH = Path(".devs") / "state_snapshot.json"
-"""Where `FileStateStore` keeps it, below the workspace."""
+"""Where `FileStateStore` writes it, relative to the workspace."""
 
 _PART = re.compile(r"\.[0-9a-f]{32}\.part")
-_PLAIN = "plain values in memory and tool calls: text, finite numbers, lists, dictionaries with texts as keys"
+_PLAIN = "plain values in memory and tool calls: text, finite numbers, lists, dictionaries with string keys"
 
 
 class ToolCall(msgspec.Struct, frozen=True, rename="camel"):
-    """A tool call that an agent has decided on. ``id`` stays the same however often it is looked at or tried."""
+    """A tool call that an agent has decided on. ``id`` is the same for every attempt."""
 
     id: str
     name: str
@@ -31,10 +31,10 @@ class ToolCall(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AgentState(msgspec.Struct, frozen=True, rename="camel"):
-    """One agent at its boundary: the context of its task, its memory, the tool calls that it has yet to make.
+    """One agent at its boundary: the context of its task, its memory, and its pending tool calls.
 
-    An agent that is (in) a session of the engine names it, and how far its log was: there the truth is, and what stands
-    here is a copy for whoever reads the snapshot.
+    An agent that works in a session of the engine has the session's id and record number. The session is the truth; the
+    rest is a copy for readers of the snapshot.
     """
 
     id: str
@@ -72,39 +72,38 @@ _decode_agent = msgspec.json.Decoder(AgentState).decode
 
 
 def to_json(snapshot: RunStateSnapshot) -> bytes:
-    """A snapshot as it is stored. Raises `SnapshotNotSaved` for content that JSON cannot hold."""
+    """Encode a snapshot. Raises `SnapshotNotSaved` for a value that JSON cannot represent."""
     try:
         return msgspec.json.encode(snapshot)
     except (TypeError, ValueError, RecursionError) as error:
-        raise SnapshotNotSaved(f"the state of an agent cannot be written as JSON ({error}); keep {_PLAIN}") from error
+        raise SnapshotNotSaved(f"The state of an agent cannot be written as JSON ({error}). Use {_PLAIN}.") from error
 
 
 def unchanged(state: AgentState) -> AgentState:
-    """A state that JSON gives back as it is. `SnapshotNotSaved` for another: a set would be a list, NaN nothing.
+    """Return a state that JSON preserves. Raises `SnapshotNotSaved` for others: a set would become a list.
 
     >>> unchanged(AgentState("ada", memory={"seen": {1, 2}}))
     Traceback (most recent call last):
     ...
-    pausepoint.errors.SnapshotNotSaved: agent 'ada' would find something else in memory['seen'] after a resume; keep ...
+    pausepoint.errors.SnapshotNotSaved: JSON would change memory['seen'] of agent 'ada'. Use plain values ...
     """
     try:
         back = _decode_agent(msgspec.json.encode(state))
     except (TypeError, ValueError, RecursionError) as error:
         raise SnapshotNotSaved(
-            f"the state of agent {state.id!r} cannot be written as JSON ({error}); keep {_PLAIN}"
+            f"The state of agent {state.id!r} cannot be written as JSON ({error}). Use {_PLAIN}."
         ) from error
     if back == state:
         return state
     parts = {"task": (state.task or {}, back.task or {}), "memory": (state.memory, back.memory)}
     other = [f"{name}[{key!r}]" for name, (was, now) in parts.items() for key in was if now.get(key) != was[key]]
     raise SnapshotNotSaved(
-        f"agent {state.id!r} would find something else in {', '.join(other) or 'its tool calls'} after a resume; keep"
-        f" {_PLAIN}"
+        f"JSON would change {', '.join(other) or 'the tool calls'} of agent {state.id!r}. Use {_PLAIN}."
     )
 
 
 def readable(value: Any) -> Any:
-    """A copy that JSON can hold, of what nobody goes on from: a value without a form in JSON is told in words.
+    """Return a copy for display that JSON can represent: other values become text.
 
     >>> readable({"from": Path("a.txt"), "seen": {1}, (1, 2): b"key"})
     {'from': 'a.txt', 'seen': [1], '(1, 2)': 'a2V5'}
@@ -116,32 +115,31 @@ def readable(value: Any) -> Any:
 
 
 def from_json(data: bytes, place: str) -> RunStateSnapshot:
-    """A stored snapshot. Raises `DamagedSnapshot`, naming the place."""
+    """Decode a stored snapshot. Raises `DamagedSnapshot` with the place."""
     try:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamagedSnapshot(
-            f"{place} is no snapshot of a run: {error}; put a good copy in its place, or resume its sessions"
-            " themselves",
+            f"{place} is not a snapshot of a run: {error}. Restore a good copy, or resume the sessions one by one.",
             path=place,
         ) from error
 
 
 class SnapshotStore(Protocol):
-    """Keeps the last snapshot of one run. A save that raises has left the former one as it was."""
+    """Stores the last snapshot of one run. A save that raises leaves the previous snapshot unchanged."""
 
     async def save_snapshot(self, snapshot: RunStateSnapshot) -> None:
-        """Replace what was kept. When it returns, the snapshot is on disk."""
+        """Replace the snapshot. When this returns, it is on disk."""
 
     async def load_snapshot(self) -> RunStateSnapshot | None:
-        """What was saved last; None if nothing was. Raises `DamagedSnapshot`."""
+        """Return the last snapshot, or None. Raises `DamagedSnapshot`."""
 
 
 class FileStateStore:
     """A snapshot as a JSON file: ``<workspace>/.devs/state_snapshot.json``, or another ``path`` (below the workspace).
 
-    It is written to a temporary file in the same folder, made durable, and renamed: whoever reads, and whatever
-    interrupts, there is the former snapshot or the new one. Temporary files of writers that are gone are cleared.
+    The file is written to a temporary file in the same folder, synced, and renamed. So a reader sees the previous
+    snapshot or the new one, whatever interrupts the write. Temporary files of dead processes are removed.
     """
 
     def __init__(self, workspace: str | Path = ".", path: str | Path = DEFAULT_PATH) -> None:
@@ -170,8 +168,8 @@ class FileStateStore:
             self._clear()
         except OSError as error:
             raise SnapshotNotSaved(
-                f"the snapshot could not be written to {self.path} ({error.strerror or error}); the former one is as it"
-                " was. Mend that, then pause again",
+                f"The snapshot could not be written to {self.path}: {error.strerror or error}. The previous snapshot is"
+                " unchanged. Fix the cause, then pause again.",
                 path=str(self.path),
             ) from error
 
@@ -183,12 +181,12 @@ class FileStateStore:
             return None
         except OSError as error:
             raise DamagedSnapshot(
-                f"{self.path} cannot be read ({error.strerror or error}); mend that, then resume again",
+                f"{self.path} cannot be read: {error.strerror or error}. Fix the cause, then resume again.",
                 path=str(self.path),
             ) from error
 
     def _clear(self) -> None:
-        """Temporary files that no living process writes to. Whatever else is in the folder is not ours."""
+        """Remove temporary files that no living process writes to. Other files in the folder are not ours."""
         for stray in self._folder.strays({self.path.name}):
             try:
                 if _PART.fullmatch(stray.name):

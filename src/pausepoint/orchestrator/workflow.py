@@ -1,7 +1,8 @@
-"""The run of a graph as a session of the engine: one step, in which every task is an operation.
+"""A run as a session of the engine: one step, in which every task is an operation.
 
-So the engine's promises are the run's: what was done is remembered, a kill costs what was in flight, a pause comes from
-any process. How a task ended, also badly, is its operation's result; nothing is tried again unless somebody says so.
+So a run keeps the engine's promises: finished tasks are remembered, a kill costs only the work in flight, and any process
+can pause the run. The result of a task, or its error, is the result of the operation. A failed task runs again only when
+someone asks for it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ R = TypeVar("R")
 
 
 class Plan(BaseModel):
-    """The state of a run: its tasks, and what somebody has said about them since.
+    """The state of a run: its tasks, and the changes that people made to them.
 
-    ``skipped``: these count as done, and why. ``again``: how often a task was to be done anew.
+    ``skipped``: tasks that count as done, with the reason. ``again``: how often a task was requested again.
     """
 
     tasks: list[Task]
@@ -36,7 +37,7 @@ class Plan(BaseModel):
 
 
 class TaskStatus(msgspec.Struct, frozen=True):
-    """How a task stands: ``pending``, ``begun``, ``done``, ``failed`` or ``skipped``. ``note``: the error, or why."""
+    """The status of a task: ``pending``, ``begun``, ``done``, ``failed`` or ``skipped``. ``note``: the error or reason."""
 
     task: Task
     status: str
@@ -45,22 +46,22 @@ class TaskStatus(msgspec.Struct, frozen=True):
 
     @property
     def begun(self) -> bool:
-        """Whether it is in the middle: an agent has begun it, and it has not ended."""
+        """Whether an agent has begun the task and not ended it."""
         return self.status == "begun"
 
 
 class Ended(NamedTuple):
-    """How a task ended: with a result, or with an error."""
+    """The result or the error of a task."""
 
     result: Any = None
     error: str = ""
 
 
 class TaskAgent:
-    """An agent at work on one task: what the function that does the tasks is given.
+    """An agent at work on one task: the argument of the function that does the tasks.
 
-    ``results`` are those of the tasks that it needs. ``memory`` is the function's own: plain values that are to be seen
-    in a snapshot; when the function runs again from its top, it fills it again.
+    ``results`` holds the results of the tasks that this one needs. Put plain values into ``memory`` to show them in a
+    snapshot; a function that runs again fills it again.
     """
 
     def __init__(
@@ -89,19 +90,21 @@ class TaskAgent:
     @overload
     async def call(self, fn: Callable[..., R], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> R: ...
     async def call(self, fn: Callable[..., Any], /, *args: Any, key: str | int | None = None, **kwargs: Any) -> Any:
-        """Call a tool, once: an atomic step. A pause may take effect before it, and the call is pending then.
+        """Call a tool once, as an atomic step. A pause may take effect before the call, which is then pending.
 
-        The result is remembered; `Context.do` says how the call is recognised when the function runs again.
+        The result is remembered; see `Context.do` for how a call is recognised when the function runs again.
         """
         call = self._tool_call(fn, args, kwargs)
         self.pending_tool_calls.append(call)
         self.in_step = False
-        await self.ctx.safe_point()  # not `boundary`: a thousand agents are left frame by frame when a run is paused
+        await (
+            self.ctx.safe_point()
+        )  # not `boundary`, which would be one more frame to unwind for each of a thousand agents
         self.in_step = True
         try:
             found = await self.ctx.do(fn, *args, key=key, **kwargs)
         except Exception:
-            self.pending_tool_calls.remove(call)  # it was made. Cancelled, it was not: then it stays pending
+            self.pending_tool_calls.remove(call)  # the call was made; a cancelled call stays pending
             raise
         self.pending_tool_calls.remove(call)
         await self._called()
@@ -114,14 +117,14 @@ class TaskAgent:
         return ToolCall(f"{self.task.id}/{self._calls}", name, {each: readable(arguments[each]) for each in arguments})
 
     async def boundary(self) -> None:
-        """Between two atomic steps: a pause may take effect here."""
+        """Mark a place between two atomic steps where a pause may take effect."""
         self.in_step = False
         await self.ctx.safe_point()
         self.in_step = True
 
     @asynccontextmanager
     async def away(self) -> AsyncIterator[Context]:
-        """For a wait (an answer, a time): the agent does other tasks meanwhile. ``async with agent.away() as ctx:``"""
+        """Free the agent for other tasks during a wait: ``async with agent.away() as ctx:``."""
         self._board.free(self.id)
         self.is_away, self.in_step = True, False
         try:
@@ -129,7 +132,7 @@ class TaskAgent:
         except Exception:
             await self._come_back()
             raise
-        # Not if the step is being left: then there is nothing to come back to.
+        # Not if the step is being exited: there is nothing to return to.
         await self._come_back()
 
     async def _come_back(self) -> None:
@@ -137,12 +140,12 @@ class TaskAgent:
         self.is_away, self.in_step = False, True
 
     async def ask(self, question: str, kind: Any = str, **options: Any) -> Any:
-        """`Context.ask`, while the agent does other tasks."""
+        """Call `Context.ask` while the agent does other tasks."""
         async with self.away() as ctx:
             return await ctx.ask(question, kind, **options)
 
     async def confirm(self, what: str, **options: Any) -> Literal[True]:
-        """`Context.confirm`, while the agent does other tasks."""
+        """Call `Context.confirm` while the agent does other tasks."""
         async with self.away() as ctx:
             return await ctx.confirm(what, **options)
 
@@ -151,23 +154,23 @@ Work = Callable[[TaskAgent], Awaitable[Any]]
 
 
 class Foreman(Protocol):
-    """Who is told how the tasks of a run come along, in the process that works on it."""
+    """Receives the progress of the tasks, in the process that runs them."""
 
     async def begun(self, agent: TaskAgent, event: TaskStarted) -> None:
-        """An agent is at work on a task."""
+        """Called when an agent begins a task."""
 
     def exited(self, agent: TaskAgent) -> None:
-        """The step was left while the agent was at work."""
+        """Called when the step is exited while the agent is at work."""
 
     async def called(self) -> None:
-        """An agent has made a tool call."""
+        """Called when an agent has made a tool call."""
 
     async def ended(self, event: TaskCompleted | TaskFailed) -> None:
-        """A task has ended, and that is on disk."""
+        """Called when a task has ended and its result is on disk."""
 
 
 class Performance:
-    """One drive of a run's step."""
+    """One execution of the step that runs the tasks."""
 
     def __init__(self, plan: Plan, agents: int, work: Work, foreman: Foreman, ctx: Context) -> None:
         self.plan = plan
@@ -177,7 +180,7 @@ class Performance:
         self.board = Board(plan.tasks, agents, plan.skipped)
 
     async def run(self) -> None:
-        """Until nothing can be begun any more. What failed is raised as one error."""
+        """Run tasks until no more can begin. Raise one error for all tasks that failed."""
         async with asyncio.TaskGroup() as group:
             while (given := await self.board.take()) is not None:
                 await self.ctx.safe_point()
@@ -212,7 +215,7 @@ class Performance:
         self.ctx.progress(len(self.board.results), len(self.plan.tasks))
 
     async def _done(self, agent: TaskAgent, attempt: int) -> Ended:
-        """Do a task. Whatever it raises is how it ended, unless the step is being left or the store has failed."""
+        """Run a task. An exception is the task's result, unless the step is being exited or the store has failed."""
         host, task = agent.ctx._visit.host, agent.task.id
         started = TaskStarted(task, agent.id, attempt)
         await host.note(started.in_history(), task, started.data, agent=agent.id)
@@ -239,7 +242,7 @@ class Performance:
         more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
         waits = f", {len(waiting)} wait for what they need" if waiting else ""
         return TasksFailed(
-            f"{len(failed)} of {len(self.plan.tasks)} tasks failed{waits}: {first}{more}; retry them, or skip them",
+            f"{len(failed)} of {len(self.plan.tasks)} tasks failed{waits}: {first}{more}. Retry or skip them.",
             failed=dict(failed), waiting=waiting,
         )  # fmt: skip
 

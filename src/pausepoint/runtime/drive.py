@@ -429,7 +429,7 @@ class Drive(Holding):
         if self.desk is not None:
             await self.desk.publish(step.name)
         if step.name == self.until and self._goes_on():
-            await self._stand_after(step.name)
+            await self._pause_after(step.name)
 
     def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
         """Return the facts to commit when no step follows: the session completed, failed, or is held by a guard."""

@@ -203,7 +203,7 @@ class Holding:
             self._take(Flags(False, "finish", self.flags.cancel_requested, self.flags.mail))
         return parked
 
-    async def _stand_after(self, step: str) -> None:
+    async def _pause_after(self, step: str) -> None:
         """Pause the session as an operator would, because it was asked to run until this step."""
         now, by = self.clock.now(), self.resumed_by
         pause = Pause(str(uuid4()), "operator", f"ran until {step} as requested", by, now, self.line.step or "")

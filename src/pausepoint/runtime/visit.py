@@ -174,7 +174,7 @@ class Visit:
         self.root = Frame("", None)
         self.seen: dict[str, int] = {}
         self.active = 0
-        self.standing: set[asyncio.Future[None]] = set()
+        self.halted: set[asyncio.Future[None]] = set()
         self.waits: dict[asyncio.Future[None], Wait] = {}
         self.taken: set[int] = set()
         self.barred: dict[str, Declined] = {}  # operations that a person has declined
@@ -462,13 +462,13 @@ class Visit:
         """Wait here until the step exits, or until the request to stop is withdrawn."""
         self.check_open()
         still: asyncio.Future[None] = self.loop.create_future()
-        self.standing.add(still)
+        self.halted.add(still)
         self._stand(frame, 1)
         self.settle()
         try:
             await still
         finally:
-            self.standing.discard(still)
+            self.halted.discard(still)
             self._stand(frame, -1)
 
     def _stand(self, frame: Frame, change: int) -> None:
@@ -488,11 +488,11 @@ class Visit:
         """
         if self.exited or self.active:
             return
-        if self.waits and not self.standing and (self.host.stopping or not self.host.wanted):
+        if self.waits and not self.halted and (self.host.stopping or not self.host.wanted):
             if not self.lingering:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
-        elif self.waits or self.standing or self.host.stopping:
+        elif self.waits or self.halted or self.host.stopping:
             self.host.exit_step()
 
     def _linger(self, turns: int, moves: int) -> None:
@@ -511,10 +511,10 @@ class Visit:
         if self.host.wanted or self.refused:
             self.settle()
             return
-        for still in self.standing:
+        for still in self.halted:
             if not still.done():
                 still.set_result(None)
-        self.standing.clear()  # they count as running from now on, although their tasks have not woken up yet
+        self.halted.clear()  # they count as running from now on, although their tasks have not woken up yet
         self.look_again()  # child sessions that were paused as well must be resumed
 
 

@@ -1,17 +1,25 @@
-"""The Store protocol: the atomic decisions that the engine needs of a database.
+"""The `Store` protocol: the atomic operations that the engine needs from a database.
 
-A store knows records and facts (`pausepoint.model.sessions`), never workflows or states. Each verb is
-one transaction; when it returns, what it did is on disk; when it raises, nothing happened.
-All verbs are called from the event loop's thread and must not block it for long.
+A store knows records and facts (`pausepoint.model.sessions`). It never sees workflows or states.
 
-**Hold.** A session is driven by at most one engine. `claim` succeeds only while no live
-engine holds the session; it raises the fence by one. `commit` succeeds only while the
-fence is still the one that the claim returned, so an engine that was overtaken can write
-nothing. An engine is alive as long as its process is.
+**Atomicity.** Each method is one transaction. When it returns, its effect is on disk. When it raises, nothing happened.
 
-**Errors.** Database errors become `StoreError`s at the store's edge. An error of `commit`
-is never ambiguous: the store finds out whether the transaction took effect before it
-answers.
+**Threads.** All methods are called from the event loop's thread and must not block it for long.
+
+**Hold.** At most one engine drives a session. Unless it steals, `claim` succeeds only if no live engine holds the
+session. It raises the fence by one. `commit` succeeds only while the session's fence is the one that `claim` returned,
+so an engine that lost its hold can write nothing. An engine is alive as long as its process is.
+
+**Signals and mail.** Everything that reaches a session from outside is a signal: a request to pause, resume or cancel,
+a message, an answer, a file, a child's report. Signals that a step must read are also *mail*: they stay in the
+session's inbox until a commit consumes them.
+
+**Damage.** A store verifies what it reads: records and signals against their digests, large values against their hash,
+facts against their checksum. It raises `DamagedRecord` instead of returning wrong data. Methods that return many
+sessions or questions list the damaged ones separately, so that one damaged session does not hide the others.
+
+**Errors.** The store turns database errors into `StoreError`. An error of `commit` is never ambiguous: the store finds
+out whether the transaction took effect before it reports.
 """
 
 from __future__ import annotations
@@ -44,8 +52,10 @@ from pausepoint.model.sessions import (
 
 
 class Found(list[SessionRow]):
-    """Sessions that were looked for. ``damaged``: the facts about these could not be read, and why; each names its
-    ``session_id``."""
+    """Sessions that match a query. ``damaged`` are the errors of matching sessions whose facts cannot be read.
+
+    Each error names its ``session_id``.
+    """
 
     def __init__(self, rows: Iterable[SessionRow] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
         super().__init__(rows)
@@ -53,7 +63,7 @@ class Found(list[SessionRow]):
 
 
 class FoundQuestions(list[QuestionRow]):
-    """Questions that were looked for. ``damaged``: these could not be read, and why."""
+    """Questions that match a query. ``damaged`` are the errors of those that cannot be read."""
 
     def __init__(self, rows: Iterable[QuestionRow] = (), damaged: Iterable[DamagedRecord] = ()) -> None:
         super().__init__(rows)
@@ -61,302 +71,344 @@ class FoundQuestions(list[QuestionRow]):
 
 
 class Store(Protocol):
-    """See the module's text for the contract that all verbs share."""
+    """A database for sessions. The module's docstring describes the contract that all methods share."""
 
     async def open(self, on_change: Callable[[], None]) -> None:
-        """Connect, create or migrate the schema, register this engine as a possible holder.
+        """Connect, create or migrate the schema, and register this engine as a possible holder.
 
-        From now on ``on_change`` is called, on the event loop, soon after another process
-        (or another engine) has written. Raises `NewerSchema` with no byte changed.
+        From now on the store calls ``on_change``, on the event loop, soon after another process or another engine has
+        written. Raises `NewerSchema`, without changing the database, if a newer version of Pausepoint wrote it.
         """
 
     async def close(self) -> None:
-        """Finish what was submitted, release the hold on everything, disconnect. Twice is no error."""
+        """Finish all submitted work, release every session that this engine holds, and disconnect.
+
+        Closing a closed store does nothing.
+        """
 
     @property
     def number(self) -> int:
-        """Which holder this engine is: what `SessionRow.holder` says of the sessions that it holds."""
+        """The number of this engine, as found in `SessionRow.holder` of the sessions that it holds."""
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written at present, since when, and what to do; None while all is well.
+        """Why the store cannot be written at present, since when, and what to do; None while it is healthy.
 
-        Writing verbs raise `StoreReadOnly` meanwhile; `pause` and `cancel` are tried all the same. ``on_change`` is
-        called when trouble begins and when it is over.
+        Meanwhile, methods that write raise `StoreReadOnly`. The store still tries `pause`, `cancel` and the methods
+        that free space. It calls ``on_change`` when the trouble begins and when it is over.
         """
 
     # sessions
 
     async def create(self, new: NewSession) -> SessionRow | None:
-        """Store a session with its first records; hold it if ``new.claim``.
+        """Store a new session with its first records, and return it. With ``new.claim``, this engine holds it.
 
-        While everything stands still, one without a parent does too, and is not held; one with a parent copies the
-        operator's pause of that. None, and nothing stored, if the id is taken. Raises
-        `DamagedRecord` if one of ``new.names`` is not there.
+        Return None, and store nothing, if the id is taken. While everything is paused, a session without a parent is
+        paused too, and not held. A session with a parent copies the parent's operator pause. Raises `DamagedRecord` if
+        one of the large values in ``new.names`` is missing.
         """
 
     async def get(self, session_id: str) -> SessionRow | None:
-        """The facts about one session; None if there is none.
+        """Return the facts about one session; None if it does not exist.
 
-        One that is being removed is none; a store may say so by raising `UnknownSession`.
+        For a session that is being removed, a store returns None or raises `UnknownSession`.
         """
 
     async def find(self, query: Filter) -> Found:
-        """The sessions that match, in the order of ``sort``: the newest or largest first, names from A on.
+        """Return the sessions that match, ordered by ``query.sort``: newest or largest first, names from A to Z.
 
-        One that is damaged does not hide the others. Costs what comes back, and a scan of the facts.
+        Damaged sessions are listed in ``damaged``. The cost is a scan of the facts, plus the rows returned.
         """
 
     async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
-        """How many sessions match, by workflow and status, whatever their number. Unproved: damaged ones count too."""
+        """Count the sessions that match, by workflow and status. Nothing is verified, so damaged sessions count too."""
 
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
-        """Log records with ``since <= seq <= until``, in order, each proved against its digest.
+        """Return the log records with ``since <= seq <= until``, in order, each verified against its digest.
 
-        The first is proved against the record before it. Raises `DamagedRecord`, naming the
-        first bad one.
+        The first record is verified against its predecessor. Raises `DamagedRecord`, which names the first bad record.
         """
 
     async def key_frame(self, key: int, seq: int) -> int:
-        """The last key frame with a number of at most ``seq``: from it on the records tell the state at ``seq``."""
+        """Return the number of the last key frame at or before ``seq``. The state at ``seq`` is rebuilt from there."""
 
     async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Large values by hash, each proved against it. Raises `DamagedRecord` for a missing or changed one."""
+        """Return large values by hash, each verified. Raises `DamagedRecord` if one is missing or does not match."""
 
     # driving
 
     async def claim(self, session_id: str, steal: bool = False, fence: int | None = None) -> SessionRow:
-        """Take the hold and raise the fence; with ``fence`` only if that is still the session's, else `HoldLost`.
+        """Take the hold of a session, raise its fence, and return its facts.
 
-        Counts a crash if the former holder died without releasing. Raises `UnknownSession`,
-        or `AlreadyRunning` if another live engine (or this one) holds it; ``steal`` takes it
-        over from a live one too.
+        Counts a crash if the previous holder died without releasing the session. ``steal`` takes the session even from
+        a live engine. With ``fence``, the claim succeeds only if the session still has that fence.
+
+        Raises `UnknownSession`; `SessionEnded` if the session is completed or cancelled; `AlreadyRunning` if a live
+        engine, this one included, holds it; and `HoldLost` if ``fence`` no longer matches.
         """
 
     async def commit(self, commit: Commit) -> Flags | None:
-        """Move a held session forward; the requests from outside come back.
+        """Move a held session forward, and return the requests from outside.
 
-        Resets the crash count (unless ``keep_crashes``: the session got no further), adds the
-        spending, opens and closes pause records and, with ``release``, gives up the hold, all
-        in one transaction. Raises `HoldLost` if fence or ``seq`` no longer fit. None, and
-        nothing written, if ``only_if_paused`` is set and no pause is requested any more. One
-        that ends the session for good (completed, cancelled) closes its open pauses and
-        withdraws the request: nobody waits for them any more.
-        ``asks`` opens questions, or their next round, whose answer is then None; ``questions`` changes open ones. None,
-        and nothing written, if ``only_if_waiting`` names a question that does not wait any more. With ``settles``, and
-        at the end of the session, its open questions get their last status (`pausepoint.model.questions.settled`), and answers
-        to them that nobody has taken in are mail no more.
-        Commits of one session take effect in the order given. One that is refused as `StoreReadOnly` costs the hold:
-        the session is free as soon as the store can be written again.
+        In one transaction, a commit appends the records, moves the position, adds the spending, opens and closes pause
+        records, and with ``release`` gives up the hold. It resets the crash count unless ``keep_crashes`` is set.
+        Commits of one session take effect in the order in which they are submitted.
+
+        **Conditions.** Return None, and write nothing, if ``only_if_paused`` is set and no pause is requested any more,
+        or if ``only_if_waiting`` names a question that is no longer waiting.
+
+        **End.** A commit that completes or cancels the session also closes its open pauses and withdraws the pause
+        request.
+
+        **Questions.** ``asks`` opens questions, or starts their next round and clears their answer. ``questions``
+        changes open questions. With ``settles``, and when the session ends, its open questions get their final status
+        (`pausepoint.model.questions.settled`), and unread answers to them are no longer mail.
+
+        Raises `HoldLost` if the fence or ``base_seq`` no longer matches. Raises `StoreReadOnly` if the disk is full or
+        failing; the session then loses its hold, and is free as soon as the store can be written again.
         """
 
     async def revise(self, commit: Commit) -> None:
-        """Claim a session that nobody drives, commit, and release it, in one transaction; whatever its status.
+        """Claim a session that no engine drives, commit, and release it, in one transaction and in any status.
 
-        ``commit`` has ``release``, and the fence that the session was read with. Raises `AlreadyRunning` if a live
-        engine holds the session, `HoldLost` if fence or ``seq`` no longer fit. The session is no longer ended, and
-        stands still if everything does, as if it were created now; one that was cancelled is no longer asked to be.
-        With ``cancel_children`` all that descends from it and has not ended is asked to end, as by `cancel`.
+        ``commit`` must have ``release`` set, and the fence with which the session was read. An ended session is open
+        again afterwards, unless the commit ends it: the request that cancelled it is withdrawn, and while everything is
+        paused the session is paused too, like a new one. With ``cancel_children``, all unended descendants are
+        cancelled as by `cancel`.
+
+        Raises `AlreadyRunning` if a live engine holds the session, and `HoldLost` if the fence or ``base_seq`` no
+        longer matches.
         """
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
-        """Fence and outside requests of these sessions."""
+        """Return the fence of these sessions and the requests from outside, by key."""
 
     async def mail(
         self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
     ) -> list[SignalRecord]:
-        """The signals that the session has yet to take in, oldest first, at most ``limit``. A commit consumes them.
+        """Return the session's unread signals, oldest first, at most ``limit``. A commit consumes them.
 
-        Of one ``kind`` only, if that is given; and of those only what is ``about`` something, as
-        `pausepoint.model.questions.about` says. Costs what comes back, however many others wait.
+        ``kind`` selects one kind of signal. ``about`` further selects signals about one question or child, as defined
+        by `pausepoint.model.questions.about`. The cost depends on the signals returned, not on those that wait.
         """
 
     async def purses(self, key: int) -> list[tuple[str, int, int]]:
-        """Id, spending and budget of the session and of those above it that have a budget."""
+        """Return id, spending and budget of the session and its ancestors, as far as they have a budget."""
 
     async def due(
         self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None
     ) -> list[SessionRow]:  # fmt: skip
-        """Sessions of these workflows that nobody drives and that could go on: their time or their mail has come.
+        """Return sessions of these workflows that are ready to resume: their wake-up time or their mail has come.
 
-        With ``tree`` only this session and what descends from it.
+        Sessions that a live engine drives are left out. ``tree`` selects one session and its descendants.
         """
 
     async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
-        """When the next session of these workflows wakes, after ``now``; ``tree`` as for `due`."""
+        """Return when the next session of these workflows wakes after ``now``; None if there is none.
+
+        ``tree`` is as in `due`.
+        """
 
     # from outside
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
-        """Request a pause of all unended sessions that match, in one transaction.
+        """Request a pause of all unended sessions that match, in one transaction. Each request is a signal.
 
-        Sessions already asked to pause stay as they are, except that ``abort`` overrides
-        ``finish``, and that a pause of its own comes beside a standing one. Each request is a signal with its author.
-        With ``pause.standing`` it stands from now on, in the same transaction: `create`, `revise` and `import_` see
-        it, until `lift`. If one stands already, it stays who asked and since when. The matching rows come back as they
-        are afterwards, ended ones unchanged among them. Damaged ones are asked too, as far as that can be written:
-        nothing may keep a session from being stopped.
+        Return all matching sessions as they are afterwards, including ended ones, which stay unchanged. A session with
+        a pause request stays as it is, with two exceptions: ``abort`` overrides ``finish``, and a session that is part
+        of the pause of everything also gets a pause of its own.
+
+        With ``pause.standing``, the same transaction starts the pause of everything: `create`, `revise` and `import_`
+        apply it until `lift`. If it is already in effect, its author and start time stay.
+
+        Damaged sessions are paused too, as far as the database can be written: damage must not prevent a session from
+        being stopped.
         """
 
     async def standing_pause(self) -> Pause | None:
-        """The pause of everything, while it stands."""
+        """Return the pause of everything, if it is in effect."""
 
     async def lift(self, by: str | None, at: int) -> Found:
-        """End the pause of everything, and what it asked of sessions; twice is no error.
+        """End the pause of everything and the pauses that are part of it. Without such a pause, do nothing.
 
-        The sessions that were part of it come back as they are afterwards. One that is paused by itself as well stays
-        so; what nothing else holds back is due (`pausepoint.model.sessions.would_go_on`). Damaged ones are left as they are.
+        Return the sessions that were part of it, as they are afterwards. A session that also has a pause of its own
+        stays paused. A session that nothing else holds back becomes due if it needs an engine to drive it
+        (`pausepoint.model.sessions.would_go_on`). Damaged sessions stay unchanged.
         """
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
-        """Withdraw the operator's pauses of a session and its descendants, and note who did.
+        """Withdraw the operator's pauses of a session and its descendants, and record who did.
 
-        Time spent under a pause that froze the timers is added to ``frozen``. Optionally sets a new budget. Damaged
-        descendants, which could not go on, are left as they are.
+        The time that a pause with ``freeze`` lasted is added to ``frozen``. ``budget_usd`` sets a new budget for the
+        session. Damaged descendants stay unchanged, because they cannot resume anyway.
         """
 
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
-        """Request the end of a session and of all that descends from it. The session itself comes first.
+        """Request the end of a session and its unended descendants. Return them, the session itself first.
 
-        Damaged ones below it are asked too, as with `pause`.
+        Damaged descendants are cancelled too, as far as possible, like with `pause`.
         """
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:
-        """Keep a message for a session; it becomes due if it waits for one. Raises `SessionEnded`."""
+        """Deliver a message to a session, which becomes due if it waits for one. Raises `SessionEnded`."""
 
     async def answer(self, given: Answer) -> Answered:
-        """Take the first answer to a question, once and for all, and deliver it: a session that waits for one is due.
+        """Decide about an answer to a question, and deliver it if it is accepted. Only the first answer is accepted.
 
-        Which question is meant, and whether the answer is taken, is for `pausepoint.model.questions.choose` and ``judge`` to
-        say. An answer that is taken is a signal (``answer``) and mail; one that came before its question is kept as
-        mail (``early``). The first that is ``invalid`` is mail as well (``answer``, with the reason and without
-        content; the question still waits): the step counts the round. It gives way to one that is taken before the
-        step has read it. What else is refused is counted and, if `pausepoint.model.questions.is_noted`, a signal (``refused``)
-        without content; that a question has expired is noted as told. With ``message``, what no question waits for is
-        sent as by `send`. Raises `UnknownSession` and `SessionEnded` for a session without such a question.
+        `pausepoint.model.questions.choose` decides which question the answer is for; ``judge`` returns the verdict.
+
+        - An accepted answer is a signal of kind ``answer`` and mail. A session that waits for it becomes due.
+        - An answer that came before its question is a signal of kind ``early`` and mail, kept until the question is
+          asked.
+        - The first invalid answer is mail too: kind ``answer``, with the reason and without the content. The question
+          keeps waiting, and the step counts the round. An answer that is accepted before the step has read the invalid
+          one replaces it.
+        - Any other refused answer is counted. If `pausepoint.model.questions.is_noted`, it is also a signal of kind
+          ``refused``, without the content. If the question has expired, the store sets ``told``.
+        - With ``given.message``, an answer that no question waits for is delivered as a message, as by `send`.
+
+        Raises `UnknownSession`, and `SessionEnded` if the session has ended and has no such question.
         """
 
     async def questions(self, query: Inquiry) -> FoundQuestions:
-        """The questions that match, oldest first, each proved, with the record that asks and the answer.
+        """Return the questions that match, oldest first, each verified, with the record that asks and the answer.
 
-        One that is damaged does not hide the others, unless it was asked for by its id: then `DamagedRecord`.
+        Damaged questions are listed in ``damaged``. A damaged question that was requested by its id raises
+        `DamagedRecord`.
         """
 
     async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
-        """How many questions match, by what they are at this moment, whatever their number. Unproved, like `tally`."""
+        """Count the questions that match, by current status. As in `tally`, nothing is verified."""
 
     async def forget_questions(self, before: int, limit: int) -> int:
-        """Delete up to ``limit`` questions that came to their end before a time; how many. Logs and signals stay."""
+        """Delete up to ``limit`` questions that were settled before a time, and return how many were deleted.
+
+        The session's log and signals are kept.
+        """
 
     async def add_file(
         self, session_id: str, by: str | None, at: int, file: FileFacts, fence: int | None = None
     ) -> tuple[SignalRecord, bool]:
-        """Note that a session has a file; the bytes are in its folder already. A signal (``file``), and no mail.
+        """Record that a session has a file whose content is already in its folder. Return its signal, and True.
 
-        If it has one of the same content, nothing is written and that one's signal comes back, with False. Raises
-        `FileRefused` if the id is that of another content, and `HoldLost` if a ``fence`` is given and is no longer the
-        session's.
+        The signal has the kind ``file`` and is not mail. If the session already has a file with the same content,
+        nothing is written, and that file's signal is returned with False.
+
+        Raises `FileRefused` if another file has the id, and `HoldLost` if ``fence`` no longer matches.
         """
 
     async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
-        """The signals that brought the files of a session, in order, each proved; redacted ones are left out.
+        """Return the signals that added the session's files, in order, each verified. Redacted ones are left out.
 
-        Only that with this ``id``, or those of that content, if one is given. Costs what comes back, whatever else
-        there is.
+        ``id`` selects one file; ``sha256`` selects files with that content. The cost depends only on the signals
+        returned.
         """
 
     async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
-        """Pause records, oldest first. A pause flag set by hand in the database shows as one of an unknown author."""
+        """Return pause records, oldest first.
+
+        A pause flag that someone set directly in the database appears as a pause without an author.
+        """
 
     async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
-        """What came from outside, with ``after < n <= until``, in order, proved like `records`."""
+        """Return the signals with ``after < n <= until``, in order, verified like `records`."""
 
-    # the end of data; these also work while the disk is full, as far as they can
+    # removing data; as far as possible, these also work while the disk is full
 
     async def remove(
         self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
     ) -> list[Removal]:
-        """Mark a session and all that descends from it as being removed: no other verb knows them any more.
+        """Mark a session and its descendants as being removed. No other method finds them from now on.
 
-        Their fences rise, so that nobody who thinks to hold one can write. Raises `AlreadyRunning` if one of them is
-        held by a live engine and `VerbRefused` for one that has a parent. With ``expired``, empty and nothing done if
-        the session is held, or was touched, or would wake, less than its ``keep_for`` before ``at``; one that is
-        completed or cancelled and has none counts as kept for ``ended_for``. A session whose
-        facts are damaged does not expire (`DamagedRecord`), but can be removed by hand; ``status`` in its tombstone
-        is then ``damaged``.
+        The fences rise, so that an engine that still holds one of them can no longer write. `strip` then deletes the
+        data.
+
+        With ``expired``, the session is removed only if it has expired at ``at``
+        (`pausepoint.model.sessions.has_expired`); otherwise return an empty list and change nothing. For completed and
+        cancelled sessions without their own ``keep_for``, ``ended_for`` applies. Damaged facts then raise
+        `DamagedRecord`. Without ``expired``, a damaged session can be removed; its tombstone has the status
+        ``damaged``.
+
+        Raises `AlreadyRunning` if a live engine holds one of the sessions, and `VerbRefused` if the session has a
+        parent.
         """
 
     async def removing(self) -> list[Removal]:
-        """The sessions whose removal was begun and not completed; children before parents."""
+        """Return the sessions whose removal has started but is not complete, children before parents."""
 
     async def strip(self, key: int, limit: int) -> Tombstone | None:
-        """Delete up to ``limit`` rows of a session that is being removed.
+        """Delete up to ``limit`` rows of a session that is being removed. Return None while there are more.
 
-        When nothing else is left its row gives way to its tombstone, in one transaction; that comes back. The id can
-        then be used again, the key never.
+        When only the session's own row remains, one transaction replaces it with the tombstone, and `strip` returns the
+        tombstone. After that the id can be used again. The key is never used again.
         """
 
     async def expired(self, now: int, after: int, limit: int, ended_for: int | None = None) -> list[tuple[int, str]]:
-        """Key and id of sessions without a parent that may have expired by ``now``, with ``key > after``, in order.
+        """Return key and id of root sessions with ``key > after`` that may have expired by ``now``, ordered by key.
 
-        ``ended_for`` as for `remove`.
+        ``ended_for`` is as in `remove`, which makes the final decision.
         """
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
-        """What is left of removed sessions, in the order of removal, each proved."""
+        """Return the tombstones of removed sessions, in the order of removal, each verified."""
 
     def folder(self, session_id: str) -> Path | None:
-        """Where the files of a session lie, whether there are any or not; None if the store has no place for files."""
+        """Return the folder for a session's files, whether or not it exists; None if the store cannot hold files."""
 
     async def sweep(self, after: int, limit: int, apply: bool) -> Sweep:
-        """Look at up to ``limit`` large values after number ``after``; with ``apply`` delete what nothing names."""
+        """Count the unreferenced values among up to ``limit`` large values after number ``after``.
+
+        With ``apply``, delete them.
+        """
 
     async def weight(self, session_id: str) -> int:
-        """About how many bytes would be free without a session and all that descends from it. 0 if there is none."""
+        """Estimate how many bytes removing a session and its descendants would free; 0 if it does not exist."""
 
     async def space(self) -> Space:
-        """How many bytes are taken, and how many of them are free."""
+        """Return the size of the store, and how much of it is free."""
 
     async def compact(self, at_most: int) -> int:
-        """Give about that many free bytes back to the system; how many were. 0: there are none to give."""
+        """Give up to about ``at_most`` free bytes back to the system. Return how many were; 0 if none are free."""
 
     async def fold(self) -> bool:
-        """Make sure that nothing deleted can be found in the store's files. False if others prevent it at present."""
+        """Make sure that deleted data can no longer be found in the store's files.
 
-    # proof
+        Return False if another reader or writer prevents it at present.
+        """
+
+    # verification
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
-        """All sessions with ``key > after``, in order: key, id, and the facts or what is wrong with them."""
+        """Return up to ``limit`` sessions with ``key > after``, in order: key, id, and the facts or their damage."""
 
     async def names(self, key: int) -> dict[bytes, bool]:
-        """The large values that a session names, and whether each is there."""
+        """Return the hashes of the large values that a session references, and whether each value exists."""
 
     async def values(self, after: int, limit: int) -> Proved:
-        """Prove up to ``limit`` large values, from number ``after`` on."""
+        """Verify up to ``limit`` large values after number ``after``."""
 
     async def check(self) -> list[str]:
-        """What the database itself finds wrong with its files, and what in it belongs to nobody; one line each."""
+        """Return one line for each problem that the database finds in its files, and for each row without a session."""
 
     def describe_holder(self, holder: int | None) -> str:
-        """Who that is, for a person: host, process id, since when."""
+        """Describe a holder for people: process id, host, and start time."""
 
     async def about(self) -> About:
-        """What there is to know about the store as a whole, and which engines have it open or died with sessions."""
+        """Return facts about the store, and the engines that have it open or died while they held sessions."""
 
-    # moving
+    # transfer
 
     async def whole(self, session_id: str) -> list[Whole]:
-        """A session and all that descends from it, who calls before who is called, as of one moment, each proved.
+        """Return a session and its descendants as of one moment, parents before children, each verified.
 
         Raises `UnknownSession` or `DamagedRecord`.
         """
 
     async def import_(self, sessions: Sequence[Whole]) -> bool:
-        """Store sessions as they were elsewhere, in one transaction; nobody holds them then.
+        """Store sessions from another store, in one transaction. No engine holds them afterwards.
 
-        A standing pause that they were part of there is one of their own here. While everything stands still here,
-        they do too.
-
-        ``key``, ``holder``, ``fence`` and ``parent`` of their rows do not count: a parent is found among them, by
-        ``parent_id``. False, and nothing stored, if one of the ids is taken.
+        Return False, and store nothing, if one of the ids is taken. ``key``, ``holder``, ``fence`` and ``parent`` of
+        the rows are ignored; a parent is found by ``parent_id`` among the given sessions. If the sessions were part of
+        a pause of everything in the other store, that pause becomes their own. While everything is paused in this
+        store, they are paused too.
         """

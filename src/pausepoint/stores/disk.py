@@ -1,9 +1,11 @@
-"""The bytes of a session's files: how they come to lie in its folder, whole or not at all, and how they are proved.
+"""The content of a session's files: stored completely or not at all, and verified by hash.
 
-Everything is done through an open folder, by names of our own making, and no link is followed: whoever could plant one
-in a session's folder would not lead us out of it. Bytes come into a temporary file first; it gets its name when it is
-on disk. A file is *somebody's business* as long as a shared lock is on it, which goes when its process does: what
-nobody has recorded and nobody is busy with is left over from a crash and can be cleared.
+All access goes through an open folder descriptor, uses generated names, and follows no links. A link planted in a
+session's folder can therefore not lead out of it. Content is first written to a temporary file, which gets its final
+name once it is on disk.
+
+A file is *in use* while a shared lock is on it. The lock disappears with its process. A file that is neither recorded
+nor in use is a leftover of a crash and can be deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from uuid import uuid4
 T = TypeVar("T")
 
 PIECE = 2**20
-"""How many bytes are in memory at a time."""
+"""How many bytes are read into memory at a time."""
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -31,9 +33,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Folder:
-    """Where the files of one session are: ``depth`` folders below a root that is whose store, or whose folder, it is.
+    """The folder for one session's files. It is ``depth`` levels below a trusted root.
 
-    ``mode`` is what others may do with a folder that is made on the way.
+    ``mode`` is the permission mode of folders that are created below the root.
     """
 
     def __init__(self, path: Path, depth: int = 2, mode: int = 0o700) -> None:
@@ -42,13 +44,13 @@ class Folder:
         self.mode = mode
 
     def open(self, create: bool = False) -> int:
-        """A descriptor of the folder. Raises `FileNotFoundError` if it is not there and need not be."""
+        """Return a descriptor of the folder. Without ``create``, a missing folder raises `FileNotFoundError`."""
         names = self.path.parts[len(self.path.parts) - self.depth :]
         root = self.path.parents[self.depth - 1] if self.depth else self.path
         if create and not root.exists():
             root.mkdir(mode=0o700, exist_ok=True)
             _sync(root.parent)
-        found = os.open(root, _FOLDER)  # may be a link: where the store is, is for its owner to say
+        found = os.open(root, _FOLDER)  # may be a link, because the owner decides where the root is
         for name in names:
             try:
                 inner = _inside(found, name, create, self.mode)
@@ -59,7 +61,7 @@ class Folder:
 
     @contextmanager
     def opened(self, create: bool = False) -> Iterator[int]:
-        """The same, for a moment."""
+        """Open the folder for the duration of a ``with`` block."""
         descriptor = self.open(create)
         try:
             yield descriptor
@@ -67,19 +69,19 @@ class Folder:
             os.close(descriptor)
 
     def read(self, name: str) -> BinaryIO:
-        """A file, for reading; its ``name`` is the whole path."""
+        """Open a file for reading. The ``name`` of the returned file is its full path."""
         with self.opened() as folder:
             descriptor = os.open(name, _OLD, dir_fd=folder)
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise OSError(errno.EINVAL, "it is no plain file", name)
+                    raise OSError(errno.EINVAL, "not a regular file", name)
                 return open(self.path / name, "rb", opener=lambda path, flags: descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
 
     def damage(self, name: str, content: str, size: int) -> str:
-        """What is wrong with a stored file; empty if it has the size and the hash that it should have."""
+        """Return what is wrong with a stored file; an empty string if its size and hash are as expected."""
         try:
             file = self.read(name)
         except OSError as exc:
@@ -95,13 +97,13 @@ class Folder:
         return "" if digest.hexdigest() == content else "does not match its hash"
 
     def remove(self, name: str) -> None:
-        """Delete a stored file for good; one that is not there is no error."""
+        """Delete a stored file permanently. A missing file is not an error."""
         with suppress(FileNotFoundError), self.opened() as folder:
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
 
     def strays(self, known: Collection[str]) -> list[Stray]:
-        """What is in the folder, is not known, and is nobody's business, nor can be until it is let go."""
+        """Return the files that are neither in ``known`` nor in use. Each is locked until it is closed."""
         try:
             folder = self.open()
         except FileNotFoundError:
@@ -115,9 +117,9 @@ class Folder:
 
 
 class Upload:
-    """A file on its way into a folder. Begun, written, finished and published in this order; closed in any case.
+    """A file that is being added to a folder. Call `begin`, `write`, `finish` and `publish` in this order.
 
-    ``mode`` is what may be done with it from then on.
+    Always call `close` (or `abandon`) at the end. ``mode`` is the permission mode of the finished file.
     """
 
     def __init__(self, folder: Folder, mode: int = 0o400) -> None:
@@ -131,7 +133,7 @@ class Upload:
         self._busy = self.abandoned = False
 
     def begin(self) -> Self:
-        """Make the temporary file, and the folder if it is not there."""
+        """Create the temporary file, and the folder if it does not exist."""
         self._folder = self._where.open(create=True)
         while True:
             self._part = f".{uuid4().hex}.part"
@@ -139,7 +141,7 @@ class Upload:
             fcntl.flock(self._file, fcntl.LOCK_SH)
             if os.fstat(self._file).st_nlink:
                 return self
-            os.close(self._file)  # somebody cleared it before it was locked
+            os.close(self._file)  # a cleanup deleted it before it was locked
 
     def __enter__(self) -> Self:
         return self.begin()
@@ -149,11 +151,11 @@ class Upload:
 
     @property
     def sha256(self) -> str:
-        """The hash of what was written so far."""
+        """Return the hash of the bytes written so far."""
         return self._digest.hexdigest()
 
     def write(self, piece: bytes | bytearray | memoryview) -> None:
-        """Add some bytes."""
+        """Append bytes."""
         view = memoryview(piece).cast("B")
         self._digest.update(view)
         self.size += len(view)
@@ -161,15 +163,15 @@ class Upload:
             view = view[os.write(self._file, view) :]
 
     def finish(self) -> None:
-        """All is there: have it on disk, and let nobody write to it any more who should not."""
+        """Set the file's final permissions and sync it to disk."""
         os.fchmod(self._file, self._mode)
         os.fsync(self._file)
 
     def publish(self, name: str, replace: bool = False) -> bool:
-        """Give it its name, for good. False if that is taken, unless what has it is to be replaced."""
+        """Give the file its final name. Return False if the name is taken and ``replace`` is false."""
         if not replace:
             try:
-                # The name is taken first, so that two files cannot both get it.
+                # Reserve the name first, so that two uploads cannot both get it.
                 os.close(os.open(name, _NEW, 0o400, dir_fd=self._folder))
             except FileExistsError:
                 return False
@@ -179,10 +181,10 @@ class Upload:
         return True
 
     def busily(self, act: Callable[[], T]) -> T:
-        """Do something that takes its time, in a thread. Whoever waits for it may go away meanwhile."""
+        """Run a slow operation in a thread. The waiting task may abandon the upload in the meantime."""
         with self._guard:
             if self.abandoned:
-                raise InterruptedError("nobody waits for it any more")
+                raise InterruptedError("The upload was abandoned.")
             self._busy = True
         try:
             return act()
@@ -192,7 +194,7 @@ class Upload:
                 self._close_if_abandoned()
 
     def abandon(self) -> None:
-        """Close it, now or as soon as the thread that is busy with it is done: it must not lose its descriptors."""
+        """Close the upload now, or when a busy thread is done with it, because the thread needs the descriptors."""
         with self._guard:
             self.abandoned = True
             self._close_if_abandoned()
@@ -202,7 +204,7 @@ class Upload:
             self.close()
 
     def close(self) -> None:
-        """No longer anybody's business. What was not published is gone."""
+        """Release the lock and the descriptors. A file that was not published is deleted."""
         if self._file >= 0:
             if self._part:
                 with suppress(FileNotFoundError):
@@ -214,7 +216,7 @@ class Upload:
 
 
 class Stray:
-    """Something in a folder that is nobody's file."""
+    """A leftover file in a session's folder, locked until `close`."""
 
     def __init__(self, folder: int, name: str, lock: int | None, size: int) -> None:
         self.name = name
@@ -223,22 +225,22 @@ class Stray:
         self._lock = lock
 
     def remove(self) -> None:
-        """Delete it."""
+        """Delete the file."""
         with suppress(FileNotFoundError):
             os.unlink(self.name, dir_fd=self._folder)
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
         os.close(self._folder)
 
 
 def shared(source: Folder, target: Folder, names: Collection[str]) -> list[int]:
-    """Have files of one session in another's folder too; the locks on them come back, as open descriptors.
+    """Link or copy files into another session's folder, and return the locks on them as open descriptors.
 
-    The bytes are the same ones where the file system allows that: nobody may change them. What is missing is left out:
-    whoever proves the other session, or opens the file, is told.
+    Where the file system allows it, both sessions share the same bytes, because stored files never change. Missing
+    files are skipped; opening them or verifying the other session reports the damage.
     """
     locks: list[int] = []
     try:
@@ -270,7 +272,7 @@ def _link(source: int, target: int, name: str) -> bool:
         return True
     except FileNotFoundError:
         raise
-    except OSError:  # another device, too many links, or a file system that has none
+    except OSError:  # another device, too many links, or a file system without links
         return False
     return True
 
@@ -284,7 +286,7 @@ def _copy(file: BinaryIO, target: Folder, name: str) -> None:
 
 
 def _inside(folder: int, name: str, create: bool, mode: int) -> int:
-    """A folder in a folder, by its name. A link is no folder."""
+    """Open a subfolder by name. A link does not count as a folder."""
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=folder)
@@ -296,7 +298,7 @@ def _stray(folder: int, name: str) -> Stray | None:
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(facts.st_mode):
-            raise BlockingIOError  # not ours to judge
+            raise BlockingIOError  # never delete folders
         if not stat.S_ISREG(facts.st_mode):
             return Stray(folder, name, None, 0)
         lock = os.open(name, _OLD, dir_fd=folder)
@@ -306,7 +308,7 @@ def _stray(folder: int, name: str) -> Stray | None:
             os.close(lock)
             raise
         return Stray(folder, name, lock, facts.st_size)
-    except OSError:  # somebody's business, or gone meanwhile
+    except OSError:  # in use, or deleted in the meantime
         os.close(folder)
         return None
 

@@ -76,7 +76,7 @@ class Questions(Requests):
         rows = [row for row in rows if query.key in (None, row.facts.key) and row.n > query.after]
         rows = [row for row in rows if row.facts.id.startswith(query.prefix)]
         now = self.clock.now()
-        found = [row for row in rows if not query.statuses or row.standing(now) in query.statuses]
+        found = [row for row in rows if not query.statuses or row.status_at(now) in query.statuses]
         return FoundQuestions(found[: query.limit])
 
     def _asked(self, kept: Kept, n: int) -> QuestionRow:
@@ -95,7 +95,7 @@ class Questions(Requests):
 
     async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
         now = self.clock.now()
-        return Counter(row.standing(now) for row in await self.questions(query))
+        return Counter(row.status_at(now) for row in await self.questions(query))
 
     async def forget_questions(self, before: int, limit: int) -> int:
         self._check()

@@ -1,4 +1,4 @@
-"""Helpdesk: a chat over an invented shop that can be paused, killed and resumed at any word."""
+"""Helpdesk: a customer service chat for a made-up shop. You can pause, kill and resume it at any message."""
 
 from pausepoint.apps.helpdesk.errands import errand
 from pausepoint.apps.helpdesk.models import Chat, Desk

@@ -1,4 +1,4 @@
-"""``python -m pausepoint.apps.helpdesk``: the helpdesk as a program. At a terminal it chats, else it plays a sample."""
+"""``python -m pausepoint.apps.helpdesk``: the command line. At a terminal it chats; otherwise it plays a sample."""
 
 from __future__ import annotations
 
@@ -22,39 +22,38 @@ from pausepoint.apps.input import BadInput, known_zone, local_zone, refusal
 from pausepoint.cli import Start
 from pausepoint.errors import StoreMissing, UnknownSession
 
-HELP = """Chat with the helpdesk of an invented shop: look up orders, change addresses, refunds, appointments.
+HELP = """Chat with the helpdesk of a made-up shop about orders, addresses, refunds and appointments.
 
-At a terminal it prompts. Without one it plays a sample, or what --play or --say gives it. A chat can be left, killed
-and paused at any word; --session-id goes on with it.
+At a terminal it prompts for messages. Without a terminal it plays a sample, or the lines of --play or --say. You can
+leave, kill or pause a chat at any message. Pass --session-id to continue it.
 """
 
 SCRIPTS = {"english": "english.txt", "chinese": "chinese.txt"}
 SAMPLE_NOW = "2030-03-04T09:00"
-"""The sample has dates of its own, so it brings the moment that they belong to; and a shop of its own, in which
-nothing of it was done before."""
+"""The sample has fixed dates, so it also fixes the current time. It gets a new shop, without earlier changes."""
 
 
 def chat(
     start: Start,
-    session_id: Annotated[str | None, Field(description="Which chat; else a new one.")] = None,
-    say: Annotated[list[str] | None, Field(description="Say this, and leave the chat.")] = None,
+    session_id: Annotated[str | None, Field(description="The chat to continue. Default: a new chat.")] = None,
+    say: Annotated[list[str] | None, Field(description="Send this message, then leave the chat.")] = None,
     play: Annotated[
         str | None,
-        Field(description="Say the lines of a file, or of a sample: english, chinese."),
+        Field(description="Send the lines of a file, or of a sample: english, chinese."),
     ] = None,
     shop: Annotated[
-        Path | None, Field(description="The shop's file, or a folder for it; else shop.db beside the store.")
+        Path | None, Field(description="The shop's file, or a folder for it. Default: shop.db next to the store.")
     ] = None,
-    language: Annotated[Language | None, Field(description="Answer in it; else as the message is.")] = None,
-    time_zone: Annotated[str | None, Field(description="Where the shop is; else that of this machine.")] = None,
-    now: Annotated[str | None, Field(description="Count days from this moment; else from each message.")] = None,
-    rounds: Annotated[int | None, Field(description="Questions before a person takes over; else 4.")] = None,
-    expires: Annotated[float | None, Field(description="Minutes that a question waits; else 30.")] = None,
-    by: Annotated[str | None, Field(description="Who talks; kept in the history.")] = None,
+    language: Annotated[Language | None, Field(description="The reply language. Default: the message's.")] = None,
+    time_zone: Annotated[str | None, Field(description="The shop's time zone. Default: this machine's.")] = None,
+    now: Annotated[str | None, Field(description="Count days from this time. Default: each message's.")] = None,
+    rounds: Annotated[int | None, Field(description="Questions before a person takes over. Default: 4.")] = None,
+    expires: Annotated[float | None, Field(description="Minutes until a question expires. Default: 30.")] = None,
+    by: Annotated[str | None, Field(description="The name of the speaker, kept in the history.")] = None,
 ) -> tuple[int, dict[str, Any] | None]:
-    """Chat, or say something to a chat."""
+    """Chat with the helpdesk, or send messages to a chat."""
     if say and play is not None:
-        raise BadInput("--say and --play: give one of them")
+        raise BadInput("--say and --play cannot be combined. Pass only one of them.")
     if not say and play is None and not at_terminal():
         play = "english"
     settings = {
@@ -82,18 +81,18 @@ def _spoken(talk: Talk, lines: list[str], whole: bool) -> tuple[int, dict[str, A
 
 
 async def check_new(talk: Talk, given: dict[str, Any]) -> None:
-    """Settings are for a new chat: one that exists has its own."""
+    """Refuse settings for an existing chat, which keeps its own."""
     try:
         async with Engine(talk.start.store, create=False) as engine:
             await engine.info(talk.session_id)
     except (UnknownSession, StoreMissing):
         return
     option = min(given).replace("_", "-")
-    raise BadInput(f"--{option}: settings are for a new chat; {talk.session_id!r} has its own")
+    raise BadInput(f"--{option}: Chat {talk.session_id!r} already has its settings. Pass them only for a new chat.")
 
 
 def desk_of(start: Start, given: dict[str, Any]) -> Desk:
-    """The settings of a chat, or a refusal before anything is stored."""
+    """Return the settings of a chat, or refuse them before anything is stored."""
     shop: Path = given["shop"] or start.folder
     values: dict[str, Any] = {"shop": (shop / "shop.db" if shop.is_dir() or not given["shop"] else shop).absolute()}
     try:
@@ -110,32 +109,32 @@ def desk_of(start: Start, given: dict[str, Any]) -> Desk:
     except ValidationError as error:
         raise BadInput(f"--{refusal(error)}") from None
     except (ValueError, OverflowError):
-        raise BadInput(f"--expires: {given['expires']} is no number of minutes that can be waited") from None
+        raise BadInput(f"--expires: {given['expires']} is not a valid number of minutes.") from None
 
 
 def _moment(text: str, time_zone: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"--now: {text!r} is not a moment; write 2030-03-04 or 2030-03-04T09:00") from None
+        raise BadInput(f"--now: {text!r} is not a date or time. Write 2030-03-04 or 2030-03-04T09:00.") from None
     return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(time_zone))
 
 
 def script(name: str) -> list[str]:
-    """The lines of a script; those that begin with # are remarks."""
+    """Return the lines of a script. Lines that start with # are comments."""
     try:
         if name == "-":
             text = sys.stdin.read()
         else:
             text = (SAMPLE / SCRIPTS[name] if name in SCRIPTS else Path(name)).read_text("utf-8")
     except OSError as error:
-        raise BadInput(f"--play: {name}: {error.strerror}; there are also {', '.join(SCRIPTS)}") from None
+        raise BadInput(f"--play: {name}: {error.strerror}. Name a file, or a sample: {', '.join(SCRIPTS)}.") from None
     except UnicodeDecodeError:
-        raise BadInput(f"--play: {name} is no text in UTF-8") from None
+        raise BadInput(f"--play: {name} is not UTF-8 text.") from None
     lines = [line.strip() for line in text.splitlines()]
     found = [line for line in lines if line and not line.startswith("#")]
     if not found:
-        raise BadInput(f"--play: {name} has no line to say")
+        raise BadInput(f"--play: {name} has no lines to send.")
     return found
 
 

@@ -1,6 +1,6 @@
-"""A person's side of a chat: what is said goes in as messages, what comes back is shown. A terminal is one channel.
+"""The customer's side of a chat: send messages and show the replies. A terminal is one channel.
 
-No engine is open while somebody types: the chat waits in the store, and others may talk to it meanwhile.
+No engine is open while a person types. The chat waits in the store, and other channels can send to it meanwhile.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pausepoint.errors import AlreadyRunning, QuestionClosed, UnknownSession
 
 DONE, FAILED, PERSON, INTERRUPTED = 0, 1, 3, 130
 SAID = ("message.received", "question.answered", "answer.refused")
-"""The events that one message of a person leaves, whatever became of it."""
+"""The events that a customer's message causes, one for each message."""
 
 PROMPT = "> "
 PATIENCE = 0.3
-"""Seconds after which it is shown that the desk is at work."""
+"""The seconds after which a progress line appears."""
 
 _WORD = re.compile(r"[^\s\u2e80-\uffef]+\s*|\s+|[\u2e80-\uffef]")
 
@@ -43,7 +43,7 @@ Sitting = tuple[Engine, Session[Chat]]
 
 @dataclass
 class Stand:
-    """How a chat stands after a turn."""
+    """The situation of a chat after a turn."""
 
     status: Status
     replies: list[str] = field(default_factory=list)
@@ -55,17 +55,17 @@ class Stand:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for a person: not for an errand that was cut off and that somebody has to go on with."""
+        """Whether the chat waits for the customer. An interrupted errand that needs a resume does not count."""
         return self.status is Status.WAITING and (bool(self.questions) or self.step == intent.name)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be said any more."""
+        """Whether the chat accepts no more messages."""
         return self.status in (Status.COMPLETED, Status.CANCELLED)
 
     @property
     def lines(self) -> list[str]:
-        """What the person is shown."""
+        """The lines to show to the customer."""
         late = [words.say(self.language, "late")] if self.late else []
         return [*late, *self.replies, *(each.next_question for each in self.questions)]
 
@@ -80,16 +80,16 @@ class Talk:
         self.by = by
         self.channel = channel
         self.cursor = ""
-        self.former: list[str] = []  # replies from before this process
+        self.former: list[str] = []  # replies from earlier processes
 
     @property
     def command(self) -> str:
-        """What goes on with it."""
+        """The command that continues the chat."""
         return self.start.command("--session-id", self.session_id)
 
     @asynccontextmanager
     async def sitting(self) -> AsyncIterator[Sitting]:
-        """The store, open, with this chat in it; a new one if there is none of that id."""
+        """Open the store and this chat. Create the chat if the id is new."""
         async with Engine(self.start.store, workflows=[helpdesk, errand]) as engine:
             yield engine, await self._session(engine)
 
@@ -102,18 +102,20 @@ class Talk:
             open_shop(self.desk.shop)
             return await engine.start(helpdesk, session_id=self.session_id, desk=self.desk, by=self.by)
         if info.workflow != helpdesk.name:
-            raise BadInput(f"--session-id: {self.session_id!r} is a session of {info.workflow}, no chat")
+            raise BadInput(
+                f"--session-id: {self.session_id!r} is not a chat but a session of workflow {info.workflow}."
+            )
         session: Session[Chat] = await engine.session(self.session_id)
         if not self.cursor:
             self.former = await self._replies(session)
         idle = info.status is Status.WAITING and info.step != intent.name and not await session.questions()
         if idle or info.status in (Status.CREATED, Status.READY, Status.FAILED):
-            with suppress(AlreadyRunning):  # another channel is at it
-                await session.resume(by=self.by)  # what was killed or has failed, also below it
+            with suppress(AlreadyRunning):  # another channel is driving it
+                await session.resume(by=self.by)  # also resumes interrupted or failed errands
         return session
 
     async def _replies(self, session: Session[Chat]) -> list[str]:
-        """What the desk has said since this was asked last."""
+        """Return the replies since the last call."""
         found = []
         async for event in session.events(self.cursor):
             self.cursor = event.cursor
@@ -122,7 +124,7 @@ class Talk:
         return found
 
     async def turn(self, sitting: Sitting, text: str | None = None) -> Stand:
-        """Say something, if there is something to say, and wait until the desk has done its part."""
+        """Send a message, if there is one, and wait until the helpdesk has finished its turn."""
         engine, session = sitting
         late = False
         if text is not None:
@@ -139,17 +141,17 @@ class Talk:
         if outcome.failure is not None:
             stand.trouble = f"{outcome.failure.step} failed: {outcome.failure.message}"
         elif outcome.pauses:
-            stand.trouble = "; ".join(pause.reason or f"paused by {pause.by or 'somebody'}" for pause in outcome.pauses)
+            stand.trouble = "; ".join(pause.reason or f"paused by {pause.by or 'someone'}" for pause in outcome.pauses)
         return stand
 
     async def said(self, sitting: Sitting) -> int:
-        """How many messages the chat has got, from whomever: where a script goes on."""
+        """Return how many messages the chat has received from all channels. A script continues there."""
         engine, session = sitting
         asked = [session.id, *(info.session_id for info in await session.children())]
         return sum([event.event_type in SAID for each in asked async for event in engine.events(each)])
 
     async def document(self, sitting: Sitting, stand: Stand) -> dict[str, Any]:
-        """The chat, for ``--json``."""
+        """Return the chat as a document for ``--json``."""
         state = await sitting[1].state()
         return {
             "session_id": self.session_id, "status": stand.status.value, "trouble": stand.trouble or None,
@@ -159,24 +161,24 @@ class Talk:
 
 
 def ending(stand: Stand) -> int:
-    """The exit code that tells how a chat stands."""
+    """Return the exit code for the status of a chat."""
     return {Status.COMPLETED: DONE, Status.FAILED: FAILED, Status.CANCELLED: FAILED}.get(stand.status, PERSON)
 
 
 def left(talk: Talk, stand: Stand | None) -> None:
-    """The last lines: why it stands still, if it does, and the command that goes on."""
+    """Print the last lines: the problem, if there is one, and the command that continues the chat."""
     if stand is not None and stand.status is Status.COMPLETED:
         return
     if stand is not None and stand.trouble:
         click.echo(f"{stand.status.value}: {stand.trouble}", err=True)
     resume = stand is not None and stand.status is Status.PAUSED
     command = talk.start.command("resume", talk.session_id) if resume else talk.command
-    click.echo(f"{'Resume' if resume else 'Go on'}: {command}", err=True)
+    click.echo(f"{'Resume' if resume else 'Continue'}: {command}", err=True)
 
 
 def interrupted(talk: Talk) -> int:
-    """Ctrl+C: what was said is kept."""
-    click.echo("Interrupted; nothing of the chat is lost.", err=True)
+    """Report Ctrl+C. The chat is kept."""
+    click.echo("Interrupted. Nothing in the chat is lost.", err=True)
     left(talk, None)
     return INTERRUPTED
 
@@ -185,14 +187,14 @@ def interrupted(talk: Talk) -> int:
 
 
 async def played(talk: Talk, lines: Sequence[str], whole: bool) -> tuple[Stand, dict[str, Any]]:
-    """Say some lines, one after the other. A ``whole`` script goes on where it was left."""
+    """Send lines one after the other. A ``whole`` script continues where it stopped."""
     async with talk.sitting() as sitting:
         done = await talk.said(sitting) if whole else 0
         stand = await talk.turn(sitting)
         _tell(stand.replies)
         for line in lines[done:]:
             if not (stand.waits or stand.ended):
-                break  # paused, failed, or about to be left: the rest is said when it goes on
+                break  # paused, failed or interrupted: the rest is sent when the chat continues
             click.echo(f"{PROMPT}{line}")
             stand = await talk.turn(sitting, line)
             _tell(stand.lines)
@@ -208,13 +210,14 @@ def _tell(lines: Sequence[str]) -> None:
 
 
 def chatted(talk: Talk) -> tuple[int, dict[str, Any] | None]:
-    """Prompt for messages until one of both has had enough."""
+    """Prompt for messages until the chat ends or the customer leaves."""
     stand: Stand | None = None
     try:
         stand = asyncio.run(_alone(talk, None))
         _show([*talk.former[-1:], *stand.lines] or [words.say(stand.language, "offer")])
         if stand.ended:
-            click.echo(f"Chat {talk.session_id} is {stand.status.value}; a new one: {talk.start.command()}", err=True)
+            new = talk.start.command()
+            click.echo(f"Chat {talk.session_id} is {stand.status.value}. Start a new one: {new}", err=True)
         while stand.waits:
             if text := _typed():
                 stand = asyncio.run(_alone(talk, text))
@@ -235,7 +238,7 @@ async def _closed(talk: Talk, stand: Stand) -> dict[str, Any]:
 
 
 async def _alone(talk: Talk, text: str | None) -> Stand:
-    """One turn with an engine of its own."""
+    """Run one turn with its own engine."""
     async with talk.sitting() as sitting:
         progress = asyncio.ensure_future(_thinking())
         try:
@@ -260,7 +263,7 @@ def _typed() -> str:
         try:
             return input(PROMPT).strip()
         except UnicodeDecodeError:
-            click.echo("That could not be read: it is no UTF-8")
+            click.echo("That is not UTF-8 text. Please try again.")
 
 
 def _show(lines: Sequence[str]) -> None:
@@ -271,7 +274,7 @@ def _show(lines: Sequence[str]) -> None:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """A line in lines of so many columns: between words, and between wide letters, which take two.
+    """Wrap a line to a width in columns, between words or between wide letters, which take two columns.
 
     >>> folded("one two three", 8), folded("订单已发货。", 8)
     (['one two', 'three'], ['订单已发', '货。'])
@@ -287,5 +290,5 @@ def folded(line: str, width: int) -> list[str]:
 
 
 def at_terminal() -> bool:
-    """Whether somebody is there to chat with."""
+    """Return whether input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()

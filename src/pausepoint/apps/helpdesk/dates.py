@@ -1,6 +1,6 @@
-"""Days and times of day in people's words, English and Chinese; relative ones from a day that the caller names.
+"""Find days and times of day in people's words, in English and Chinese. Relative days count from a given day.
 
-What can be read in two ways (03/04/2030) is not read at all: who asked can ask again.
+An ambiguous date (03/04/2030) is not read at all: the helpdesk asks again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 FLAGS = re.ASCII | re.IGNORECASE
-"""A word ends where Latin letters end: Chinese leaves no space between. Digits are those of `normal` texts."""
+"""A word ends where Latin letters end: Chinese has no spaces between words. Digits are those of `normal` text."""
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -30,7 +30,7 @@ _RELATIVE = {"today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2, "
 
 
 class Found(NamedTuple):
-    """A value and where in the text it stands."""
+    """A value and its position in the text."""
 
     value: Any
     start: int
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 def number(text: str) -> int:
-    """A number as it is written: in digits, in words up to twelve, in Chinese up to 99.
+    """Return a number written in digits, in words up to twelve, or in Chinese up to 99.
 
     >>> [number(text) for text in ("12", "two", "a", "十", "二十一", "两", "三十")]
     [12, 2, 1, 10, 21, 2, 30]
@@ -66,7 +66,7 @@ def _whole(year: str, month: str, day: str) -> date:
 
 
 def _coming(month: int, day: int, today: date) -> date | None:
-    """The next such day: people leave the year out for what lies ahead."""
+    """Return the next such day. People omit the year for days in the future."""
     for year in range(today.year, today.year + 9):  # 29 February may be eight years ahead
         try:
             found = date(year, month, day)
@@ -89,7 +89,7 @@ def _dotted(match: re.Match[str], today: date) -> date | None:
 def _slashed(match: re.Match[str], today: date) -> date | None:
     first, second, year = map(int, match.group(1, 2, 3))
     if first <= 12 and second <= 12 and first != second:
-        return None  # day or month first? Nobody can tell.
+        return None  # ambiguous: day or month first
     return date(year, *((first, second) if second > 12 else (second, first)))
 
 
@@ -124,7 +124,7 @@ def _weekday(match: re.Match[str], today: date) -> date | None:
         return monday + timedelta(days=7 + day)
     if which in ("这", "本", "这个"):
         return monday + timedelta(days=day)
-    return today + timedelta(days=(day - today.weekday() - 1) % 7 + 1)  # the next one; today's name means in a week
+    return today + timedelta(days=(day - today.weekday() - 1) % 7 + 1)  # the next one; today's weekday means in a week
 
 
 _ORDINAL = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
@@ -149,7 +149,7 @@ _DATES: list[tuple[re.Pattern[str], Callable[..., date | None]]] = [
 
 
 def dates(text: str, today: date) -> list[Found]:
-    """The days that a text names.
+    """Return the days that a text names.
 
     >>> [str(found.value) for found in dates("tomorrow, 7 March, 下周一 or 03/04/2030", date(2030, 3, 5))]
     ['2030-03-06', '2030-03-07', '2030-03-11']
@@ -196,7 +196,7 @@ _TIMES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], time | None]]] = [
 
 
 def times(text: str) -> list[Found]:
-    """The times of day that a text names.
+    """Return the times of day that a text names.
 
     >>> [f"{found.value:%H:%M}" for found in times("2:30 pm, 14:05, 3pm, noon, 下午三点半, 10点15分")]
     ['14:30', '14:05', '15:00', '12:00', '15:30', '10:15']
@@ -208,14 +208,14 @@ def _each(pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], A
     for match in pattern.finditer(text):
         try:
             value = read(match)
-        except (ValueError, OverflowError):  # no such day, as 30 February
+        except (ValueError, OverflowError):  # no such day, for example 30 February
             continue
         if value is not None:
             yield Found(value, *match.span())
 
 
 def _apart(found: Iterator[Found]) -> list[Found]:
-    """In their order; of those that share letters, the longest."""
+    """Return the matches in order. Of overlapping matches, keep the longest."""
     kept: list[Found] = []
     for each in sorted(found, key=lambda each: each.start - each.end):
         if all(each.end <= other.start or other.end <= each.start for other in kept):

@@ -1,7 +1,7 @@
-"""The sub-chain: reads the values of a request, asks for what is missing, does it. One child session for each request.
+"""The sub-chain: read the values of a request, ask for missing ones, and run the tool. One child session per request.
 
-`gather` puts one question a visit, so every pause has the whole conversation in its record. A request that needs a yes
-goes through `settle`. Each call is done before the next begins, and its result is in the state.
+`gather` asks one question per visit, so every pause records the whole conversation. A request that needs a confirmation
+goes through `settle`. Each call is finished, with its result in the state, before the next one starts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE = Retry(attempts=4, on=(ConnectionError, TimeoutError))
 
 @step(writes=["calls", "entities"], retry=PATIENCE)
 async def values(calls: list[Call], now: AwareDatetime, desk: Desk, ctx: Context) -> dict[str, object]:
-    """Read the values that the request names already: by a model, if there is one, else by their form."""
+    """Read the values that the request already names, with a model if there is one, otherwise with patterns."""
     today = desk.local(now).date()
     read = []
     for call in calls:
@@ -52,7 +52,7 @@ def _tool(name: ToolName, shop: Shop) -> Tool[Any, Served]:
 async def gather(
     calls: list[Call], language: Language, now: AwareDatetime, desk: Desk, ctx: Context
 ) -> dict[str, object]:
-    """Ask for what the call at hand lacks, one question; do it, if nothing is missing."""
+    """Ask one question about the current call's missing values, or run its tool if nothing is missing."""
     call, rest = calls[0], calls[1:]
     shop = Shop(desk.shop, desk.local(now))
     understand = partial(_understood, ctx, call, shop)
@@ -79,11 +79,11 @@ async def gather(
 
 
 async def _understood(ctx: Context, call: Call, shop: Shop, text: str, names: list[str]) -> Mapping[str, Any]:
-    """The parameters in an answer; or that it is none."""
+    """Return the parameters in an answer. Raises `Declined` if the message is not an answer."""
     if is_cancel(text):
-        raise Declined("taken back", reason="cancel")
+        raise Declined("The customer cancels.", reason="cancel")
     if wants_person(text):
-        raise Declined("a person is wanted", reason="person")
+        raise Declined("The customer asks for a person.", reason="person")
     today = shop.now.date()
     if _is_beside(call, text, names, today):
         raise Declined(ELSE, reason=ELSE)
@@ -92,14 +92,14 @@ async def _understood(ctx: Context, call: Call, shop: Shop, text: str, names: li
 
 
 def _is_beside(call: Call, text: str, names: list[str], today: date) -> bool:
-    """Whether words that ask for another tool are no answer: "where is B-2001?" names an order, and asks."""
+    """Return whether a message asks for another tool instead of answering, such as "where is B-2001?"."""
     tool, said = tool_of(text), normal(text)
     if tool in (None, call.tool):
         return False
     given = set(answered(call.tool, text, [], today)) & set(names)
     if given:
         return given == {"order"} and "?" in said
-    # "It arrived smashed" has a word of another tool, and is what somebody says who was asked for the reason.
+    # "It arrived smashed" contains a word of another tool, but answers the question for the reason.
     return tool != "order_status" or len(names) > 1 or "?" in said or bool(orders(said))
 
 
@@ -112,7 +112,7 @@ def _served(
     served: Served,
     asked: bool,
 ) -> dict[str, object]:
-    """What the tool said: a result, an act that needs a yes, or a value that the shop cannot take."""
+    """Handle the tool's reply: a result, an action that needs a confirmation, or a value that the shop refuses."""
     if served.ask:
         why = words.say(language, served.refused, **words.facts(language, served.facts))
         given = {name: value for name, value in parameters.items() if name != served.ask}
@@ -127,7 +127,7 @@ def _served(
         )
         return {"calls": rest, "results": [result]}
     if call.tool == "refund":
-        kept = call.model_copy(update={"given": parameters, "why": ""})  # it stays at hand until it is settled
+        kept = call.model_copy(update={"given": parameters, "why": ""})  # it stays the current call until it is settled
         return {"calls": [kept, *rest], "quote": Quote(parameters=parameters, facts=served.facts)}
     result = Result(tool=call.tool, outcome="done", parameters=parameters, facts=served.facts)
     return {"calls": rest, "results": [result]}
@@ -136,14 +136,14 @@ def _served(
 def _taken_back(
     call: Call, rest: list[Call], parameters: dict[str, Any], answer: str, spoken: list[Message]
 ) -> dict[str, object]:
-    """Instead of an answer somebody wants none of it, a person, or something else."""
+    """Handle a message that is not an answer: a cancellation, the wish for a person, or another request."""
     if wants_person(answer):
         left = [call.model_copy(update={"given": _plain(parameters)}), *rest]
         passed = [Result(tool=each.tool, outcome="passed_on", parameters=each.given, said=answer) for each in left]
         return {"calls": [], "results": passed, "messages": spoken, "quote": None}
     result = Result(tool=call.tool, outcome="cancelled", parameters=_plain(parameters), said=answer)
     found: dict[str, object] = {"calls": rest, "results": [result], "messages": spoken, "quote": None}
-    # What is a request of its own comes to the chat again, as one.
+    # Another request goes back to the chat as a new message.
     return found if is_cancel(answer) else {**found, "messages": spoken[:1], "follow_up": answer}
 
 
@@ -160,7 +160,7 @@ def _exchange(error: Unanswered | Declined) -> list[Message]:
 
 
 def _spoken(question: str, answer: Any) -> list[Message]:
-    """A question and its answer, as the chat has them."""
+    """Return a question and its answer as chat messages."""
     if not question:
         return []
     said = [Message(role="assistant", text=question)]
@@ -175,12 +175,12 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_quote(quote: Quote | None) -> bool:
-    """Whether something waits for a yes."""
+    """Return whether an action waits for a confirmation."""
     return quote is not None
 
 
 def _decided(text: str) -> bool | Mapping[str, Any] | None:
-    """A yes or a no. Who wants a person, or something else, does not say yes."""
+    """Return a yes or a no, or None if unclear. Asking for a person or for something else counts as a no."""
     found = yes_or_no(text)
     if found is None and (wants_person(text) or tool_of(text) not in (None, "refund")):
         return {"approved": False, "reason": ELSE}
@@ -191,7 +191,7 @@ def _decided(text: str) -> bool | Mapping[str, Any] | None:
 async def settle(
     calls: list[Call], quote: Quote, language: Language, now: AwareDatetime, desk: Desk, ctx: Context
 ) -> dict[str, object]:
-    """Pay back, if the person says yes."""
+    """Pay the refund if the customer confirms it."""
     call, rest = calls[0], calls[1:]
     shop = Shop(desk.shop, desk.local(now))
     text = words.say(language, "confirm", **words.facts(language, quote.facts))
@@ -220,7 +220,7 @@ async def settle(
 
 @route(after=gather)
 def after_gather(calls: list[Call], quote: Quote | None) -> Literal["gather", "settle", None]:
-    """Once more for what is missing or comes next, to the question of yes or no, or back to the chat."""
+    """Go to the confirmation, to the next question or call, or back to the chat."""
     if quote is not None:
         return "settle"
     return "gather" if calls else None
@@ -228,7 +228,7 @@ def after_gather(calls: list[Call], quote: Quote | None) -> Literal["gather", "s
 
 @route(after=settle)
 def after_settle(calls: list[Call]) -> Literal["gather", None]:
-    """To the next call, or back to the chat."""
+    """Go to the next call, or back to the chat."""
     return "gather" if calls else None
 
 

@@ -1,6 +1,6 @@
-"""Typed values in people's words: order numbers, e-mail addresses, telephone numbers, amounts, choices, addresses.
+"""Find typed values in people's words: order numbers, e-mail addresses, telephone numbers, amounts, choices, addresses.
 
-Texts are `normal` first, so that ２０３０ is 2030. Nothing here raises: what is not found is left out.
+Text is made `normal` first, so that ２０３０ is 2030. No function here raises; values that are not found are omitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from decimal import Decimal
 from pausepoint.apps.helpdesk.dates import FLAGS, Found, dates, times
 
 LONGEST = 1_000
-"""Letters of a message that are read by its form; patterns would take too long for more, and people write less."""
+"""The number of characters of a message that the patterns read. More would take too long, and people write less."""
 
 _ORDER = re.compile(r"(?<![A-Za-z0-9])(?:([A-Za-z])-?|([A-Z]) )(\d{4})(?!\d)")
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])")
@@ -46,7 +46,7 @@ _HAN_CITY = re.compile(r"(?:^|[省,;:\s到成为是在])([\u4e00-\u9fff]{2,4}?�
 
 
 def normal(text: str) -> str:
-    """A text, as far as it is read, with its digits and wide letters in one way of writing; letter for letter.
+    """Return the part of a text that is read, with digits and wide letters as ASCII, character for character.
 
     >>> normal("订单Ａ-１００１，谢谢！ ٣")
     '订单A-1001,谢谢! 3'
@@ -56,7 +56,7 @@ def normal(text: str) -> str:
 
 
 def _plain(char: str) -> str:
-    if "\uff01" <= char <= "\uff5e":  # the wide twins of ASCII
+    if "\uff01" <= char <= "\uff5e":  # the wide forms of ASCII
         return chr(ord(char) - 0xFEE0)
     if char.isspace() and char != "\n":
         return " "
@@ -64,7 +64,7 @@ def _plain(char: str) -> str:
 
 
 def orders(text: str) -> list[Found]:
-    """Order numbers, as the shop writes them.
+    """Return order numbers as the shop writes them.
 
     >>> [found.value for found in orders("a1001, #B-2002 and C 3003")]
     ['A-1001', 'B-2002', 'C-3003']
@@ -73,7 +73,7 @@ def orders(text: str) -> list[Found]:
 
 
 def emails(text: str) -> list[Found]:
-    """E-mail addresses; the part behind the @ in small letters."""
+    """Return e-mail addresses, with the domain in lower case."""
     found = []
     for match in _EMAIL.finditer(text):
         name, _, domain = match[0].rpartition("@")
@@ -82,7 +82,7 @@ def emails(text: str) -> list[Found]:
 
 
 def phones(text: str, today: date = date(2000, 1, 1)) -> list[Found]:
-    """Telephone numbers as digits, with the + if there was one.
+    """Return telephone numbers as digits, with a leading + if there is one.
 
     >>> [found.value for found in phones("+49 (431) 12-34-56 or 138 0013 8000, on 2030-03-07")]
     ['+49431123456', '13800138000']
@@ -97,7 +97,7 @@ def phones(text: str, today: date = date(2000, 1, 1)) -> list[Found]:
 
 
 def amounts(text: str) -> list[Found]:
-    """Amounts of money: numbers with a currency.
+    """Return amounts of money: numbers with a currency.
 
     >>> [str(found.value) for found in amounts("€49.90, 20,5 euros, 30元, $1,234.50 or 1.234 €")]
     ['49.90', '20.5', '30', '1234.50', '1234']
@@ -106,14 +106,14 @@ def amounts(text: str) -> list[Found]:
 
 
 def _sum(written: str) -> Decimal:
-    """Of a number with points, commas and spaces: three digits behind the last of them are thousands."""
+    """Read a number with points, commas and spaces. Three digits after the last separator are thousands."""
     cents = re.search(r"[.,](\d{1,2})$", written)
     whole = written[: cents.start()] if cents else written
     return Decimal(re.sub(r"\D", "", whole) + (f".{cents[1]}" if cents else ""))
 
 
 def choice(text: str, synonyms: Mapping[str, Iterable[str]]) -> str | None:
-    """Which of some choices a text names; None if none or several."""
+    """Return the choice that a text names, or None if it names none or several."""
     named = {
         name for name, words in synonyms.items()
         if any(re.search(word, text, re.IGNORECASE) for word in (re.escape(name.replace("_", " ")), *words))
@@ -122,7 +122,7 @@ def choice(text: str, synonyms: Mapping[str, Iterable[str]]) -> str | None:
 
 
 def address(text: str) -> dict[str, str]:
-    """The parts of an address that a text names: by their names, or as a whole.
+    """Return the parts of an address in a text: labelled parts, or a whole address.
 
     >>> address("send it to 5 Quay Street, 24103 Kiel")
     {'street': '5 Quay Street', 'postcode': '24103', 'city': 'Kiel'}
@@ -146,7 +146,7 @@ def address(text: str) -> dict[str, str]:
 
 
 def _in_one(text: str) -> dict[str, str]:
-    """A whole address: what stands before ", 24103 Kiel", up to the word that leads to it."""
+    """Return a whole address: the words before ", 24103 Kiel", back to the word that introduces them."""
     tail = _TAIL.search(text)
     street = "" if tail is None else _LEADS.split(text[: tail.start()])[-1].strip()
     if tail is None or not 3 <= len(street) <= 80:
@@ -155,7 +155,7 @@ def _in_one(text: str) -> dict[str, str]:
 
 
 def place(text: str) -> dict[str, str]:
-    """The parts of an address in an answer that is nothing else: they need no names there.
+    """Return the parts of an address in an answer that contains nothing else, so they need no labels.
 
     >>> place("Harbour Road 7")
     {'street': 'Harbour Road 7'}
@@ -172,7 +172,7 @@ def place(text: str) -> dict[str, str]:
 
 
 def blanked(text: str, found: Iterable[Found]) -> str:
-    """The text with spaces where these values stand, so that no part of them is taken for something else."""
+    """Replace values in a text with spaces, so that no part of them is read as something else."""
     for each in found:
         text = text[: each.start] + " " * (each.end - each.start) + text[each.end :]
     return text

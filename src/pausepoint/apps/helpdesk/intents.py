@@ -1,4 +1,4 @@
-"""What a message is about, by its words: which tools it asks for, a yes or a no, "cancel", "a person, please"."""
+"""Find the meaning of a message by its words: the requested tools, a yes or a no, "cancel", "a person, please"."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LATIN = re.compile(r"[A-Za-z]{2,}")
 
 
 class Meaning(NamedTuple):
-    """What a message asks for; ``unclear`` are the parts of it that mean nothing to the helpdesk."""
+    """The meaning of a message. ``unclear`` contains the parts that the helpdesk does not understand."""
 
     calls: list[Call]
     talk: SmallTalk
@@ -58,7 +58,7 @@ class Meaning(NamedTuple):
 
 
 def language_of(text: str, otherwise: Language) -> Language:
-    """The language of a text; what has no words (an order number) is in that of the chat.
+    """Return the language of a text. Text without words, such as an order number, has the language of the chat.
 
     >>> language_of("订单A-1001在哪", "en"), language_of("where is it", "zh"), language_of("A-1001", "zh")
     ('zh', 'en', 'zh')
@@ -69,7 +69,7 @@ def language_of(text: str, otherwise: Language) -> Language:
 
 
 def meaning(text: str) -> Meaning:
-    """What a message asks for, part by part.
+    """Return the meaning of a message, part by part.
 
     >>> found = meaning("Hello! Where is A-1001, and change the address of A-1002. Mumble mumble.")
     >>> [(call.tool, call.text) for call in found.calls]
@@ -102,7 +102,7 @@ def meaning(text: str) -> Meaning:
 
 
 def _calls(tool: ToolName, part: str) -> list[Call]:
-    """One, or one for each order whose status is asked for."""
+    """Return one call, or one for each order if the message asks for the status of several."""
     numbers = list(dict.fromkeys(found.value for found in orders(part)))
     if tool == "order_status" and len(numbers) > 1:
         return [Call(tool=tool, text=number) for number in numbers]
@@ -117,12 +117,12 @@ def _small_talk(part: str) -> SmallTalk:
 
 
 def _says_something(part: str) -> bool:
-    """Whether it may belong to the request before it: a value, or an explanation with a number or a known word."""
+    """Return whether a part may belong to the request before it: it has a number, an address or a known word."""
     return bool(re.search(r"\d|@", part)) or any(choice(part, each) for each in CHOICES.values())
 
 
 def _parts(said: str) -> list[str]:
-    """Sentences; and those that are joined by an "and", if each side asks for something."""
+    """Split text into sentences, and at an "and" if each side is a request."""
     found: list[str] = []
     for sentence in _SENTENCE.split(said):
         pieces = [piece.strip() for piece in _JOINT.split(sentence)]
@@ -132,7 +132,7 @@ def _parts(said: str) -> list[str]:
 
 
 def tool_of(text: str) -> ToolName | None:
-    """The tool that a part of a message asks for."""
+    """Return the tool that a part of a message asks for, or None."""
     return next((name for name, pattern in TOOLS.items() if pattern.search(text)), None)
 
 
@@ -141,7 +141,7 @@ def _bare(text: str) -> str:
 
 
 def is_cancel(text: str) -> bool:
-    """Whether somebody wants to leave it.
+    """Return whether a message cancels the current request.
 
     >>> [is_cancel(text) for text in ("Cancel!", "取消", "cancel that please", "cancel my order A-1001")]
     [True, True, True, False]
@@ -150,12 +150,12 @@ def is_cancel(text: str) -> bool:
 
 
 def wants_person(text: str) -> bool:
-    """Whether somebody asks for a person."""
+    """Return whether a message asks for a person."""
     return TOOLS["hand_over"].search(normal(text)) is not None
 
 
 def yes_or_no(text: str) -> bool | None:
-    """A yes, a no, or neither. A "yes, but …" is neither: nobody should pay on a half-understood word.
+    """Return True for a yes, False for a no, or None. A "yes, but …" is None: no money moves on a half-understood word.
 
     >>> [yes_or_no(text) for text in ("Yes, please!", "好的", "no thanks", "不要", "yes but only half")]
     [True, True, False, False, None]

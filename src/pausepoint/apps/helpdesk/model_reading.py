@@ -1,6 +1,6 @@
-"""A language model's reading of a message: which tools it asks for, and with which values. Without one, None.
+"""Read messages with a language model: the requested tools and their values. Without a model the result is None.
 
-What a model says is taken as what a person would say: names that do not exist are refused and asked for again, and
+The output of a model is checked like a person's words: unknown names are refused and the model is asked again, and
 values go through the same checks.
 """
 
@@ -17,25 +17,25 @@ from pausepoint.apps.helpdesk.models import Call, ToolName
 from pausepoint.apps.helpdesk.parameters import MODELS
 from pausepoint.apps.model import ask
 
-INTENTS = """You sort the messages of a shop's customers. For every thing that the message asks for, name the tool and
-the part of the message that is about it, in its own words: order_status (where an order is), change_address, refund,
-appointment, hand_over (a person is wanted). What fits none of them goes into unclear, in its own words. talk is hello,
-thanks, bye or cancel if that is said, else empty."""
+INTENTS = """You sort the messages of a shop's customers. For every request in the message, name the tool and quote the
+part of the message that is about it: order_status (where an order is), change_address, refund, appointment, hand_over
+(the customer asks for a person). Quote the parts that fit no tool in unclear. Set talk to hello, thanks, bye or cancel
+if the message says so; otherwise leave it empty."""
 
-VALUES = """You read values out of a customer's words for the tool {tool}. Today is {today}. Give each value that the
-words name, as text: days as YYYY-MM-DD, times as HH:MM, order numbers such as A-1001. What is not said is null; invent
-nothing."""
+VALUES = """You read values from a customer's words for the tool {tool}. Today is {today}. Return each value that the
+words name, as text: days as YYYY-MM-DD, times as HH:MM, order numbers such as A-1001. Use null for values that are not
+mentioned, and do not invent any."""
 
 
 class Request(BaseModel):
-    """One thing that a message asks for."""
+    """One request in a message."""
 
     tool: ToolName
     words: str = Field(min_length=1)
 
 
 class Requests(BaseModel):
-    """All that a message asks for."""
+    """All requests in a message."""
 
     requests: list[Request] = []
     unclear: list[str] = []
@@ -43,7 +43,7 @@ class Requests(BaseModel):
 
 
 async def read_message(ctx: Context, text: str) -> Meaning | None:
-    """What a message asks for, as a model sees it."""
+    """Return the meaning of a message as a model reads it."""
     found = await ask(ctx, INTENTS, {"message": text}, Requests)
     if found is None:
         return None
@@ -52,12 +52,12 @@ async def read_message(ctx: Context, text: str) -> Meaning | None:
 
 
 async def read_values(ctx: Context, call: Call, today: date) -> dict[str, Any] | None:
-    """The values that a request names."""
+    """Return the values that a request names."""
     return await _values(ctx, call.tool, {"words": call.text}, today)
 
 
 async def read_answer(ctx: Context, call: Call, text: str, names: list[str], today: date) -> dict[str, Any] | None:
-    """The values that an answer names: what was asked for, and corrections of what was given before."""
+    """Return the values that an answer names: requested ones and corrections of earlier ones."""
     return await _values(ctx, call.tool, {"words": text, "asked_for": names, "known": call.given}, today)
 
 

@@ -1,4 +1,4 @@
-"""What the helpdesk keeps: the settings of a chat, its messages, what was asked of it and what came of it."""
+"""The helpdesk's data: the settings of a chat, its messages, its requests and their results."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ ToolName = Literal["order_status", "change_address", "refund", "appointment", "h
 Outcome = Literal["done", "refused", "declined", "cancelled", "expired", "handed_over", "passed_on"]
 
 ROUNDS = 4
-"""How often it asks for what a request lacks before a person takes over, unless a setting says otherwise."""
+"""How often the helpdesk asks for missing details before a person takes over. A setting can change it."""
 
 EXPIRES = timedelta(minutes=30)
-"""How long it waits for an answer."""
+"""How long a question waits for an answer."""
 
 
 class Message(BaseModel):
-    """One thing that was said."""
+    """One message of the chat."""
 
     role: Literal["user", "assistant"]
     text: str
 
 
 class Desk(BaseModel):
-    """The settings of a chat. ``now``: count days from this moment instead of the one at which a message is read."""
+    """The settings of a chat. If ``now`` is set, days count from it instead of from the time of each message."""
 
     shop: Path
     time_zone: Annotated[str, AfterValidator(known_zone)] = "UTC"
@@ -41,12 +41,12 @@ class Desk(BaseModel):
     language: Language | None = None
 
     def local(self, moment: datetime) -> datetime:
-        """A moment as clocks show it where the shop is."""
+        """Return a time in the shop's time zone."""
         return moment.astimezone(ZoneInfo(self.time_zone))
 
 
 class Call(BaseModel):
-    """A tool that somebody wants, and what is known of its parameters. ``why``: why one is asked for again."""
+    """A requested tool and its known parameters. ``why`` is the reason for asking again."""
 
     tool: ToolName
     text: str = ""
@@ -56,9 +56,10 @@ class Call(BaseModel):
 
 
 class Result(BaseModel):
-    """What came of a call. ``facts`` are for the reply; ``said`` tells why it was not done.
+    """The result of a call. ``facts`` are for the reply; ``said`` is the reason if the call was not done.
 
-    A person has to go on with what was ``handed_over``, after the last round, or ``passed_on``, at the customer's wish.
+    A person continues a request that was ``handed_over`` (after the last round) or ``passed_on`` (at the customer's
+    request).
     """
 
     tool: ToolName
@@ -69,16 +70,16 @@ class Result(BaseModel):
 
 
 class Quote(BaseModel):
-    """An act that waits for a yes: ``facts`` is what the person is told."""
+    """An action that waits for a confirmation. ``facts`` are shown to the customer."""
 
     parameters: dict[str, Any]
     facts: dict[str, Any]
 
 
 class Errand(BaseModel):
-    """The state of the sub-chain: one request, with all that has to be done for it.
+    """The state of the sub-chain: one request with all of its calls.
 
-    ``messages`` begin with the end of the chat; ``follow_up`` is a request that somebody made instead of an answer.
+    ``messages`` starts with the latest messages of the chat. ``follow_up`` is a request that came instead of an answer.
     """
 
     desk: Desk
@@ -95,10 +96,10 @@ class Errand(BaseModel):
 
 
 class Chat(BaseModel):
-    """The state of a chat. All but ``messages`` and ``tickets`` is about the message at hand.
+    """The state of a chat. Most fields are about the current message; ``messages`` and ``tickets`` are about all.
 
-    ``customer`` is the address of who is served, once an order has told it; ``last`` the call that a correction would
-    be about; ``unclear`` are the parts of a message that were not understood.
+    ``customer`` is the customer's e-mail address, known from an order. ``last`` is the call that a correction refers
+    to. ``unclear`` contains the parts of a message that the helpdesk did not understand.
     """
 
     desk: Desk

@@ -1,4 +1,4 @@
-"""The parameters of each tool: their types, and how they are found in people's words."""
+"""The parameters of each tool: their types, and how to find them in people's words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pausepoint.apps.helpdesk.models import ToolName
 def _order_number(text: str) -> str:
     found = orders(normal(text))
     if len(found) != 1:
-        raise ValueError("it is no order number")
+        raise ValueError("This is not an order number.")
     return str(found[0].value)
 
 
@@ -36,7 +36,7 @@ def _contact(text: str) -> str:
     given = normal(text)
     found = emails(given) or phones(given)
     if len(found) != 1:
-        raise ValueError("it is neither an e-mail address nor a telephone number")
+        raise ValueError("This is neither an e-mail address nor a telephone number.")
     return str(found[0].value)
 
 
@@ -46,13 +46,13 @@ Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, ma
 
 
 class StatusOf(BaseModel):
-    """Of `order_status`."""
+    """The parameters of `order_status`."""
 
     order: OrderNumber
 
 
 class AddressChange(BaseModel):
-    """Of `change_address`."""
+    """The parameters of `change_address`."""
 
     order: OrderNumber
     street: Words
@@ -61,7 +61,7 @@ class AddressChange(BaseModel):
 
 
 class Refund(BaseModel):
-    """Of `refund`; without an amount it is all that was paid."""
+    """The parameters of `refund`. Without an amount, everything that was paid is refunded."""
 
     order: OrderNumber
     reason: Literal["damaged", "wrong_item", "unwanted", "late"]
@@ -69,7 +69,7 @@ class Refund(BaseModel):
 
 
 class Appointment(BaseModel):
-    """Of `appointment`."""
+    """The parameters of `appointment`."""
 
     kind: Literal["repair", "advice", "pickup"]
     day: date
@@ -107,7 +107,7 @@ _LEAD = re.compile(
 
 
 def found_in(tool: ToolName, text: str, today: date) -> dict[str, Any]:
-    """The parameters of a tool that a text names, as plain values.
+    """Return the parameters of a tool that a text names, as plain values.
 
     >>> found_in("appointment", "repair tomorrow at 3pm, ann@example.com", date(2030, 3, 5))
     {'kind': 'repair', 'day': '2030-03-06', 'time': '15:00', 'contact': 'ann@example.com'}
@@ -126,7 +126,7 @@ def _value(name: str, said: str, today: date) -> str | None:
             return _only(orders(said))
         case "amount":
             several = " or ".join(str(each.value) for each in amounts(said))
-            return _only(amounts(said)) or several or None  # not none: without an amount all would be paid back
+            return _only(amounts(said)) or several or None  # not None: without an amount everything would be refunded
         case "day":
             return _only(dates(said, today))
         case "time":
@@ -140,13 +140,13 @@ def _value(name: str, said: str, today: date) -> str | None:
 
 
 def _only(found: list[Found]) -> str | None:
-    """The value, if there is one; of several nobody knows which is meant. A correction names the old one first."""
+    """Return the value if there is exactly one. Several are ambiguous: a correction names the old value first."""
     values = list(dict.fromkeys(str(each.value) for each in found))
     return values[0] if len(values) == 1 else None
 
 
 def answered(tool: ToolName, text: str, names: list[str], today: date) -> dict[str, Any]:
-    """The parameters that an answer gives: what it names, also of what was collected before; else the one asked for.
+    """Return the parameters in an answer: those that it names, or else the single one that was asked for.
 
     >>> answered("change_address", "no, the street is Harbour Road 7", ["city"], date(2030, 3, 5))
     {'street': 'Harbour Road 7'}
@@ -164,7 +164,7 @@ def answered(tool: ToolName, text: str, names: list[str], today: date) -> dict[s
 
 
 def corrected(said: str) -> str:
-    """What is meant instead, in "no, …"; of "A, not B" or "不是B,是A" the part that counts.
+    """Return the corrected part of "no, …", "A, not B" or "不是B,是A".
 
     >>> corrected("no, A-1002"), corrected("不是A-1001,是A-1002")
     ('A-1002', '是A-1002')
@@ -174,6 +174,6 @@ def corrected(said: str) -> str:
 
 
 def is_correction(text: str) -> bool:
-    """Whether somebody takes something back."""
+    """Return whether a message corrects something."""
     said = normal(text)
     return _NO.match(said) is not None or corrected(said) != said

@@ -1,6 +1,6 @@
-"""The invented shop, in an SQLite file of its own: what the tools of the helpdesk look up and change.
+"""The made-up shop, in its own SQLite file. The tools of the helpdesk read and change it.
 
-Every change is one transaction and carries the idempotency key of its operation in a unique column. If a process dies
+Every change is one transaction and stores the idempotency key of its operation in a unique column. If a process dies
 between a change and its record in the session, the operation runs again, finds its key, and changes nothing.
 """
 
@@ -23,19 +23,19 @@ from pausepoint.apps.input import BadInput
 
 SAMPLE = Path(__file__).parent / "sample_data"
 PATIENCE = 30
-"""Seconds that a transaction waits for another one."""
+"""The seconds that a transaction waits for another one."""
 
 OPENS, CLOSES = time(9), time(18)
 LENGTH = 30
-"""Minutes that an appointment takes."""
+"""The length of an appointment in minutes."""
 
 SUNDAY = 6
 FURTHEST = 90
-"""Days ahead that an appointment can be."""
+"""The maximum number of days until an appointment."""
 
 
 class Served(BaseModel):
-    """What a tool answers: facts, or why not. ``ask`` names the parameter that another value could be given for."""
+    """The reply of a tool: facts, or a refusal. ``ask`` names the parameter that needs another value."""
 
     facts: dict[str, Any] = {}
     refused: str = ""
@@ -43,7 +43,7 @@ class Served(BaseModel):
 
 
 def open_shop(path: Path) -> None:
-    """Make the shop from the sample, unless it is there. Several processes may do so at once."""
+    """Create the shop from the sample unless it exists. Several processes may do this at the same time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _transaction(path, create=True) as db:
@@ -52,9 +52,9 @@ def open_shop(path: Path) -> None:
             if db.execute("SELECT 1 FROM orders").fetchone() is None:
                 _fill(db, json.loads((SAMPLE / "shop.json").read_text("utf-8")))
     except sqlite3.DatabaseError as error:
-        raise BadInput(f"shop: {path} cannot be used as the shop's file: {error}") from None
+        raise BadInput(f"shop: {path} cannot be used as the shop's file: {error}. Name another file.") from None
     except OSError as error:
-        raise BadInput(f"shop: {path} cannot be made: {error.strerror}") from None
+        raise BadInput(f"shop: {path} cannot be created: {error.strerror}. Name another file.") from None
 
 
 def _fill(db: sqlite3.Connection, sample: dict[str, list[dict[str, str]]]) -> None:
@@ -66,8 +66,8 @@ def _fill(db: sqlite3.Connection, sample: dict[str, list[dict[str, str]]]) -> No
 
 @contextmanager
 def _transaction(path: Path, create: bool = False) -> Iterator[sqlite3.Connection]:
-    if not (create or path.exists()):  # an empty one would be made, in which nothing can be found
-        raise FileNotFoundError(f"the shop's file {path} is gone; put it back, then go on")
+    if not (create or path.exists()):  # SQLite would create an empty file
+        raise FileNotFoundError(f"The shop's file {path} is missing. Put it back, then resume.")
     with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as db:
         db.row_factory = sqlite3.Row
         db.execute("PRAGMA synchronous = FULL")
@@ -81,20 +81,20 @@ def _transaction(path: Path, create: bool = False) -> Iterator[sqlite3.Connectio
 
 
 class Shop:
-    """The tools. ``now`` is the moment of the request, where the shop is."""
+    """The tools of the shop. ``now`` is the time of the request in the shop's time zone."""
 
     def __init__(self, path: Path, now: datetime) -> None:
         self.path = path
         self.now = now
 
     def order_status(self, asked: StatusOf) -> Served:
-        """How an order stands."""
+        """Return the facts of an order."""
         with _transaction(self.path) as db:
             order = _order(db, asked.order)
             return _unknown(asked.order) if order is None else Served(facts=order)
 
     def change_address(self, change: AddressChange, ctx: BlockingContext) -> Served:
-        """Send an order somewhere else, while it has not left."""
+        """Change the address of an order that has not been shipped."""
         key = ctx.idempotency_key
         with _transaction(self.path) as db:
             order = _order(db, change.order)
@@ -112,7 +112,7 @@ class Shop:
             return Served(facts={**order, **place})
 
     def quote_refund(self, refund: Refund) -> Served:
-        """What would be paid back; nothing is paid."""
+        """Return the amount that would be refunded, without paying it."""
         with _transaction(self.path) as db:
             order = _order(db, refund.order)
             if order is None:
@@ -125,7 +125,7 @@ class Shop:
             return Served(facts={**order, "amount": f"{refund.amount or left:.2f}", "reason": refund.reason})
 
     def pay_refund(self, order: str, amount: str, reason: str, ctx: BlockingContext) -> Served:
-        """Pay it back."""
+        """Pay a refund."""
         key = ctx.idempotency_key
         with _transaction(self.path) as db:
             known = _order(db, order)
@@ -138,7 +138,7 @@ class Shop:
             return Served(facts={**known, "amount": amount})
 
     def book(self, wanted: Appointment, ctx: BlockingContext) -> Served:
-        """Take an appointment, if the shop is open and nobody has it."""
+        """Book an appointment if the shop is open and the time is free."""
         key, facts = ctx.idempotency_key, wanted.model_dump(mode="json")
         if trouble := self._closed(wanted.day, wanted.time):
             return Served(facts=facts, refused=trouble, ask="time" if trouble == "closed_then" else "day")
@@ -162,7 +162,7 @@ class Shop:
         return "" if at >= OPENS and _minutes(at) + LENGTH <= _minutes(CLOSES) else "closed_then"
 
     def open_ticket(self, about: dict[str, Any], ctx: BlockingContext) -> int:
-        """Leave everything to a person; the number of the ticket."""
+        """Open a ticket for a person and return its number."""
         key = ctx.idempotency_key
         with _transaction(self.path) as db:
             if not _is_done(db, "tickets", key):
@@ -190,7 +190,7 @@ def _refunded(db: sqlite3.Connection, number: str) -> Decimal:
 
 
 def _is_done(db: sqlite3.Connection, table: str, key: str) -> bool:
-    """Whether this very act was done before."""
+    """Return whether the action with this key was done before."""
     return db.execute(f"SELECT 1 FROM {table} WHERE key = ?", (key,)).fetchone() is not None
 
 

@@ -1,4 +1,4 @@
-"""What the helpdesk says, in English and Chinese: questions, replies, reasons."""
+"""The helpdesk's texts in English and Chinese: questions, replies, reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAYINGS: dict[str, tuple[str, str]] = {
     "cancel": ("There is nothing to cancel.", "目前没有可以取消的事项。"),
     "unclear": ("I did not understand: {parts}", "我没有听懂：{parts}"),
     "offer": (
-        "I can look up an order, change its address, pay a refund, make an appointment, or pass you on to a person.",
+        "I can look up an order, change its address, pay a refund, make an appointment, or connect you with a person.",
         "我可以查询订单、修改地址、办理退款、预约时间，或者转接人工。",
     ),
     # questions
@@ -49,18 +49,18 @@ SAYINGS: dict[str, tuple[str, str]] = {
     "time": ("the time (such as 15:00 or 3 pm)", "时间（例如15:00或者下午3点）"),
     "contact": ("your e-mail address or telephone number", "您的电子邮箱或者电话号码"),
     # what is wrong with a value
-    "bad_order": ("That is no order number.", "这不是有效的订单号。"),
-    "bad_street": ("That is no street.", "这不是有效的街道。"),
-    "bad_postcode": ("That is no postcode.", "这不是有效的邮政编码。"),
-    "bad_city": ("That is no city.", "这不是有效的城市。"),
+    "bad_order": ("That is not an order number.", "这不是有效的订单号。"),
+    "bad_street": ("That is not a street.", "这不是有效的街道。"),
+    "bad_postcode": ("That is not a postcode.", "这不是有效的邮政编码。"),
+    "bad_city": ("That is not a city.", "这不是有效的城市。"),
     "bad_reason": ("That is none of the reasons.", "这不在可选的原因之中。"),
     "bad_amount": ("That is no amount.", "这不是有效的金额。"),
     "bad_kind": ("That is none of the things that we do.", "这不在可预约的事由之中。"),
     "bad_day": ("That is no day that I can read.", "我无法识别这个日期。"),
-    "bad_time": ("That is no time that I can read.", "我无法识别这个时间。"),
-    "bad_contact": ("That is no e-mail address and no telephone number.", "这不是有效的邮箱或者电话号码。"),
+    "bad_time": ("I cannot read that time.", "我无法识别这个时间。"),
+    "bad_contact": ("That is neither an e-mail address nor a telephone number.", "这不是有效的邮箱或者电话号码。"),
     "unknown_order": ("I know no order {number}.", "没有找到订单{number}。"),
-    "too_much": ("Of order {number} only {left} can be refunded.", "订单{number}最多还能退{left}。"),
+    "too_much": ("For order {number}, only {left} can be refunded.", "订单{number}最多还能退{left}。"),
     "past": ("That is over already.", "这个时间已经过去了。"),
     "too_far": ("That is too far ahead.", "这个日期太远了。"),
     "sunday": ("We are closed on Sundays.", "周日我们不营业。"),
@@ -84,7 +84,7 @@ SAYINGS: dict[str, tuple[str, str]] = {
     ),
     "refund.done": ("Done: {amount} for order {number} is on its way back to you.",
                     "好的，订单{number}的{amount}已退还。"),
-    "appointment.done": ("Done: {kind} on {day} at {time}. We reach you at {contact}.",
+    "appointment.done": ("Done: {kind} on {day} at {time}. We can reach you at {contact}.",
                          "好的，已预约{day}{time}，{kind}。联系方式：{contact}。"),
     "refund.declined": ("Nothing was refunded.", "没有退款。"),
     "cancelled": ("{what}: cancelled, nothing was changed.", "{what}：已取消，没有任何更改。"),
@@ -108,18 +108,18 @@ SAYINGS: dict[str, tuple[str, str]] = {
     "advice": ("advice", "咨询"),
     "pickup": ("pickup", "取货"),
     # the terminal
-    "late": ("That question had expired, so your answer was not taken. Please say again what you want.",
+    "late": ("That question has expired, so your answer was not used. Please tell me again what you need.",
              "该问题已过期，您的回答未被采用。请重新告诉我您需要什么。"),
 }  # fmt: skip
 
 
 def say(language: Language, key: str, **values: Any) -> str:
-    """A sentence with its values."""
+    """Return a sentence with its values."""
     return SAYINGS[key][language == "zh"].format(**{name: one_line(str(value)) for name, value in values.items()})
 
 
 def day(language: Language, value: str) -> str:
-    """A day in full, so that a misunderstood one is seen.
+    """Return a day in full, so that a misunderstanding is visible.
 
     >>> day("en", "2030-03-07"), day("zh", "2030-03-07")
     ('Thursday, 7 March 2030', '2030年3月7日（周四）')
@@ -131,7 +131,7 @@ def day(language: Language, value: str) -> str:
 
 
 def facts(language: Language, given: dict[str, Any]) -> dict[str, str]:
-    """Facts as they are said."""
+    """Format facts for a sentence."""
     found = {name: str(value) for name, value in given.items()}
     for name in ("status", "kind"):
         if name in found:
@@ -148,7 +148,7 @@ def facts(language: Language, given: dict[str, Any]) -> dict[str, str]:
 
 
 def wanted(language: Language, names: Sequence[str]) -> str:
-    """Parameters, as a list in a sentence."""
+    """Return parameters as a list in a sentence."""
     listed = [say(language, name) for name in names]
     if language == "zh":
         return "、".join(listed)
@@ -156,7 +156,7 @@ def wanted(language: Language, names: Sequence[str]) -> str:
 
 
 def question(language: Language, call: Call, names: Sequence[str], why: str) -> str:
-    """What is asked for a tool. ``why`` is in the words of who checks the values; people get it in theirs."""
+    """Return the question for a tool. ``why`` is the validation message; the customer gets it in plain words."""
     bad = [name for name in names if f"{name}: " in why]
     reasons = [call.why] if call.why else []
     reasons += [say(language, f"bad_{name}") for name in bad]
@@ -167,7 +167,7 @@ def question(language: Language, call: Call, names: Sequence[str], why: str) -> 
 
 
 def outcome(language: Language, result: Result, rounds: int) -> str:
-    """What came of a call."""
+    """Return the sentence about a call's result."""
     what = say(language, result.tool) if result.tool != "hand_over" else ""
     told = facts(language, result.facts)
     match result.outcome:

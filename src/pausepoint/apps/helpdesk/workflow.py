@@ -1,4 +1,4 @@
-"""The chat: one session that loops. A message comes in, is understood, served, handed over if need be, answered."""
+"""The chat: one session that loops. It receives a message, serves it, hands over to a person if needed, and replies."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pausepoint.apps.helpdesk.shop import Shop
 from pausepoint.definition import At
 
 WINDOW = 20
-"""How many messages of the chat go along with a request: to who asks back, and to a person."""
+"""How many messages of the chat are passed along with a request or a ticket."""
 
 CORRECTABLE = ("order_status", "change_address")
-"""What can be done once more with another value; a second refund or appointment would not take the first one back."""
+"""The tools that a correction can run again. A second refund or appointment would not undo the first one."""
 
 REPLIED = "replied"
 """The event that carries a reply."""
@@ -31,7 +31,7 @@ UNDERSTOOD = ["messages", "said", "language", "now", "calls", "unclear", "small_
 
 @step(writes=UNDERSTOOD, retry=PATIENCE)
 async def intent(desk: Desk, language: Language, last: Call | None, follow_up: str, ctx: Context) -> dict[str, object]:
-    """Wait for a message and tell what it asks for."""
+    """Wait for a message and find out what it asks for."""
     said = follow_up or await ctx.receive()
     now = await ctx.do(_now) if desk.now is None else desk.now
     spoken = desk.language or language_of(said, language)
@@ -48,7 +48,7 @@ def _now() -> datetime:
 
 
 def _correction(said: str, last: Call | None, now: datetime) -> Meaning | None:
-    """Of what was done last, "no, the street is …" asks once more, with the other value."""
+    """Return the last call with another value if the message corrects it, as in "no, the street is …"."""
     if (
         last is None
         or last.tool not in CORRECTABLE
@@ -62,7 +62,7 @@ def _correction(said: str, last: Call | None, now: datetime) -> Meaning | None:
 
 
 def for_tools(calls: list[Call]) -> bool:
-    """Whether something was asked for that a tool does."""
+    """Return whether the message asks for a tool."""
     return any(call.tool != "hand_over" for call in calls)
 
 
@@ -71,7 +71,7 @@ async def serve(
     desk: Desk, language: Language, now: AwareDatetime | None, said: str, calls: list[Call], customer: str | None,
     last: Call | None, recent: Annotated[list[Message], At(f"messages[-{WINDOW}:]")], ctx: Context,
 ) -> dict[str, object]:  # fmt: skip
-    """Have the sub-chain do what was asked for."""
+    """Let the sub-chain serve the request."""
     assert now is not None
     wanted = [call for call in calls if call.tool != "hand_over"]
     done = await ctx.call(errand, Errand(
@@ -87,7 +87,7 @@ async def serve(
 
 
 def needs_person(calls: list[Call], results: list[Result]) -> bool:
-    """Whether a person has to go on: somebody asked for one, or the helpdesk is at its end."""
+    """Return whether a person must take over, because the customer asks for one or the helpdesk gave up."""
     given_up = any(each.outcome in ("handed_over", "passed_on") for each in results)
     return given_up or any(call.tool == "hand_over" for call in calls)
 
@@ -98,7 +98,7 @@ async def hand_over(
     entities: dict[str, Any], results: list[Result], last: Call | None,
     recent: Annotated[list[Message], At(f"messages[-{WINDOW}:]")], ctx: Context,
 ) -> dict[str, object]:  # fmt: skip
-    """Leave a ticket with everything that is known."""
+    """Open a ticket with all known details."""
     assert now is not None
     about = {
         "session": ctx.session_id, "language": language, "customer": customer, "request": said, "values": entities,
@@ -115,7 +115,7 @@ async def reply(
     desk: Desk, language: Language, unclear: list[str], small_talk: str, results: list[Result], ticket: int | None,
     follow_up: str, ctx: Context,
 ) -> list[Message]:  # fmt: skip
-    """Say what came of it."""
+    """Reply with the results."""
     said = [words.say(language, small_talk)] if small_talk in ("hello", "cancel") else []
     said += [words.outcome(language, each, desk.rounds) for each in results]
     if ticket is not None:
@@ -133,7 +133,7 @@ async def reply(
 
 @route(after=reply)
 def again(small_talk: str, follow_up: str) -> Literal["intent", None]:
-    """Wait for the next message, until somebody says goodbye."""
+    """Wait for the next message, until the customer says goodbye."""
     return None if small_talk == "bye" and not follow_up else "intent"
 
 

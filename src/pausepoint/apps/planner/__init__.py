@@ -1,4 +1,4 @@
-"""The study planner: reads course material, estimates its topics, and plans every day up to the last midterm."""
+"""The study planner: read course material, estimate its topics, and plan every day up to the last midterm."""
 
 from pausepoint.apps.planner.models import PlannerState, SessionDocument
 from pausepoint.apps.planner.workflow import planner

@@ -1,4 +1,4 @@
-"""``python -m pausepoint.apps.planner``: the study planner as a program. Without options it runs its sample."""
+"""``python -m pausepoint.apps.planner``: the command line. Without options it runs its sample."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pausepoint.engine import BlockingEngine, BlockingSession
 
 HELP = """Plan the days up to the midterms: read the material of every course, estimate its topics, make a plan.
 
-Without --course it works on a small invented sample. Courses and files can also be given one by one: create, course,
-file, then resume.
+Without --course, the planner runs on a small made-up sample. You can also add courses and files one by one: create,
+course, file, then resume.
 """
 COURSE = "ID:NAME[:YYYY-MM-DD]"
 FILE = "[COURSE,COURSE:]PATH"
@@ -32,14 +32,14 @@ FILE = "[COURSE,COURSE:]PATH"
 
 def begin(
     course: Annotated[list[str] | None, Field(description=f"A course and its midterm: {COURSE}.")] = None,
-    file: Annotated[list[str] | None, Field(description=f"Its material: {FILE}; without a course, for all.")] = None,
-    time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon; else that of this machine.")] = None,
-    start: Annotated[str | None, Field(description="The first day, YYYY-MM-DD; else today.")] = None,
-    max_minutes: Annotated[int | None, Field(description="At most so many minutes of work a day; else 480.")] = None,
-    rest_day: Annotated[str | None, Field(description="A day of the week without work, such as Sunday.")] = None,
-    empty: Annotated[bool, Field(description="Not the sample: courses and files come later.")] = False,
+    file: Annotated[list[str] | None, Field(description=f"Course material: {FILE}. Without a course, for all.")] = None,
+    time_zone: Annotated[str | None, Field(description="Such as Europe/Lisbon. Default: this machine's.")] = None,
+    start: Annotated[str | None, Field(description="The first day, YYYY-MM-DD. Default: today.")] = None,
+    max_minutes: Annotated[int | None, Field(description="The maximum minutes of work per day. Default: 480.")] = None,
+    rest_day: Annotated[str | None, Field(description="A weekday without work, such as Sunday.")] = None,
+    empty: Annotated[bool, Field(description="Start without the sample and add courses and files later.")] = False,
 ) -> PlannerState:
-    """The starting state, from options."""
+    """Return the starting state for the given options."""
     inputs = _inputs(course or [], time_zone, start, max_minutes, rest_day)
     if not (course or file or empty):
         if not reads_pdf():
@@ -63,27 +63,27 @@ def _inputs(
 
 
 def _over(sample: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The sample with what was given in its place."""
+    """Return the sample with the given inputs in place of its own."""
     limits = sample["shared_constraints"] | given.get("shared_constraints", {})
     return sample | given | {"shared_constraints": limits}
 
 
 def _course(text: str) -> dict[str, Any]:
-    """A course as it is written on the command line.
+    """Read a course from the command line.
 
     >>> _course("calc2:Calculus II:2026-02-21")
     {'course_id': 'calc2', 'course_name': 'Calculus II', 'midterm_date': '2026-02-21'}
     """
     course_id, *rest = text.split(":", 1)
     if not rest:
-        raise BadInput(f"--course: {text!r} is not written {COURSE}")
+        raise BadInput(f"--course: {text!r} is not a course. Write {COURSE}.")
     name, *day = rest[0].rsplit(":", 1)
     given = {"course_id": course_id.strip(), "course_name": name.strip()}
     return given | ({"midterm_date": day[0].strip()} if day else {})
 
 
 def _upload(text: str, known: set[str]) -> Upload:
-    """A file as it is written on the command line. What stands before a colon is courses, or a part of the path.
+    """Read a file from the command line. The part before a colon is a list of courses, or part of the path.
 
     >>> _upload("calc2,phys:notes.md", {"calc2", "phys"}).course_ids, _upload("a:b.md", {"calc2"}).is_shared
     (['calc2', 'phys'], True)
@@ -96,7 +96,7 @@ def _upload(text: str, known: set[str]) -> Upload:
 
 
 def result(outcome: Outcome[PlannerState]) -> str:
-    """What is said at the end."""
+    """Return the text to print at the end."""
     state = outcome.state
     lines = [summary(state.planning_state)]
     lines += [
@@ -111,7 +111,7 @@ def result(outcome: Outcome[PlannerState]) -> str:
 
 
 def summary(planning: PlanningState) -> str:
-    """A plan in a few lines."""
+    """Return a plan in a few lines."""
     rows, review = planning.plan_rows, planning.review
     minutes = sum(row.estimated_minutes for row in rows)
     days = len({row.date for row in rows if row.estimated_minutes})
@@ -127,15 +127,15 @@ main = program(planner, begin=begin, result=result, help=HELP)
 
 
 def _id(engine: BlockingEngine, text: str) -> str:
-    """The session that a person means by an id or the beginning of one."""
+    """Return the session id for an id or the beginning of one."""
     found = engine.find(text)
     if found.workflow != planner.name:
-        raise BadInput(f"session {found.session_id} is one of {found.workflow}, not of {planner.name}")
+        raise BadInput(f"Session {found.session_id} belongs to workflow {found.workflow}, not to {planner.name}.")
     return str(found.session_id)
 
 
 def _goes_on(engine: BlockingEngine, session_id: str, told: str, run: bool) -> Any:
-    """Say what was changed, and go on if that is wanted."""
+    """Report the change. Resume the session if ``run`` is set."""
     if run:
         click.echo(told)
         session: BlockingSession[Any] = engine.session(session_id)
@@ -144,27 +144,27 @@ def _goes_on(engine: BlockingEngine, session_id: str, told: str, run: bool) -> A
     words = [context.find_root().command_path, "resume", session_id]
     store = context.params.get("store")
     onward = " ".join([*words, *(["--store", shlex.quote(store)] if store else [])])
-    return f"{told}\nGo on:  {onward}", _shown(engine, session_id)
+    return f"{told}\nResume:  {onward}", _shown(engine, session_id)
 
 
 def _shown(engine: BlockingEngine, session_id: str) -> dict[str, Any]:
     return sessions.document(engine, session_id).model_dump(mode="json")
 
 
-run_option = click.option("--run", is_flag=True, help="Go on at once, here, and show it.")
+run_option = click.option("--run", is_flag=True, help="Resume the session here and show its progress.")
 
 
 class Day(click.ParamType[date]):
-    """A day as it is written everywhere."""
+    """A day in ISO format."""
 
     name = "day"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
-        """The day; one that the calendar does not have is refused."""
+        """Return the day, or refuse text that is not a valid date."""
         try:
             return date.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is no day; write it like 2030-02-21", param, ctx)
+            self.fail(f"{value!r} is not a date. Write it like 2030-02-21.", param, ctx)
 
 
 day = Day()
@@ -173,7 +173,7 @@ day = Day()
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[--FIELD VALUE]...")
 def create(options: tuple[str, ...]) -> Any:
-    """Make a session that waits for its courses and files. The options are those of `run`."""
+    """Create a session that waits for its courses and files. The options are those of `run`."""
     return main(["run", "--paused", "--empty", *options], standalone_mode=False)
 
 
@@ -197,8 +197,8 @@ def course(
 @main.verb()
 @click.argument("session")
 @click.argument("path", type=Path)
-@click.option("--course", "course_ids", multiple=True, metavar="ID", help="The course that it is for; several may be.")
-@click.option("--shared", is_flag=True, help="It is for all courses.")
+@click.option("--course", "course_ids", multiple=True, metavar="ID", help="A course of the file. Repeatable.")
+@click.option("--shared", is_flag=True, help="The file is for all courses.")
 @run_option
 def file(
     engine: BlockingEngine, session: str, path: Path, course_ids: tuple[str, ...], shared: bool, run: bool
@@ -206,17 +206,19 @@ def file(
     """Add a file: PDF, text or Markdown."""
     session_id = _id(engine, session)
     added = sessions.add_file(engine, session_id, Upload(path=path, course_ids=list(course_ids), is_shared=shared))
-    told = f"{added.file_id} ({added.entry.filename}) is {'there already' if added.reused else 'added'}."
+    told = f"{added.file_id} ({added.entry.filename}) {'was there already' if added.reused else 'is added'}."
     return _goes_on(engine, session_id, told, run)
 
 
 @main.verb()
 @click.argument("session")
-@click.option("--midterm", "midterms", multiple=True, metavar="COURSE=DAY", help="Another day for a midterm.")
-@click.option("--max-minutes", type=int, metavar="N", help="Another daily limit.")
-@click.option("--rest-day", metavar="DAY", help="Another rest day; none: no rest day.")
-@click.option("--start", type=day, metavar="DAY", help="Another first day.")
-@click.option("--later", is_flag=True, help="Change it, but do not plan now.")
+@click.option(
+    "--midterm", "midterms", multiple=True, metavar="COURSE=DAY", help="The new date of a midterm. Repeatable."
+)
+@click.option("--max-minutes", type=int, metavar="N", help="The new daily limit.")
+@click.option("--rest-day", metavar="DAY", help="The new rest day, or none.")
+@click.option("--start", type=day, metavar="DAY", help="The new first day.")
+@click.option("--later", is_flag=True, help="Change the inputs, but do not make the plan now.")
 def replan(
     engine: BlockingEngine, session: str, midterms: tuple[str, ...], max_minutes: int | None, rest_day: str | None,
     start: date | None, later: bool,
@@ -227,7 +229,7 @@ def replan(
         engine, session_id, midterms=dict(map(_moved, midterms)), max_minutes=max_minutes,
         rest_day=None if rest_day is None else _weekday(rest_day), start=start,
     )  # fmt: skip
-    return _goes_on(engine, session_id, f"Session {session_id} plans anew.", not later)
+    return _goes_on(engine, session_id, f"Session {session_id} makes a new plan.", not later)
 
 
 def _moved(text: str) -> tuple[str, date]:
@@ -235,22 +237,22 @@ def _moved(text: str) -> tuple[str, date]:
     try:
         return course_id, date.fromisoformat(given)
     except ValueError:
-        raise BadInput(f"--midterm: {text!r} is not written COURSE=YYYY-MM-DD") from None
+        raise BadInput(f"--midterm: {text!r} is not valid. Write COURSE=YYYY-MM-DD.") from None
 
 
 def _weekday(text: str) -> str:
     if text.capitalize() not in (*get_args(Weekday), "None"):
-        raise BadInput(f"--rest-day: there is no {text!r}; write {', '.join(get_args(Weekday))} or none")
+        raise BadInput(f"--rest-day: {text!r} is not a weekday. Write {', '.join(get_args(Weekday))} or none.")
     return "none" if text.lower() == "none" else text.capitalize()
 
 
 @main.verb()
 @click.argument("session")
 @click.argument("file")
-@click.option("--warning", required=True, metavar="TEXT", help="What is lacking; shown with the plan.")
+@click.option("--warning", required=True, metavar="TEXT", help="What is missing. Shown with the plan.")
 @run_option
 def partial(engine: BlockingEngine, session: str, file: str, warning: str, run: bool) -> Any:
-    """Let what was read of a FILE do, with a warning."""
+    """Accept a FILE that was read only in part, with a warning."""
     session_id = _id(engine, session)
     file_id = sessions.mark_partial(engine, session_id, file, warning)
     return _goes_on(engine, session_id, f"{file_id} is marked partial.", run)
@@ -259,10 +261,11 @@ def partial(engine: BlockingEngine, session: str, file: str, warning: str, run: 
 @main.verb()
 @click.argument("session")
 def retry(engine: BlockingEngine, session: str) -> Any:
-    """Try again what could not be read, and go on."""
+    """Read the missing parts of files again, and resume."""
     session_id = _id(engine, session)
     files = sessions.retry(engine, session_id)
-    return _goes_on(engine, session_id, f"{many(len(files), 'file')} of {session_id} are tried again.", True)
+    told = f"Session {session_id} reads the missing parts of {many(len(files), 'file')} again."
+    return _goes_on(engine, session_id, told, True)
 
 
 @main.verb()
@@ -299,11 +302,11 @@ def save(engine: BlockingEngine, session: str, folder: Path, version: int | None
 
 @main.verb()
 @click.argument("session")
-@click.option("--reason", default="", metavar="TEXT", help="Why; kept in the history.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, kept in the history.")
 def end(engine: BlockingEngine, session: str, reason: str) -> Any:
-    """End a session: its files and plans are deleted, then the session."""
+    """End a session: delete its files and plans, then the session."""
     session_id = _id(engine, session)
-    engine.remove(session_id, reason=reason or "the user ended it")
+    engine.remove(session_id, reason=reason or "ended by the user")
     last = [event.summary for event in engine.events(session_id)][-1]
     return f"Session {session_id}: {last}.", {"session_id": session_id, "last_event": last}
 

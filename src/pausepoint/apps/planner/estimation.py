@@ -1,8 +1,8 @@
-"""EstimationAgent: how long each topic takes, how much it matters, and how sure that is.
+"""EstimationAgent: estimate the time, priority and confidence of each topic.
 
-Reading goes at 100 words a minute; material that is dense with formulas takes up to twice as long, and going over it
-again adds half of it. Each exercise or example takes 5 minutes, each page without readable text 4. A topic takes at
-least 15 minutes, in steps of 5.
+Reading takes one minute per 100 words, and up to twice as long for material that is full of formulas. Going over it
+again adds half of that time. Each exercise or example takes 5 minutes, and each page without readable text takes 4. A
+topic takes at least 15 minutes, in steps of 5.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WORDS_PER_MINUTE, MINUTES_PER_PAGE, MINUTES_PER_TASK, AGAIN = 100, 4, 5, 1.5
 SHORTEST, STEP = 15, 5
 WITHOUT_MATERIAL = 120
 MUCH, LITTLE = 1.3, 0.6
-"""Times the mean of a course: from here on a topic has a high priority, and below this a low one."""
+"""Factors of a course's mean time: from MUCH on a topic has high priority, below LITTLE it has low priority."""
 
 CONFIDENCE = {"outline": 0.9, "heading": 0.85, "model": 0.8, "terms": 0.55, "nothing": 0.2}
 SHORT_TEXT = 300
 UNSURE = 0.6
-"""Below this an estimate is flagged; and so is one of a file that was not read in whole."""
+"""Estimates below this confidence are flagged, and estimates from files that were not read completely."""
 
 
 def estimate(payload: EstimationPayload) -> EstimationState:
@@ -52,7 +52,7 @@ def _in_order(payload: EstimationPayload, courses: dict[str, None]) -> list[Evid
 
 
 def minutes(measure: Measure) -> int:
-    """How long it takes.
+    """Return how many minutes a topic takes.
 
     >>> minutes(Measure(words=2400, pages=6)), minutes(Measure(words=2400, signs=1200)), minutes(Measure(tasks=5))
     (40, 55, 25)
@@ -68,7 +68,7 @@ def minutes(measure: Measure) -> int:
 
 
 def density(measure: Measure) -> float:
-    """How full of formulas it is, from 0 to 1."""
+    """Return the density of formulas, from 0 to 1."""
     return min(measure.signs / measure.words, 1.0) if measure.words else 0.0
 
 
@@ -80,7 +80,7 @@ def _estimate(evidence: Evidence, time: int, course: Sequence[int]) -> TopicEsti
 
 
 def priority(time: int, course: Sequence[int]) -> Priority:
-    """A topic that takes more than its share of the course matters more.
+    """Return the priority. A topic that takes more than its share of the course matters more.
 
     >>> priority(90, [90, 60, 30]), priority(60, [90, 60, 30]), priority(30, [90, 60, 30]), priority(30, [30])
     ('high', 'medium', 'low', 'high')
@@ -92,7 +92,7 @@ def priority(time: int, course: Sequence[int]) -> Priority:
 
 
 def confidence(evidence: Evidence) -> float:
-    """From what the topic was told, how much there is of it, and how much of its files was read."""
+    """Return the confidence: it depends on how the topic was found, its length, and the unread share of its files."""
     measure = evidence.measure
     short = 0.15 * (1 - min(measure.words / SHORT_TEXT, 1))
     several = 0.05 if len(evidence.source_files) > 1 else 0.0
@@ -105,9 +105,9 @@ def _flag(found: TopicEstimate, evidence: Evidence) -> str:
     if measure.basis == "nothing":
         why.append(evidence.evidence_summary)
     if measure.basis == "terms":
-        why.append("there are no headings to tell topics from")
+        why.append("the material has no headings")
     if measure.words < SHORT_TEXT and measure.basis != "nothing":
-        why.append(f"only {measure.words} words are about it" if measure.words else "its pages have no text")
+        why.append(f"only {measure.words} words cover it" if measure.words else "its pages have no text")
     if measure.missing:
         why.append(f"{measure.missing:.0%} of its files could not be read")
     return f"{found.course_id}, {found.topic}: confidence {found.confidence:.2f}, {', '.join(why) or 'little evidence'}"

@@ -1,6 +1,6 @@
-"""IngestionAgent: reads every file window by window and tells which topics each course has, and where.
+"""IngestionAgent: read every file window by window, and find the topics of each course.
 
-A window is a chunk of `pausepoint.Context.files`: kept as it is done, tried again if it fails, never done twice.
+A window is a chunk of `pausepoint.Context.files`: kept when it is finished, retried if it fails, never done twice.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ SAID = {
     "outline": "in the outline",
     "heading": "by its heading",
     "model": "by a language model",
-    "terms": "by the words that stand out",
+    "terms": "by frequent words",
     "nothing": "",
 }
 INSTRUCTIONS = (
-    "These are pages of learning material. Name the topics that a student has to learn from them, at most eight, in the"
-    " words of the text. Name none that the text does not treat."
+    "These are pages of learning material. Name at most eight topics that a student must learn from them, in the words"
+    " of the text. Do not name topics that the text does not cover."
 )
 LONGEST_EXCERPT = 40_000
 
 
 async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
-    """Read all files of the session and gather what is to be learnt."""
+    """Read all files of the session and gather the topics to learn."""
     files: dict[str, FileProgress] = {}
     topics: dict[str, list[Topic]] = {}
-    with_model = await ctx.do(_has_model)  # what began without a model ends without one
+    with_model = await ctx.do(_has_model)  # a visit that starts without a model finishes without one
     for file_id, file in payload.file_registry.items():
         read = await _read(file_id, file, with_model, ctx)
         chunking = Chunking.model_validate(read.state.chunking)
@@ -68,9 +68,9 @@ def _has_model() -> bool:
 
 
 async def _read(file_id: str, file: FileEntry, with_model: bool, ctx: Context) -> Chunked[Findings]:
-    """All windows of a file. One at a time, unless a model has to be waited for.
+    """Read all windows of a file, one at a time, or several at a time with a model.
 
-    Who names the topics is a part of what a chunk is: topics of one kind do not pass for those of the other.
+    The use of a model is part of a chunk's identity, so the two kinds of topics never mix.
     """
     params: dict[str, Any] = {"mode": "page_window", "max_pages_per_chunk": PAGES_PER_CHUNK}
     params |= {"named_by": "model"} if with_model else {}
@@ -83,7 +83,7 @@ async def _read(file_id: str, file: FileEntry, with_model: bool, ctx: Context) -
 
 
 async def read_chunk(chunk: Chunk, ctx: Context) -> Findings:
-    """The sections of one window."""
+    """Return the sections of one window."""
     file = await ctx.files.get(chunk.file_id)
     count = chunk.params["max_pages_per_chunk"]
     first = chunk.index * count
@@ -98,7 +98,7 @@ def _sections(path: str, content_type: str, first: int, count: int) -> tuple[lis
 
 
 async def _named_by_model(pages: list[str], found: Findings, ctx: Context) -> Findings:
-    """The same window, with the topics that a model names. What is measured is measured, whoever names it."""
+    """Return the window with the topics that a model names. The measures stay the same."""
     text = "\n".join(pages)
     known = {word.casefold() for word in text.split()}
 
@@ -117,8 +117,8 @@ async def _named_by_model(pages: list[str], found: Findings, ctx: Context) -> Fi
     answer = await model.ask(ctx, INSTRUCTIONS, {"pages": text[:LONGEST_EXCERPT]}, Topics)
     if answer is None:
         raise model.SettingsRefused(
-            "these files are being read with a language model, and none is set up now; set PAUSEPOINT_MODEL again, or"
-            " rewind to ingest to read them without one"
+            "These files are being read with a language model, but no model is configured now. Set PAUSEPOINT_MODEL"
+            " again, or rewind to ingest to read them without a model."
         )
     names = list(dict.fromkeys(one_line(topic)[:200] for topic in answer.topics))
     return Findings(sections=[_share(found.sections, name, len(names)) for name in names])
@@ -145,7 +145,7 @@ def _share(sections: list[Section], name: str, parts: int) -> Section:
 def gathered(
     payload: IngestionPayload, files: dict[str, FileProgress], topics: dict[str, list[Topic]]
 ) -> list[Evidence]:  # fmt: skip
-    """Every course's topics. A course without material is a topic itself: it has to be learnt from something else."""
+    """Return the topics of every course. A course without material is one topic."""
     found: list[Evidence] = []
     for course in payload.user_inputs.courses:
         mine = {file_id: file for file_id, file in payload.file_registry.items() if _belongs(file, course)}
@@ -161,7 +161,7 @@ def _belongs(file: FileEntry, course: Course) -> bool:
 
 
 def _copied(topic: Topic) -> Topic:
-    """A shared file's topic belongs to several courses, and grows in each by itself."""
+    """Copy a topic. The topic of a shared file belongs to several courses and grows in each separately."""
     copy = Topic(topic.title, topic.basis)
     copy.add(topic, topic.chunks)
     return copy
@@ -181,7 +181,7 @@ def _evidence(course: Course, topic: Topic, mine: dict[str, FileEntry], files: d
 
 
 def _missing(files: Iterable[FileProgress]) -> float:
-    """The share of chunks that were not read, of all that belong to some files."""
+    """Return the share of chunks that were not read, over some files."""
     counts = [(each.chunking.total_chunks, each.processed_chunks) for each in files]
     total = sum(count for count, _ in counts)
     return round(1 - sum(done for _, done in counts) / total, 3) if total else 0.0
@@ -195,7 +195,7 @@ def _summary(topic: Topic, names: list[str]) -> str:
 
 def _without_material(course: Course, mine: dict[str, FileEntry]) -> Evidence:
     names = [file.filename for file in mine.values()]
-    why = f"nothing could be told from {', '.join(names)}" if names else "no material was given"
+    why = f"no topics were found in {', '.join(names)}" if names else "no material was given"
     return Evidence(
         course_id=course.course_id, topic=course.course_name, evidence_summary=why, source_files=list(mine),
         measure=Measure(filenames=names),

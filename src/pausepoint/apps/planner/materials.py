@@ -1,7 +1,7 @@
-"""What courses are learnt from: PDF, plain text and Markdown, as pages and windows of pages.
+"""Read course material (PDF, plain text and Markdown) as pages and windows of pages.
 
-A page of text is a stretch of about 3,000 bytes that ends with a line. A window is read by itself, so that a book of
-any size takes the memory of one window.
+A page of text has about 3,000 bytes and ends with a line. Each window is read separately, so a book of any size needs
+only the memory of one window.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST_LINE = 2**16
 
 
 class Bookmark(NamedTuple):
-    """An entry of a PDF's outline. Pages and levels begin at 0."""
+    """An entry of a PDF's outline. Pages and levels start at 0."""
 
     title: str
     level: int
@@ -29,28 +29,28 @@ class Bookmark(NamedTuple):
 
 
 def kind_of(path: Path) -> str:
-    """The content type that the ending of a file tells; `BadInput` for one that cannot be read."""
+    """Return the content type for a file's extension. Raises `BadInput` for an unsupported type."""
     kind = ENDINGS.get(path.suffix.lower())
     if kind is None:
         known = ", ".join(ENDINGS)
-        raise BadInput(f"{path}: only PDF, text and Markdown can be read ({known}); save it as one of these")
+        raise BadInput(f"{path}: Only PDF, text and Markdown files can be read ({known}). Save it as one of these.")
     return kind
 
 
 def checked(path: Path) -> str:
-    """The content type of a file that can be read; `BadInput` names one that cannot, and says why."""
+    """Return the content type of a file. Raises `BadInput` if it cannot be read."""
     kind = kind_of(path)
     try:
         with path.open("rb") as stream:
             if not stream.read(1):
-                raise BadInput(f"{path}: the file is empty")
+                raise BadInput(f"{path}: The file is empty.")
         if kind == PDF:
             with opened(path, str(path)):
                 pass
         else:
             _check_text(path)
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise BadInput(f"{path}: {error.strerror or error}.") from None
     return kind
 
 
@@ -60,22 +60,22 @@ def _check_text(path: Path) -> None:
         at = 0
         while True:
             piece = stream.read(2**20)
-            begun = len(decoder.getstate()[0])  # bytes of a character that the last piece ended in
+            begun = len(decoder.getstate()[0])  # bytes of an incomplete character at the end of the previous piece
             try:
                 text = decoder.decode(piece, final=not piece)
             except UnicodeDecodeError as error:
                 raise BadInput(
-                    f"{path}: byte {at - begun + error.start} is no UTF-8; save the text as UTF-8 and add it again"
+                    f"{path}: Byte {at - begun + error.start} is not UTF-8. Save the text as UTF-8 and add it again."
                 ) from None
             if "\0" in text:
-                raise BadInput(f"{path}: this is no text: it has bytes that are zero")
+                raise BadInput(f"{path}: This is not a text file: it contains zero bytes.")
             if not piece:
                 return
             at += len(piece)
 
 
 def page_count(path: str, content_type: str) -> int:
-    """How many pages a file has; at least one."""
+    """Return the number of pages of a file, at least one."""
     if content_type != PDF:
         return max(-(-Path(path).stat().st_size // PAGE_BYTES), 1)
     with opened(path, Path(path).name) as document:
@@ -83,7 +83,7 @@ def page_count(path: str, content_type: str) -> int:
 
 
 def window(path: str, content_type: str, first: int, count: int) -> list[str]:
-    """The texts of some pages, in order."""
+    """Return the texts of some pages, in order."""
     if content_type != PDF:
         return _text_window(path, first, count)
     with opened(path, Path(path).name) as document:
@@ -101,8 +101,11 @@ def _text_window(path: str, first: int, count: int) -> list[str]:
 
 
 def _edge(stream: BinaryIO, number: int) -> int:
-    """Where a page of a text begins: behind the first line that ends there or later. Told from the bytes alone, so that
-    two windows that meet there agree. Where lines never end, it is between two characters."""
+    """Return the offset of a text page: after the first line that ends there or later.
+
+    The offset depends on the bytes alone, so two adjacent windows agree. If no line ends there, the page starts between
+    two characters.
+    """
     at = number * PAGE_BYTES
     if at == 0:
         return 0
@@ -116,7 +119,7 @@ def _edge(stream: BinaryIO, number: int) -> int:
 
 
 def outline(path: str, content_type: str) -> list[Bookmark]:
-    """The outline of a PDF, as far as its entries lead to a page."""
+    """Return the outline of a PDF: the entries that link to a page."""
     if content_type != PDF:
         return []
     found: list[Bookmark] = []

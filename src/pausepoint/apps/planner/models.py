@@ -1,6 +1,6 @@
-"""The state of a planner's session: what was asked, what each agent left; and all of it as one document.
+"""The state of a planner's session: the inputs and the results of each agent, also as one document.
 
-Dates are days where the student lives; moments are in UTC.
+Dates are days in the student's time zone; timestamps are in UTC.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Basis = Literal["outline", "heading", "model", "terms", "nothing"]
 Strategy = Literal["with_review", "without_review"]
 
 DEFAULT_MINUTES = 480
-"""The daily limit if nobody names one."""
+"""The default daily limit."""
 
 PAGES_PER_CHUNK = 20
 
@@ -33,17 +33,19 @@ PAGES_PER_CHUNK = 20
 def _name(text: str) -> str:
     shown = one_line(text)
     if not 0 < len(shown) <= 300:
-        raise ValueError("a name is needed, of at most 300 characters")
+        raise ValueError("Give a name of 1 to 300 characters.")
     return shown
 
 
 Title = Annotated[str, AfterValidator(_name)]
-"""A name that somebody else gave to something."""
+"""A name from outside, reduced to one safe line."""
 
 
 def _id(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
-        raise ValueError(f"{text!r} is no id: use up to 64 letters, digits or . _ -, beginning with a letter or digit")
+        raise ValueError(
+            f"{text!r} is not a valid id. Use up to 64 letters, digits or . _ -, and start with a letter or digit."
+        )
     return text
 
 
@@ -58,7 +60,7 @@ def _absolute(path: Path) -> Path:
 
 
 class Course(BaseModel):
-    """One course. Without a date it can be stored, but not be planned."""
+    """A course. Without a date it can be stored, but not planned."""
 
     course_id: Identifier
     course_name: Title
@@ -66,19 +68,19 @@ class Course(BaseModel):
 
 
 class SharedConstraints(BaseModel):
-    """What holds for every day."""
+    """The limits that apply to every day."""
 
     max_minutes_per_day: int | None = Field(default=None, ge=1, le=1440)
     preferred_rest_day: Weekday | None = None
 
     @property
     def limit(self) -> int:
-        """The minutes that a day has at most."""
+        """The maximum minutes of work per day."""
         return self.max_minutes_per_day or DEFAULT_MINUTES
 
 
 class UserInputs(BaseModel):
-    """What was asked for. Without ``start_date`` the plan begins on the day when the session was made."""
+    """The user's inputs. Without ``start_date``, the plan starts on the day the session was created."""
 
     timezone: Annotated[str, AfterValidator(known_zone)] = "UTC"
     start_date: date | None = None
@@ -92,11 +94,11 @@ class UserInputs(BaseModel):
         names: dict[str, str] = {}
         for course in courses:
             if course.course_id in ids:
-                raise ValueError(f"course_id {course.course_id!r} is there twice; every course has its own")
+                raise ValueError(f"course_id {course.course_id!r} occurs twice. Give every course its own id.")
             other = names.setdefault(course.course_name.casefold(), course.course_id)
             if other != course.course_id:
                 raise ValueError(
-                    f"{course.course_name!r} is the name of {other!r} and of {course.course_id!r}; rename one of them"
+                    f"{course.course_name!r} is the name of both {other!r} and {course.course_id!r}. Rename one."
                 )
             ids.add(course.course_id)
         return courses
@@ -108,7 +110,7 @@ class UserInputs(BaseModel):
 
 
 class Upload(BaseModel):
-    """A file that is to be taken in when the session begins."""
+    """A file that the session takes in when it starts."""
 
     path: Annotated[Path, AfterValidator(_absolute)]
     course_ids: list[str] = []
@@ -116,7 +118,7 @@ class Upload(BaseModel):
 
 
 class FileEntry(BaseModel):
-    """A file that the session has. A shared one counts for all courses."""
+    """A file of the session. A shared file belongs to all courses."""
 
     filename: str
     content_type: str
@@ -132,7 +134,7 @@ class FileEntry(BaseModel):
 
 
 class Chunking(BaseModel):
-    """How a file is cut."""
+    """How a file is divided into chunks."""
 
     mode: Literal["page_window"] = "page_window"
     max_pages_per_chunk: int = PAGES_PER_CHUNK
@@ -140,7 +142,7 @@ class Chunking(BaseModel):
 
 
 class FileProgress(BaseModel):
-    """How far the work on a file is. ``warning``: somebody said that a part of it will do, and why."""
+    """The progress of reading a file. ``warning`` is set when the user accepts a partial file."""
 
     chunking: Chunking = Chunking()
     processed_chunks: int = 0
@@ -151,9 +153,9 @@ class FileProgress(BaseModel):
 
 
 class Measure(BaseModel):
-    """How much there is to learn about a topic, and what tells so.
+    """How much there is to learn about a topic, and how the topic was found.
 
-    ``signs`` are formulas, numbers and the like; ``tasks`` are exercises, examples and entries of lists.
+    ``signs`` counts formulas, numbers and the like. ``tasks`` counts exercises, examples and list entries.
     """
 
     pages: int = 0
@@ -177,14 +179,14 @@ class Evidence(BaseModel):
 
 
 class IngestionState(BaseModel):
-    """What IngestionAgent leaves."""
+    """The results of IngestionAgent."""
 
     files: dict[str, FileProgress] = {}
     course_topic_evidence: list[Evidence] = []
 
 
 class TopicEstimate(BaseModel):
-    """How long a topic takes. ``source_files`` are names, for the plan."""
+    """The estimate for a topic. ``source_files`` are file names, for the plan."""
 
     course_id: str
     topic: Title
@@ -195,7 +197,7 @@ class TopicEstimate(BaseModel):
 
 
 class EstimationState(BaseModel):
-    """What EstimationAgent leaves."""
+    """The results of EstimationAgent."""
 
     topic_estimates: list[TopicEstimate] = []
     uncertainty_flags: list[str] = []
@@ -215,7 +217,7 @@ class PlanRow(BaseModel):
 
 
 class ValidationReport(BaseModel):
-    """What the reviewer computed from a plan."""
+    """The results of the reviewer's checks."""
 
     coverage_ok: bool
     date_range_ok: bool
@@ -223,7 +225,7 @@ class ValidationReport(BaseModel):
 
 
 class Review(BaseModel):
-    """The reviewer's verdict. A plan that time limits says in ``revision_reasons`` what was cut."""
+    """The reviewer's verdict. For a capacity-limited plan, ``revision_reasons`` lists the cuts."""
 
     result_type: ResultType
     revision_reasons: list[str] = []
@@ -231,7 +233,7 @@ class Review(BaseModel):
 
 
 class PlanningState(BaseModel):
-    """What PlanningReviewerAgent leaves. ``planned_for``: the inputs that this plan was made for."""
+    """The results of PlanningReviewerAgent. ``planned_for`` contains the inputs that the plan was made for."""
 
     plan_version: int = 0
     last_midterm_date: date | None = None
@@ -242,7 +244,7 @@ class PlanningState(BaseModel):
 
 
 class Artifacts(BaseModel):
-    """Where the finished plan lies."""
+    """The paths of the finished plan."""
 
     markdown_path: str | None = None
     csv_path: str | None = None
@@ -266,7 +268,7 @@ class PlannerState(BaseModel):
 
 
 class EventEntry(BaseModel):
-    """One line of the history."""
+    """One event of the history."""
 
     timestamp: datetime
     agent_name: str
@@ -275,7 +277,7 @@ class EventEntry(BaseModel):
 
 
 class SessionDocument(BaseModel):
-    """A session as one document. Identity, times and events are the session's own; the rest is its state."""
+    """A session as one document: its identity, times and events, and its state."""
 
     session_id: str
     created_at: datetime
@@ -291,26 +293,26 @@ class SessionDocument(BaseModel):
 
 
 class Payload(BaseModel):
-    """What an agent is handed. Every agent is told the session."""
+    """The input of an agent. It always contains the session id."""
 
     session_id: str = Field(min_length=1)
 
 
 class IngestionPayload(Payload):
-    """For IngestionAgent."""
+    """The input of IngestionAgent."""
 
     user_inputs: UserInputs
     file_registry: dict[str, FileEntry]
 
 
 class EstimationPayload(Payload):
-    """For EstimationAgent."""
+    """The input of EstimationAgent."""
 
     course_topic_evidence: list[Evidence]
 
 
 class PlanningPayload(Payload):
-    """For PlanningReviewerAgent. ``start`` is the first day of the plan."""
+    """The input of PlanningReviewerAgent. ``start`` is the first day of the plan."""
 
     user_inputs: UserInputs
     estimation_state: EstimationState

@@ -17,7 +17,7 @@ COLUMNS = tuple(PlanRow.model_fields)
 PRIORITY = {"high": 1, "medium": 5, "low": 9}
 SAID = {
     "approved_plan": "All topics fit before their midterms.",
-    "capacity_limited_plan": "The time does not suffice for everything. What was cut is listed below.",
+    "capacity_limited_plan": "There is not enough time for everything. The cuts are listed below.",
     "needs_revision": "This plan was refused.",
 }
 
@@ -26,7 +26,7 @@ def write(
     folder: Path, planning: PlanningState, inputs: UserInputs, files: Mapping[str, FileProgress], session_id: str,
     made: datetime,
 ) -> Artifacts:  # fmt: skip
-    """Write all three into a folder, each as a whole."""
+    """Write all three files into a folder, each atomically."""
     texts = {
         "study_plan.md": as_markdown(planning, inputs, files),
         "study_plan.csv": as_csv(planning.plan_rows),
@@ -39,7 +39,7 @@ def write(
 
 
 def _put(path: Path, text: str) -> None:
-    """A reader sees the old file or the new one, never a part."""
+    """Replace a file atomically: a reader sees either the old content or the new content."""
     beside = path.with_name(f".{path.name}.new")
     with beside.open("w", encoding="utf-8", newline="") as file:
         file.write(text)
@@ -52,7 +52,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def as_markdown(planning: PlanningState, inputs: UserInputs, files: Mapping[str, FileProgress]) -> str:
-    """For reading."""
+    """Return the plan as Markdown, for reading."""
     lines = [
         "# Study plan",
         "",
@@ -78,13 +78,13 @@ def as_markdown(planning: PlanningState, inputs: UserInputs, files: Mapping[str,
 
 
 def cells(row: PlanRow) -> list[str]:
-    """A row as texts, in the order of the columns."""
+    """Return a row as strings, in the order of the columns."""
     found = row.model_dump(mode="json")
     return ["; ".join(value) if isinstance(value := found[name], list) else str(value) for name in COLUMNS]
 
 
 def _cell(text: str) -> str:
-    """In a cell nothing can begin a list: a day stays as it is."""
+    """Escape a cell. A date needs no escape, because a cell cannot start a list."""
     return text if text[:1].isdigit() and text.replace("-", "").isdigit() else plain(text)
 
 
@@ -114,7 +114,7 @@ def _warnings(files: Mapping[str, FileProgress]) -> Iterator[str]:
 
 
 def _load(rows: Sequence[PlanRow]) -> Iterator[str]:
-    """Minutes of each week."""
+    """Yield the minutes of each week."""
     for (year, week), found in groupby(rows, key=lambda row: row.date.isocalendar()[:2]):
         minutes = sum(row.estimated_minutes for row in found)
         yield f"- {date.fromisocalendar(year, week, 1)}: {many(minutes, 'minute')}"
@@ -124,7 +124,7 @@ def _load(rows: Sequence[PlanRow]) -> Iterator[str]:
 
 
 def as_csv(rows: Sequence[PlanRow]) -> str:
-    """For a spreadsheet."""
+    """Return the plan as CSV, for a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -133,7 +133,7 @@ def as_csv(rows: Sequence[PlanRow]) -> str:
 
 
 def _as_text(cell: str) -> str:
-    """A spreadsheet takes what begins like this for a formula, and runs it."""
+    """Escape text that a spreadsheet would run as a formula."""
     return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t") else cell
 
 
@@ -141,7 +141,7 @@ def _as_text(cell: str) -> str:
 
 
 def as_calendar(rows: Sequence[PlanRow], session_id: str, version: int, made: datetime) -> str:
-    """For a calendar: entries of whole days that leave the days free."""
+    """Return the plan as iCalendar: all-day entries that do not mark the days as busy."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Pausepoint//Study planner//EN", "CALSCALE:GREGORIAN"]
     for number, row in enumerate(rows):
         lines += _entry(row, f"{session_id}-{version}-{number}@pausepoint", version, made)
@@ -178,7 +178,7 @@ def _escaped(text: str) -> str:
 
 
 def _folded(line: str) -> str:
-    """At most 75 bytes a line, never in the middle of a character.
+    """Fold a line to at most 75 bytes, never in the middle of a character.
 
     >>> _folded("x" * 80).split("\\r\\n ")[1]
     'xxxxx'

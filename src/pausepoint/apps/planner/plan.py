@@ -1,11 +1,11 @@
-"""PlanningReviewerAgent, the planner: puts topics into days.
+"""PlanningReviewerAgent, the planner: distribute topics over days.
 
-Every day up to the last midterm is in the plan. Work for the nearest midterm comes first, and of one course what
-matters most. No day has more work than it must have for all to be done in time (or an hour, if that is more), none has
-more than the limit, and the rest day has none. The last working days before a midterm are for review.
+The plan has every day up to the last midterm. Work for the nearest midterm comes first; within a course, the most
+important topics come first. No day has more work than necessary to finish everything in time (or an hour, if that is
+more). No day exceeds the limit, and the rest day has no work. The last working days before a midterm are for review.
 
-Two strategies, one after the other: with review; and if time is too short for that, without, and the least important
-topics are cut if it is still too short.
+There are two strategies. The first plan includes review. If the time is too short for that, the second plan omits the
+review and, if necessary, cuts the least important topics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pausepoint.apps.planner.models import (
 from pausepoint.apps.planner.stages import every_day
 
 COMFORT = 60
-"""Up to so many minutes a day are always fine."""
+"""The minutes per day that are always acceptable."""
 
 STEP, SITTING = 5, 15
 REVIEW_SHARE, REVIEW_LEAST, REVIEW_MOST = 0.15, 20, 120
@@ -42,7 +42,7 @@ WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 @dataclass(frozen=True)
 class Work:
-    """Something that takes time and has to be done before a day."""
+    """Work that takes time and is due before a day."""
 
     course: Course
     topic: str
@@ -68,23 +68,23 @@ class Calendar:
 
     @classmethod
     def of(cls, inputs: UserInputs, start: date) -> Calendar:
-        """From the first day to the last midterm; at least one day."""
+        """Return the calendar from the first day to the last midterm, at least one day."""
         last = max(inputs.last_midterm or start, start)
         constraints = inputs.shared_constraints
         return cls(every_day(start, last), constraints.limit, constraints.preferred_rest_day)
 
     def rests(self, day: date) -> bool:
-        """Whether it is the rest day."""
+        """Return whether a day is the rest day."""
         return WEEKDAYS[day.weekday()] == self.rest
 
     def before(self, due: date, since: date | None = None) -> list[date]:
-        """The days for work before a midterm."""
+        """Return the working days before a midterm."""
         return [day for day in self.days if (since or self.days[0]) <= day < due and not self.rests(day)]
 
     def level(self, needed: dict[date, int]) -> int:
-        """How much a day must have at least, for all to be done in time: minutes by the day when they are due.
+        """Return the minutes per day that are necessary to finish in time, given the minutes by due day.
 
-        Exact, and not only a bound: with so much on every day, work in the order of its due day is done in time.
+        The result is exact, not only a bound: with that much work every day, in the order of due days, all is finished.
         """
         found, total = 0, 0
         for due in sorted(needed):
@@ -94,7 +94,7 @@ class Calendar:
         return found
 
     def lacking(self, needed: dict[date, int]) -> int:
-        """How many minutes cannot be done in time, whatever the order."""
+        """Return how many minutes cannot be finished in time in any order."""
         found, total = 0, 0
         for due in sorted(needed):
             total += needed[due]
@@ -103,12 +103,12 @@ class Calendar:
 
 
 def settled(inputs: UserInputs, start: date) -> UserInputs:
-    """The inputs with the first day said, as a plan keeps them."""
+    """Return the inputs with an explicit first day, as a plan keeps them."""
     return inputs.model_copy(update={"start_date": start})
 
 
 def plan(payload: PlanningPayload) -> PlanningState:
-    """The next version of the plan."""
+    """Return the next version of the plan."""
     inputs, before = settled(payload.user_inputs, payload.start), payload.planning_state
     strategy = next_strategy(before, inputs)
     calendar = Calendar.of(inputs, payload.start)
@@ -124,7 +124,7 @@ def plan(payload: PlanningPayload) -> PlanningState:
 
 
 def next_strategy(before: PlanningState, inputs: UserInputs) -> Strategy:
-    """The first one for new inputs; another one if the last plan for these inputs was refused."""
+    """Return the first strategy for new inputs, or the next one if the last plan for these inputs was refused."""
     refused = before.review is not None and before.review.result_type == "needs_revision"
     if not refused or before.planned_for != inputs:
         return "with_review"
@@ -132,12 +132,14 @@ def next_strategy(before: PlanningState, inputs: UserInputs) -> Strategy:
     after = strategies.index(before.strategy) + 1
     if after == len(strategies):
         reasons = "; ".join(before.review.revision_reasons if before.review else [])
-        raise RuntimeError(f"plan {before.plan_version} was refused, and there is no other way to plan: {reasons}")
+        raise RuntimeError(
+            f"Plan {before.plan_version} was refused, and there is no other strategy. Reasons: {reasons}"
+        )
     return strategies[after]
 
 
 def works(inputs: UserInputs, estimates: Iterable[TopicEstimate]) -> list[Work]:
-    """What has to be done, nearest midterm first, then what matters most."""
+    """Return the work, nearest midterm first, then by priority."""
     courses = {course.course_id: course for course in inputs.courses}
     found = [
         Work(courses[each.course_id], _own(each.topic), each.estimated_minutes, each.priority, each.confidence,
@@ -149,12 +151,12 @@ def works(inputs: UserInputs, estimates: Iterable[TopicEstimate]) -> list[Work]:
 
 
 def _own(topic: str) -> str:
-    """A chapter may be called as the plan calls its own rows: then minutes of the one would pass for the other's."""
+    """Rename a topic that has the name of a plan row, so that their minutes are not mixed up."""
     return f"{topic} (topic)" if topic in (REVIEW, MIDTERM, REST, BUFFER) else topic
 
 
 def review_works(work: Sequence[Work]) -> list[Work]:
-    """A review for every course, by how much there is to review."""
+    """Return a review for every course, sized by its amount of work."""
     totals: dict[str, int] = defaultdict(int)
     for each in work:
         totals[each.course.course_id] += each.minutes
@@ -178,7 +180,7 @@ def _up(minutes: float) -> int:
 
 
 def cut(work: Sequence[Work], calendar: Calendar) -> list[Work]:
-    """As much as fits. The least important goes first, then what is least sure; no more than must."""
+    """Cut work until it fits: lowest priority first, then lowest confidence, and no more than necessary."""
     minutes = [each.minutes for each in work]
     least = sorted(range(len(work)), key=lambda n: (-ORDER[work[n].priority], work[n].confidence, -n))
     for due in sorted({each.due for each in work}):
@@ -195,7 +197,7 @@ Days = dict[date, list[tuple[Work, int]]]
 
 
 def needed_by(work: Iterable[Work]) -> dict[date, int]:
-    """The minutes, by the day when they are due."""
+    """Return the minutes by due day."""
     found: dict[date, int] = defaultdict(int)
     for each in work:
         found[each.due] += each.minutes
@@ -203,12 +205,12 @@ def needed_by(work: Iterable[Work]) -> dict[date, int]:
 
 
 def fair(level: int, limit: int) -> int:
-    """What a day may have if ``level`` would do: in steps, and not less than is always fine."""
+    """Return the maximum for a day if ``level`` is sufficient: rounded up, and at least `COMFORT`."""
     return min(max(_up(level), COMFORT), limit)
 
 
 def scheduled(work: Sequence[Work], reviews: Sequence[Work], calendar: Calendar) -> Days:
-    """Which work is done on which day. What does not fit is left out."""
+    """Assign work to days. Work that does not fit is omitted."""
     most = fair(calendar.level(needed_by([*work, *reviews])), calendar.limit)
     placed = _reviewed(reviews, calendar, most)
     left = [each.minutes for each in work]
@@ -221,7 +223,7 @@ def scheduled(work: Sequence[Work], reviews: Sequence[Work], calendar: Calendar)
 
 
 def _taken(day: date, work: Sequence[Work], left: list[int], needed: int, wanted: int) -> list[tuple[Work, int]]:
-    """What is done on a day: as much as is needed, and more as long as that is worth sitting down for."""
+    """Return the work of a day: as much as needed, and more if that makes a worthwhile sitting."""
     taken: list[tuple[Work, int]] = []
     for number, each in enumerate(work):
         spent = min(left[number], wanted) if day < each.due else 0
@@ -236,7 +238,7 @@ def _taken(day: date, work: Sequence[Work], left: list[int], needed: int, wanted
 
 
 def _reviewed(reviews: Sequence[Work], calendar: Calendar, most: int) -> Days:
-    """Reviews as late as can be. The last midterm comes first, so that as little as can be gets into early days."""
+    """Place reviews as late as possible. The last midterm goes first, so that early days stay free."""
     placed: Days = {day: [] for day in calendar.days}
     for each in sorted(reviews, key=lambda work: work.due, reverse=True):
         minutes = each.minutes
@@ -251,7 +253,7 @@ def _reviewed(reviews: Sequence[Work], calendar: Calendar, most: int) -> Days:
 def _target(
     day: date, work: Sequence[Work], left: Sequence[int], placed: Days, calendar: Calendar, most: int
 ) -> tuple[int, int]:  # fmt: skip
-    """How much a day must have, so that the rest of the days have no more; and how much it should have."""
+    """Return how much a day must have so that later days need no more, and how much it should have."""
     needed: dict[date, int] = defaultdict(int)
     for each, minutes in zip(work, left, strict=True):
         if each.due > day:
@@ -269,7 +271,7 @@ def _target(
 
 
 def as_rows(days: Days, inputs: UserInputs, calendar: Calendar) -> list[PlanRow]:
-    """The plan, day by day. A day without work says so."""
+    """Return the plan, day by day. A day without work has a row, too."""
     rows: list[PlanRow] = []
     parts = _parts(days)
     for day in calendar.days:
@@ -278,12 +280,12 @@ def as_rows(days: Days, inputs: UserInputs, calendar: Calendar) -> list[PlanRow]
         if calendar.rests(day):
             rows += [*exams, _idle(day, REST, "Rest day: no work")]
         else:
-            rows += [*work, *exams] or [_idle(day, BUFFER, "Free: for what took longer than planned")]
+            rows += [*work, *exams] or [_idle(day, BUFFER, "Free: for work that took longer than planned")]
     return rows
 
 
 def _parts(days: Days) -> dict[tuple[date, str, str], tuple[int, int]]:
-    """The how-manieth part of how many a piece of work is."""
+    """Return the part number and the number of parts for each piece of work on a day."""
     where: dict[tuple[str, str], list[date]] = defaultdict(list)
     for day, work in days.items():
         for each, _ in work:
@@ -307,7 +309,7 @@ def _row(day: date, work: Work, minutes: int, part: int, parts: int) -> PlanRow:
 
 
 def _idle(day: date, topic: str, task: str, course: Course | None = None) -> PlanRow:
-    """A row without work."""
+    """Return a row without work."""
     return PlanRow(
         date=day, course=course.course_name if course else "", topic=topic, task_description=task,
         estimated_minutes=0, priority="high" if course else "low",

@@ -1,6 +1,6 @@
-"""PlanningReviewerAgent, the reviewer: computes from a plan alone whether it covers, fits and spreads the work.
+"""PlanningReviewerAgent, the reviewer: check from the plan alone whether it covers, fits and spreads the work.
 
-It knows nothing of how the plan was made.
+The reviewer does not know how the plan was made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pausepoint.apps.words import many
 
 
 def review(payload: PlanningPayload) -> Review:
-    """The verdict on a plan."""
+    """Return the verdict on a plan."""
     inputs, planning = settled(payload.user_inputs, payload.start), payload.planning_state
     calendar = Calendar.of(inputs, payload.start)
     rows = planning.plan_rows
@@ -44,9 +44,9 @@ def review(payload: PlanningPayload) -> Review:
 
 
 def _changed(before: UserInputs | None, now: UserInputs) -> str:
-    """What is other than when the plan was made."""
+    """Return what has changed since the plan was made."""
     if before is None:
-        return "the plan does not say which inputs it was made for"
+        return "the plan does not record its inputs"
     dates = {course.course_id: course.midterm_date for course in before.courses}
     moved = [
         f"the midterm of {course.course_name} is on {course.midterm_date}, not on {dates[course.course_id]}"
@@ -62,7 +62,7 @@ def _changed(before: UserInputs | None, now: UserInputs) -> str:
 def uncovered(
     rows: Sequence[PlanRow], work: Sequence[Work], estimates: Sequence[TopicEstimate], inputs: UserInputs
 ) -> list[str]:
-    """The topics that have less time before their midterm than they take."""
+    """Return the topics that have less time before their midterm than they need."""
     planned: dict[tuple[str, str], int] = defaultdict(int)
     due = {course.course_name: course.midterm_date for course in inputs.courses}
     for row in rows:
@@ -70,7 +70,7 @@ def uncovered(
         if last is not None and row.date < last:
             planned[row.course, row.topic] += row.estimated_minutes
     lost = [each for each in estimates if each.course_id not in {course.course_id for course in inputs.courses}]
-    found = [f"{each.topic} belongs to course {each.course_id!r}, which there is not" for each in lost]
+    found = [f"{each.topic} belongs to course {each.course_id!r}, which does not exist" for each in lost]
     for each in work:
         done = planned[each.course.course_name, each.topic]
         if done < each.minutes:
@@ -82,7 +82,7 @@ def uncovered(
 
 
 def _must_be_cut(rows: Sequence[PlanRow], work: Sequence[Work], calendar: Calendar) -> bool:
-    """Whether nothing more would fit: no minute goes to anything but topics, and no more are lacking than must."""
+    """Return whether the plan is full: all minutes go to topics, and no more are missing than necessary."""
     planned = sum(row.estimated_minutes for row in rows)
     lacking = sum(each.minutes for each in work) - planned
     topics = {(each.course.course_name, each.topic) for each in work}
@@ -100,13 +100,13 @@ def _cuts(missing: Sequence[str], calendar: Calendar) -> list[str]:
 
 
 def out_of_range(rows: Sequence[PlanRow], inputs: UserInputs, calendar: Calendar, last: date | None) -> list[str]:
-    """Days that are missing or do not belong, midterms that are not where they should be, work that comes too late."""
+    """Return missing days, extra days, misplaced midterms, and work that comes too late."""
     found: list[str] = []
     there = {row.date for row in rows}
     lacking = [day for day in calendar.days if day not in there]
     beyond = sorted(there - set(calendar.days))
     if lacking:
-        found.append(f"the plan says nothing about {lacking[0]}" + _and_more(lacking))
+        found.append(f"the plan has no entry for {lacking[0]}" + _and_more(lacking))
     if beyond:
         found.append(f"{beyond[0]} is not between {calendar.days[0]} and {calendar.days[-1]}" + _and_more(beyond))
     if last != inputs.last_midterm:
@@ -130,7 +130,7 @@ def _and_more(days: Sequence[date]) -> str:
 
 
 def unbalanced(rows: Sequence[PlanRow], inputs: UserInputs, calendar: Calendar) -> list[str]:
-    """Days with more than the limit, work on the rest day, and days that are heavier than they have to be."""
+    """Return days above the limit, work on the rest day, and days with more work than necessary."""
     load: dict[date, int] = defaultdict(int)
     needed: dict[date, int] = defaultdict(int)
     due = {course.course_name: course.midterm_date for course in inputs.courses}
@@ -152,5 +152,5 @@ def unbalanced(rows: Sequence[PlanRow], inputs: UserInputs, calendar: Calendar) 
     enough = fair(calendar.level(needed), calendar.limit)
     if not found and peak > enough:
         day = max(load, key=lambda each: (load[each], each))
-        found.append(f"{day} has {many(peak, 'minute')} of work, and {enough} a day would do")
+        found.append(f"{day} has {many(peak, 'minute')} of work, but {enough} a day are enough")
     return found

@@ -1,4 +1,4 @@
-"""The sample: invented material of two courses and a half, small enough to read."""
+"""The sample: made-up material for three small courses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SAMPLE_INPUTS: dict[str, Any] = {
     ],
     "shared_constraints": {"max_minutes_per_day": 150, "preferred_rest_day": "Sunday"},
 }
-WITHOUT_PDF = "the sample runs without its PDF, which needs: pip install 'pausepoint[apps]'"
+WITHOUT_PDF = "The sample runs without its PDF. Install the library for it: pip install 'pausepoint[apps]'"
 
 
 def sample_uploads() -> list[Upload]:
-    """The files of the sample; the PDF where that can be read."""
+    """Return the files of the sample, with the PDF if PDF files can be read."""
     files = [
         Upload(path=SAMPLE / "calculus.md", course_ids=["calc2"]),
         Upload(path=SAMPLE / "navigation.txt", course_ids=["hist"]),

@@ -1,7 +1,7 @@
-"""What can be done with a planner's session from outside: begin it, add to it, change it, look at it, end it.
+"""The operations on a planner's session from outside: create it, add to it, change it, read it.
 
-A change that comes late takes the session back to where it matters, and no further: what was read is not read again,
-and the version of the plan goes on rising.
+A late change takes the session back as far as necessary and no further. Files are not read a second time, and the plan
+version keeps rising.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ KINDS = {name: name for name in EVENTS} | {
     "session.edited": "change",
     "session.rewound": "change",
 }
-"""Which events of a session are told in its document, and as what."""
+"""The events that appear in a session's document, and their types there."""
 
 
 # beginning
 
 
 def starting(inputs: Mapping[str, Any], uploads: Sequence[Mapping[str, Any] | Upload] = ()) -> PlannerState:
-    """The state of a new session. What cannot be used is refused now, by name."""
+    """Return the state of a new session. Raises `BadInput` that names the invalid value."""
     try:
         given = UserInputs.model_validate({"timezone": local_zone()} | dict(inputs))
         files = [Upload.model_validate(upload) for upload in uploads]
@@ -62,7 +62,7 @@ def starting(inputs: Mapping[str, Any], uploads: Sequence[Mapping[str, Any] | Up
 
 
 def _named(error: ValidationError, inputs: Mapping[str, Any]) -> BadInput:
-    """A refusal that names the course it is about."""
+    """Return a refusal that names the course."""
     found = refusal(error)
     where = error.errors(include_url=False)[0]["loc"]
     courses = inputs.get("courses")
@@ -75,15 +75,15 @@ def _named(error: ValidationError, inputs: Mapping[str, Any]) -> BadInput:
 
 
 def check_upload(inputs: UserInputs, upload: Upload) -> str:
-    """The content type of a file that can be taken in; refused are unknown courses and what cannot be read."""
+    """Return the content type of a file. Raises `BadInput` for an unknown course or an unreadable file."""
     known = [course.course_id for course in inputs.courses]
     for course_id in upload.course_ids:
         if course_id not in known:
             raise BadInput(
-                f"{upload.path}: there is no course {course_id!r}{did_you_mean(course_id, known)} Add the course first."
+                f"{upload.path}: There is no course {course_id!r}{did_you_mean(course_id, known)} Add the course first."
             )
     if not upload.course_ids and not upload.is_shared:
-        raise BadInput(f"{upload.path}: say which courses it is for, or that it is shared by all")
+        raise BadInput(f"{upload.path}: The file has no course. Name its courses, or mark it as shared.")
     return materials.checked(upload.path)
 
 
@@ -91,7 +91,7 @@ def check_upload(inputs: UserInputs, upload: Upload) -> str:
 
 
 def add_course(engine: BlockingEngine, session_id: str, course: Mapping[str, Any]) -> UserInputs:
-    """One more course, or other facts about one that is there."""
+    """Add a course, or change an existing one."""
     seen = engine.info(session_id)
     inputs = state_of(engine, session_id).user_inputs
     before = next((each for each in inputs.courses if each.course_id == course["course_id"]), None)
@@ -100,7 +100,7 @@ def add_course(engine: BlockingEngine, session_id: str, course: Mapping[str, Any
         **{key: each for key, each in course.items() if each is not None},
     }
     if before is None and "course_name" not in given:
-        raise BadInput(f"course {course['course_id']}: there is none yet; give its name")
+        raise BadInput(f"course {course['course_id']}: There is no such course yet. Add a name to create it.")
     courses = [given if each is before else each.model_dump() for each in inputs.courses]
     changed = _valid(inputs, courses=courses if before else [*courses, given])
     _change(engine, seen, {"user_inputs": changed}, "review" if before else "ingest")
@@ -115,7 +115,7 @@ def _valid(inputs: UserInputs, **changes: Any) -> UserInputs:
 
 
 class Added(NamedTuple):
-    """A file that a session has now; ``reused``: its content was there before."""
+    """A file of a session. ``reused`` is true if the session already had its content."""
 
     file_id: str
     entry: FileEntry
@@ -123,7 +123,7 @@ class Added(NamedTuple):
 
 
 def add_file(engine: BlockingEngine, session_id: str, upload: Upload) -> Added:
-    """One more file. The same content again only adds the courses that it is for."""
+    """Add a file. If the session already has the content, this only adds its courses."""
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
     kind = check_upload(state.user_inputs, upload)
     file = engine.files(session_id).add(
@@ -140,13 +140,13 @@ def replan(
     engine: BlockingEngine, session_id: str, *, midterms: Mapping[str, date] | None = None,
     max_minutes: int | None = None, rest_day: str | None = None, start: date | None = None,
 ) -> UserInputs:  # fmt: skip
-    """Other dates or limits: the plan is reviewed against them, and made anew."""
+    """Change dates or limits. The plan is reviewed against them and made again."""
     seen = engine.info(session_id)
     inputs = state_of(engine, session_id).user_inputs
     known = [course.course_id for course in inputs.courses]
     for course_id in midterms or {}:
         if course_id not in known:
-            raise BadInput(f"there is no course {course_id!r}{did_you_mean(course_id, known)}")
+            raise BadInput(f"There is no course {course_id!r}{did_you_mean(course_id, known)}")
     courses = [
         each.model_dump()
         | ({"midterm_date": midterms[each.course_id]} if midterms and each.course_id in midterms else {})
@@ -157,75 +157,73 @@ def replan(
     limits |= {"preferred_rest_day": None if rest_day == "none" else rest_day} if rest_day is not None else {}
     changed = _valid(inputs, courses=courses, shared_constraints=limits, start_date=start or inputs.start_date)
     if changed == inputs:
-        raise BadInput(
-            f"session {session_id}: nothing is other than it was; its plan is made for these dates and limits"
-        )
+        raise BadInput(f"session {session_id}: Nothing changes. Its plan is already made for these dates and limits.")
     _change(engine, seen, {"user_inputs": changed}, "review")
     return changed
 
 
 def _change(engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], at: str) -> None:
-    """Edit a session that stands as ``info`` says. One that is past ``at`` goes back there in the same act.
+    """Edit the session that ``info`` describes. A session past the step ``at`` goes back there in the same transaction.
 
-    What it finished there is kept. Past the collecting its guard is not asked again, so it is asked here.
+    Finished work is kept. After the collecting stage its guard does not run again, so this function runs its check.
     """
     session_id, state = info.session_id, state_of(engine, info.session_id)
-    stands = len(ORDER) if info.step is None else ORDER.index(info.step)
-    if stands >= ORDER.index("begin_ingesting"):
+    position = len(ORDER) if info.step is None else ORDER.index(info.step)
+    if position >= ORDER.index("begin_ingesting"):
         wrong = inputs_missing(
             changes.get("user_inputs", state.user_inputs), changes.get("file_registry", state.file_registry)
         )
         if wrong:
-            raise BadInput(f"session {session_id}: {wrong}")
-    how: dict[str, Any] = {"reason": "its inputs have changed", "based_on": info.seq}
-    if (stands, info.held_by_guard) <= (ORDER.index(at), False):
+            raise BadInput(f"session {session_id}: {wrong}.")
+    how: dict[str, Any] = {"reason": "the inputs have changed", "based_on": info.seq}
+    if (position, info.held_by_guard) <= (ORDER.index(at), False):
         engine.edit(session_id, changes, **how)
         return
     kept: dict[str, Any] = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
     if at == "ingest":
-        kept["planning_state"] = state.planning_state  # its version only rises
+        kept["planning_state"] = state.planning_state  # its version must keep rising
     engine.rewind(session_id, at, kept | changes, reuse=True, **how)
 
 
 def _parked(engine: BlockingEngine, session_id: str) -> SessionInfo:
-    """How a session stands. One that is driven is refused, before anything is stored that its state could not name."""
+    """Return a session's info. Refuse a session that is being driven before a file is stored for it."""
     info = engine.info(session_id)
     if info.holder is not None:
         raise VerbRefused(
-            f"session {session_id!r} is {info.status.value}, driven by {info.holder}; pause it first",
+            f"Session {session_id!r} is {info.status.value}, driven by {info.holder}. Pause it first.",
             session_id=session_id, status=info.status.value,
         )  # fmt: skip
     return info
 
 
 def retry(engine: BlockingEngine, session_id: str) -> list[str]:
-    """Try the chunks again that could not be read; which files that are."""
+    """Read the missing chunks again, and return the ids of their files."""
     state = state_of(engine, session_id)
     lacking = [file_id for file_id, each in state.ingestion_state.files.items() if each.status != "complete"]
     if not lacking:
-        raise BadInput(f"session {session_id}: no file of it lacks a chunk")
+        raise BadInput(f"session {session_id}: All files are complete. There is nothing to retry.")
     counted = {"planning_state": state.planning_state} if state.planning_state.plan_version else {}
-    engine.rewind(session_id, "ingest", counted, reuse=True, reason="its missing chunks are tried again")
+    engine.rewind(session_id, "ingest", counted, reuse=True, reason="the missing chunks are read again")
     return lacking
 
 
 def mark_partial(engine: BlockingEngine, session_id: str, file: str, warning: str) -> str:
-    """Say that what was read of a file will do. The warning stays in the history and in the plan."""
+    """Accept a file that was read only in part. The warning stays in the history and in the plan."""
     state = state_of(engine, session_id)
     file_id = _file_of(state, file)
     found = state.ingestion_state.files.get(file_id)
     if found is None or found.status in ("pending", "complete"):
         status = found.status if found else "pending"
-        raise BadInput(f"file {file_id}: it is {status}; only one that could not be read in whole is marked partial")
+        raise BadInput(f"file {file_id}: The file is {status}. Only a file with unread chunks can be marked partial.")
     if not warning.strip():
-        raise BadInput(f"file {file_id}: a warning is needed that says what is lacking")
+        raise BadInput(f"file {file_id}: A warning is required. Say what is missing.")
     marked = found.model_copy(update={"status": "partial", "warning": " ".join(warning.split())})
     engine.edit(session_id, {"ingestion_state.files": state.ingestion_state.files | {file_id: marked}}, reason=warning)
     return file_id
 
 
 def _file_of(state: PlannerState, text: str) -> str:
-    """A file by its id or its name."""
+    """Return a file's id, given its id or its name."""
     if text in state.file_registry:
         return text
     named = [file_id for file_id, each in state.file_registry.items() if each.filename == text]
@@ -233,7 +231,7 @@ def _file_of(state: PlannerState, text: str) -> str:
         return named[0]
     known = [*state.file_registry, *(each.filename for each in state.file_registry.values())]
     problem = (
-        "several files have this name; give its id" if named else f"there is no such file{did_you_mean(text, known)}"
+        "Several files have this name. Use the id." if named else f"There is no such file{did_you_mean(text, known)}"
     )
     raise BadInput(f"file {text}: {problem}")
 
@@ -242,12 +240,12 @@ def _file_of(state: PlannerState, text: str) -> str:
 
 
 def state_of(engine: BlockingEngine, session_id: str, at: int | None = None) -> PlannerState:
-    """The state of a session, now or at a checkpoint."""
+    """Return the state of a session, now or at a checkpoint."""
     return engine.session(session_id, planner).state(at)
 
 
 def document(engine: BlockingEngine, session_id: str) -> SessionDocument:
-    """The whole session, true as of this moment: also while its files are being read."""
+    """Return the whole session as one document, current even while its files are being read."""
     info, state = engine.info(session_id), state_of(engine, session_id)
     given: dict[str, Any] = state.model_dump(exclude={"uploads", "status"})
     given["ingestion_state"]["files"] |= _being_read(engine, session_id, state)
@@ -258,7 +256,7 @@ def document(engine: BlockingEngine, session_id: str) -> SessionDocument:
 
 
 def _being_read(engine: BlockingEngine, session_id: str, state: PlannerState) -> dict[str, FileProgress]:
-    """How far files are that no finished step has told about yet."""
+    """Return the progress of files that no finished step has reported yet."""
     found: dict[str, FileProgress] = {}
     for file_id in state.file_registry:
         if file_id not in state.ingestion_state.files:
@@ -282,23 +280,23 @@ def _events(engine: BlockingEngine, session_id: str) -> list[EventEntry]:
 
 
 def plans(engine: BlockingEngine, session_id: str) -> dict[int, PlanningState]:
-    """All versions of the plan, with what the reviewer said of each; also those that were replaced."""
+    """Return all versions of the plan with their reviews, including replaced ones."""
     found: dict[int, PlanningState] = {}
     for checkpoint in engine.checkpoints(session_id, limit=None):
         if checkpoint.step in ("plan", "review") and not checkpoint.redacted:
             planning = state_of(engine, session_id, checkpoint.seq).planning_state
             known = found.get(planning.plan_version)
-            if known is None or known.review is None:  # what it was told first: later inputs may be others
+            if known is None or known.review is None:  # the first review counts: later inputs may differ
                 found[planning.plan_version] = planning
     return dict(sorted(found.items()))
 
 
 def plan_of(engine: BlockingEngine, session_id: str, version: int | None) -> tuple[int, PlanningState]:
-    """One version of the plan; without a number, the present one."""
+    """Return one version of the plan, by default the current one."""
     known = plans(engine, session_id)
     present = state_of(engine, session_id).planning_state.plan_version
     wanted = present if version is None else version
     if wanted not in known:
-        have = f"it has {', '.join(map(str, known))}" if known else "it has none yet"
-        raise BadInput(f"session {session_id}: there is no plan {wanted or ''}".rstrip() + f"; {have}")
+        have = f"Its plans: {', '.join(map(str, known))}." if known else "It has no plans yet."
+        raise BadInput(f"session {session_id}: There is no plan {wanted or ''}".rstrip() + f". {have}")
     return wanted, known[wanted]

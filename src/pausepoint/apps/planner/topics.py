@@ -1,7 +1,7 @@
-"""Topics of a material: from the outline of a PDF, from headings, or else from the words that stand out.
+"""Find the topics of material: from the outline of a PDF, from headings, or else from frequent words.
 
-A window of pages gives sections; text that stands before the first heading of a window goes on with the section before
-it. The sections of all windows, in order, give the topics of a file.
+A window of pages gives sections. Text before the first heading of a window continues the section before it. The
+sections of all windows, in order, give the topics of a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pausepoint.apps.planner.models import Basis
 from pausepoint.apps.words import one_line
 
 ENOUGH, TOO_MANY = 3, 30
-"""How many topics a file should have at least, and at most, if its headings allow that."""
+"""The minimum and maximum number of topics per file, if its headings allow that."""
 
 A_FEW_WORDS, A_TITLE_WORDS = 15, 100
 KEPT_TERMS = 12
@@ -51,7 +51,7 @@ _COMMON = frozenset(_USUAL.split())
 
 
 class Section(BaseModel):
-    """A stretch of a window. Without a title it goes on with what was before."""
+    """A part of a window. Without a title it continues the previous section."""
 
     title: str = ""
     level: int = 0
@@ -64,13 +64,13 @@ class Section(BaseModel):
 
 
 class Findings(BaseModel):
-    """What one window has."""
+    """The sections of one window."""
 
     sections: list[Section] = []
 
 
 class Heading(NamedTuple):
-    """A line that begins a section."""
+    """A line that starts a section."""
 
     title: str
     level: int
@@ -91,7 +91,7 @@ class _Open:
     def take(self, page: int, line: str) -> None:
         self.pages.add(page)
         words = _WORD.findall(line)
-        ideographs = len(_CJK.findall(line))  # written without spaces: two of them count as a word
+        ideographs = len(_CJK.findall(line))  # written without spaces: two count as a word
         self.words += sum(not _CJK.search(word) for word in words) + (ideographs + 1) // 2
         self.signs += len(_SIGN.findall(line))
         self.tasks += _TASK.match(line) is not None
@@ -107,7 +107,7 @@ class _Open:
 
 
 def findings(pages: Sequence[str], content_type: str, first: int, bookmarks: Sequence[Bookmark]) -> Findings:
-    """The sections of a window that begins at page ``first``. An outline, if there is one, is all that counts."""
+    """Return the sections of a window that starts at page ``first``. With an outline, headings do not count."""
     sections = [_Open(None)]
     for number, text in enumerate(pages, first):
         marks = [mark for mark in bookmarks if mark.page == number]
@@ -122,7 +122,7 @@ def findings(pages: Sequence[str], content_type: str, first: int, bookmarks: Seq
 
 
 def _marked(text: str, marks: Sequence[Bookmark]) -> Iterator[str | Heading]:
-    """The lines of a page, with the entries of the outline where their titles stand; else on top of the page."""
+    """Yield the lines of a page, with outline entries at the lines of their titles or else at the top."""
     lines = text.split("\n")
     keys = [_key(line) for line in lines] if marks else []
     placed: dict[int, list[Heading]] = {}
@@ -163,7 +163,7 @@ def _heading(line: str, after: str, content_type: str) -> Heading | None:
 
 
 def cleaned(title: str) -> str:
-    """A heading without its number, and without what makes it one.
+    """Return a heading without its number and its markup.
 
     >>> cleaned("3.2 Integration by Parts"), cleaned("Chapter 4: Series"), cleaned("**Limits**"), cleaned("Chapter 7")
     ('Integration by Parts', 'Series', 'Limits', 'Chapter 7')
@@ -176,7 +176,7 @@ def cleaned(title: str) -> str:
 
 
 def _key(title: str) -> str:
-    """What makes two titles the same.
+    """Return the key by which two titles are the same.
 
     >>> _key("3.2  Integration by Parts ") == _key("integration by parts")
     True
@@ -189,7 +189,7 @@ def _key(title: str) -> str:
 
 @dataclass
 class Topic:
-    """One thing to learn, with where it was found."""
+    """A topic to learn, with the chunks in which it was found."""
 
     title: str
     basis: Basis
@@ -201,7 +201,7 @@ class Topic:
     terms: Counter[str] = field(default_factory=Counter)
 
     def add(self, found: Section | Topic, chunks: Iterable[str]) -> None:
-        """Take in a section that belongs to it, or the same topic from another place."""
+        """Add a section of this topic, or the same topic from another place."""
         self.pages += found.pages
         self.words += found.words
         self.signs += found.signs
@@ -210,13 +210,13 @@ class Topic:
         self.chunks += [chunk for chunk in chunks if chunk not in self.chunks]
 
     def best_terms(self, count: int) -> list[str]:
-        """The words that stand out in it."""
+        """Return the most frequent terms."""
         ranked = sorted(self.terms.items(), key=lambda term: (-term[1], term[0]))
         return [term for term, _ in ranked[:count]]
 
 
 def topics_of(found: dict[str, Findings]) -> list[Topic]:
-    """The topics of one file, from what its chunks have, by the name of the chunk and in order."""
+    """Return the topics of one file, from the findings of its chunks in order."""
     sections = [(chunk, section) for chunk, each in found.items() for section in each.sections]
     titled = [section for _, section in sections if _counts(section)]
     deepest = _depth(titled)
@@ -242,13 +242,13 @@ def _counts(section: Section) -> bool:
 
 
 def _is_title(section: Section, titled: Sequence[Section], deepest: int) -> bool:
-    """Whether it is the title of the whole: first, alone on its level, above the others, and with little to say."""
+    """Return whether a section is the title of the file: first, alone on its level, above the others, and short."""
     alone = sum(each.level == section.level for each in titled) == 1
     return alone and section is titled[0] and section.level < deepest and section.words < A_TITLE_WORDS
 
 
 def _depth(titled: Sequence[Section]) -> int:
-    """Down to which level a heading is a topic of its own: what is below belongs to it."""
+    """Return the deepest level at which a heading is a topic. Deeper headings belong to it."""
     levels = sorted({section.level for section in titled})
     best = levels[0] if levels else 0
     for level in levels:
@@ -262,7 +262,7 @@ def _depth(titled: Sequence[Section]) -> int:
 
 
 def _worth(topics: Iterable[Topic]) -> list[Topic]:
-    """Without headings that have nothing below them; what has no heading is called by its words."""
+    """Drop headings without text, and name untitled topics by their most frequent terms."""
     listed = list(topics)
     titled = any(topic.title and topic.words >= A_FEW_WORDS for topic in listed)
     kept = [
@@ -277,7 +277,7 @@ def _worth(topics: Iterable[Topic]) -> list[Topic]:
 
 
 def merged(topics: Iterable[Topic]) -> list[Topic]:
-    """Each topic once, in the order in which they came."""
+    """Return each topic once, in order of appearance."""
     known: dict[str, Topic] = {}
     for topic in topics:
         key = _key(topic.title) or topic.title

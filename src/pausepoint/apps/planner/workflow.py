@@ -1,6 +1,6 @@
-"""The planner's pipeline: four agents, each with what it may read and write, and a coordinator that moves the stage.
+"""The planner's pipeline: the agents with their read and write scopes, and a coordinator that moves the stage.
 
-The ownership is that of the scopes below. What the user hands over is taken in by `intake`; agents only read it.
+The scopes below define the ownership. `intake` takes in the user's files; agents only read them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ planning_agent = Scope(
 
 @coordinator.step(writes="status")
 async def open_session(status: Stage) -> Stage:
-    """Begin to collect the inputs."""
+    """Start to collect the inputs."""
     return moved(status, "collecting_inputs")
 
 
@@ -60,7 +60,7 @@ async def open_session(status: Stage) -> Stage:
 async def collect(
     uploads: list[Upload], file_registry: dict[str, FileEntry], ctx: Context
 ) -> dict[str, FileEntry]:  # fmt: skip
-    """Take in the files that were given at the start. Those that came since are in the registry already."""
+    """Take in the files named at the start. Files added since then are already in the registry."""
     registry = dict(file_registry)
     for upload in uploads:
         file = await ctx.files.add(
@@ -72,7 +72,7 @@ async def collect(
 
 
 def joined(before: FileEntry | None, entry: FileEntry, upload: Upload) -> FileEntry:
-    """An entry of the registry, also for the courses that this file was given for now."""
+    """Return a registry entry that also covers the courses of this upload."""
     known = [*(before.course_ids if before else []), *upload.course_ids]
     shared = upload.is_shared or (before is not None and before.is_shared)
     return entry.model_copy(update={"course_ids": list(dict.fromkeys(known)), "is_shared": shared})
@@ -88,7 +88,7 @@ def every_course_has_a_date(user_inputs: UserInputs, file_registry: dict[str, Fi
 
 @coordinator.step(writes="status")
 async def begin_ingesting(status: Stage, file_registry: dict[str, FileEntry], ctx: Context) -> Stage:
-    """Hand the files over."""
+    """Pass the files to IngestionAgent."""
     ctx.emit("invoke", f"IngestionAgent: {many(len(file_registry), 'file')}")
     return moved(status, "ingesting")
 
@@ -97,7 +97,7 @@ async def begin_ingesting(status: Stage, file_registry: dict[str, FileEntry], ct
 async def ingest(
     user_inputs: UserInputs, file_registry: dict[str, FileEntry], session_id: SessionId, ctx: Context
 ) -> IngestionState:  # fmt: skip
-    """Read every file and tell the topics of every course."""
+    """Read every file and find the topics of every course."""
     payload = IngestionPayload(session_id=session_id, user_inputs=user_inputs, file_registry=file_registry)
     return await ingestion.ingest(payload, ctx)
 
@@ -114,7 +114,7 @@ def every_file_is_read(file_registry: dict[str, FileEntry], ingestion_state: Ing
 async def begin_estimating(
     status: Stage, ingestion_state: IngestionState, file_registry: dict[str, FileEntry], ctx: Context
 ) -> Stage:  # fmt: skip
-    """Hand the topics over, and say what they lack."""
+    """Pass the topics to EstimationAgent, with warnings about partial files."""
     for file_id, found in ingestion_state.files.items():
         if found.warning:
             ctx.emit("warning", f"{file_registry[file_id].filename} is partial: {found.warning}", file_id=file_id)
@@ -140,7 +140,7 @@ async def estimate(
 
 @coordinator.step(writes="status")
 async def begin_planning(status: Stage, planning_state: PlanningState, ctx: Context) -> Stage:
-    """Have a plan made."""
+    """Ask PlanningReviewerAgent for a plan."""
     ctx.emit("invoke", f"PlanningReviewerAgent: plan {planning_state.plan_version + 1}")
     return moved(status, "planning")
 
@@ -155,7 +155,7 @@ def _payload(
 
 
 def first_day(inputs: UserInputs, ctx: Context) -> date:
-    """The day that was asked for, or that on which the session was made, where the student lives."""
+    """Return the requested first day, or the day the session was created in the student's time zone."""
     return inputs.start_date or ctx.started_at.astimezone(ZoneInfo(inputs.timezone)).date()
 
 
@@ -167,7 +167,7 @@ async def plan(
     """Make the next version of the plan."""
     found = planning.plan(_payload(session_id, user_inputs, estimation_state, planning_state, ctx))
     if planning_state.plan_version:
-        ctx.emit("revision", f"plan {found.plan_version} takes the place of plan {planning_state.plan_version}")
+        ctx.emit("revision", f"plan {found.plan_version} replaces plan {planning_state.plan_version}")
     ctx.emit("handoff", f"plan {found.plan_version}: {many(len(found.plan_rows), 'row')} up to"
                         f" {found.last_midterm_date}")  # fmt: skip
     return found
@@ -180,7 +180,7 @@ def every_day_is_planned(planning_state: PlanningState) -> str | None:
 
 @coordinator.step(writes="status")
 async def begin_reviewing(status: Stage, planning_state: PlanningState, ctx: Context) -> Stage:
-    """Have the plan reviewed."""
+    """Ask PlanningReviewerAgent for a review."""
     ctx.emit("invoke", f"PlanningReviewerAgent: review of plan {planning_state.plan_version}")
     return moved(status, "reviewing")
 
@@ -190,7 +190,7 @@ async def review(
     user_inputs: UserInputs, estimation_state: EstimationState, planning_state: PlanningState, session_id: SessionId,
     ctx: Context,
 ) -> Review:  # fmt: skip
-    """Compute whether the plan holds."""
+    """Review the plan."""
     found = reviewing.review(_payload(session_id, user_inputs, estimation_state, planning_state, ctx))
     reasons = f": {'; '.join(found.revision_reasons[:3])}" if found.revision_reasons else ""
     more = f" and {len(found.revision_reasons) - 3} more" if len(found.revision_reasons) > 3 else ""
@@ -209,7 +209,7 @@ def after_review(
 async def finish(
     status: Stage, user_inputs: UserInputs, planning_state: PlanningState, ingestion_state: IngestionState, ctx: Context
 ) -> dict[str, Any]:  # fmt: skip
-    """Write the plan down."""
+    """Write the plan to its output files."""
     written: Artifacts = output.write(
         ctx.files.outputs, planning_state, user_inputs, ingestion_state.files, ctx.session_id, ctx.started_at
     )

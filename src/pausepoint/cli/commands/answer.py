@@ -11,9 +11,9 @@ import click
 from pausepoint.cli.commands.edit import run_option
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, PERSON, USAGE, Refused
-from pausepoint.cli.options import QUESTIONS, by_whom, common
-from pausepoint.cli.prompts import Later, assigned, at_terminal, decision, prompted, put
-from pausepoint.cli.text import left, one_line, wanted
+from pausepoint.cli.options import QUESTIONS, by_option, common
+from pausepoint.cli.prompts import Later, ask, assigned, at_terminal, confirmation, show_question
+from pausepoint.cli.text import answer_hint, one_line, time_left
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
@@ -37,7 +37,7 @@ CHANNEL = "cli"
 @click.option("--later", is_flag=True, help="Show the question, and leave it open; it expires when it would have.")
 @click.option("--seen", metavar="DIGEST", help="Refuse if something else is asked by now than what had this digest.")
 @run_option
-@by_whom
+@by_option
 @common(target=True)
 def answer(
     cli: Cli, question: str | None, text: str | None, pairs: tuple[str, ...], data: str | None, approve: bool,
@@ -61,7 +61,7 @@ def answer(
     if not given:
         _check_open(asked)
     try:
-        value = given.value(asked) if given else prompted(cli.out, asked)
+        value = given.value(asked) if given else ask(cli.out, asked)
     except Later:
         return _left_open(cli, asked, shown=True)
     reply = Reply(asked, value, by, seen if given or seen else asked.digest)
@@ -102,7 +102,7 @@ class Given(NamedTuple):
             if question.kind != "confirm":
                 asked = one_line(question.next_question)
                 raise Refused(f"question {question.id} is not one of yes or no: {asked}", USAGE)
-            return decision(self.approve, self.reject or "")
+            return confirmation(self.approve, self.reject or "")
         content = self.text if self.data is None else self.data
         if content == "-":
             content = sys.stdin.read().removesuffix("\n")
@@ -131,13 +131,13 @@ class Reply(NamedTuple):
 
 async def _found(cli: Cli, text: str | None, run: bool) -> tuple[Question, Workflow[Any] | None] | int:
     """The question that is meant; with the code of its session, if that is to go on. Or an exit code."""
-    from pausepoint.cli.commands.inbox import listed, meant
+    from pausepoint.cli.commands.inbox import list_matches, meant
 
     what = "nothing to answer" if text is None else f"question {text!r}"
-    async with cli.engine(what=what, code=run, quiet=True) as engine:
+    async with cli.engine(code=run, quiet=True) as engine:
         found = await meant(engine, text)
         if len(found) > 1:
-            return await listed(cli, engine, found)
+            return await list_matches(cli, engine, found)
         asked = await engine.question(found[0].id)
         if not run or cli.host.drives:
             return asked, None
@@ -165,16 +165,16 @@ def _left_open(cli: Cli, question: Question, shown: bool = False) -> int:
         cli.out.document(documents.question(question, command))
         return PERSON
     if not shown:
-        put(cli.out, question)
-        if hint := wanted(question):
+        show_question(cli.out, question)
+        if hint := answer_hint(question):
             cli.out.line(one_line(f"An answer is {hint}."))
-    cli.out.note(f"It stays open ({left(question)}).")
+    cli.out.note(f"It stays open ({time_left(question)}).")
     cli.out.note(f"Answer:  {command}")
     return PERSON
 
 
 async def _record(cli: Cli, reply: Reply) -> tuple[Receipt, SessionInfo]:
-    async with cli.engine(what=f"question {reply.question.id!r}") as engine:
+    async with cli.engine() as engine:
         receipt = await reply.give(engine)
         return receipt, await engine.info(reply.question.session_id)
 
@@ -187,7 +187,7 @@ def _told(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:
         return DONE
     who = f" by {receipt.by}" if receipt.by else ""
     cli.out.line(f"Answered{who}: {one_line(reply.question.next_question)}")
-    cli.out.line(f"{info.session_id} {cli.out.stands(info.status.value)}.")
+    cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}.")
     if info.holder is None:
         cli.out.note(f"Go on:  {cli.resume(info)}")
     return DONE
@@ -201,14 +201,14 @@ def _resumed(cli: Cli, info: SessionInfo) -> int:
 
 def _run(cli: Cli, reply: Reply, workflow: Workflow[Any]) -> int:
     """The code is at hand: what the answer leads to is done here, until the session needs somebody again."""
-    from pausepoint.cli.drive import Ride
+    from pausepoint.cli.drive import DrivenSession
     from pausepoint.cli.live import catch_up
 
-    ride = Ride(cli, workflow, reply.by)
+    driven = DrivenSession(cli, workflow, reply.by)
 
     async def begin(engine: Engine) -> Session[Any]:
-        await catch_up(engine, reply.question.session_id, ride.view)
+        await catch_up(engine, reply.question.session_id, driven.view)
         await reply.give(engine)
         return await engine.session(reply.question.session_id)
 
-    return ride.driven(begin)
+    return driven.drive(begin)

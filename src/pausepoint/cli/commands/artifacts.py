@@ -9,10 +9,10 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DECISION, DONE, FAILED, Refused
-from pausepoint.cli.options import SESSIONS, OneOf, common, signed
-from pausepoint.cli.plans import COLOURS, in_short, redone
+from pausepoint.cli.options import SESSIONS, OneOf, common, reason_and_by
+from pausepoint.cli.plans import COLOURS, artifact_counts, rerun_cost
 from pausepoint.cli.prompts import at_terminal
-from pausepoint.cli.sessions import found_session
+from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted, one_line, size
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ ACTIONS = ("ls", "verify", "adopt", "restore")
 @click.argument("action", metavar="ls|verify|adopt|restore", type=OneOf(ACTIONS))
 @click.argument("session", shell_complete=SESSIONS)
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
-@signed
+@reason_and_by
 @common(target=True)
 def artifacts(cli: Cli, action: str, session: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
     """The files that the steps of a session left, and how they stand.
@@ -43,8 +43,8 @@ def artifacts(cli: Cli, action: str, session: str, paths: tuple[str, ...], reaso
 
 
 async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
-    async with cli.engine(what=f"session {text!r}", code=True, quiet=True) as engine:
-        info = await found_session(engine, text)
+    async with cli.engine(code=True, quiet=True) as engine:
+        info = await find_session(engine, text)
         cli.check_code(engine, info)
         changed: list[str] = []
         stale: list[Stale] = []
@@ -83,7 +83,7 @@ def _told(
     if action in ("adopt", "restore"):
         out.line(f"{'Taken in' if action == 'adopt' else 'Put back'}: {', '.join(changed) or 'nothing'}")
         for each in stale:
-            out.say(f"stale: {redone(each)}: {one_line(each.why)}", 2)
+            out.say(f"stale: {rerun_cost(each)}: {one_line(each.why)}", 2)
         if stale:
             out.note(f"Redo what is stale:  {cli.resume(info)}")
         return
@@ -97,14 +97,14 @@ def _told(
     out.table(["STATE", "PATH", "STEP", "SIZE", "WHY"], rows)
 
 
-def of_step(cli: Cli, found: Iterable[ArtifactState]) -> None:
+def print_step_artifacts(cli: Cli, found: Iterable[ArtifactState]) -> None:
     """How the artifacts of one step stand: those that are not valid one by one."""
     states = list(found)
     for each in states:
         if each.state != "valid":
             cli.out.say(f"{each.path} is {cli.out.paint(each.state, COLOURS[each.state])}: {_about(each)}", 2)
     if states and all(each.state == "valid" for each in states):
-        cli.out.line(f"Artifacts: {in_short(states)}")
+        cli.out.line(f"Artifacts: {artifact_counts(states)}")
 
 
 def _about(each: ArtifactState) -> str:
@@ -114,7 +114,7 @@ def _about(each: ArtifactState) -> str:
 # before a resume
 
 
-def decided(cli: Cli, plan: Plan, edits: str | None) -> str | None:
+def decide_edits(cli: Cli, plan: Plan, edits: str | None) -> str | None:
     """What is to become of edits that nobody has decided about: as was said, or as somebody at the terminal says.
 
     What a resume does not ask about is told: edits that nobody has built on, and steps whose code has changed.
@@ -153,4 +153,4 @@ def _shown(cli: Cli, plan: Plan) -> None:
         if each.path in plan.undecided:
             cli.out.note(f"{each.path} is {each.state}: {one_line(each.why)}")
     for cost in plan.stale:
-        cli.out.note(f"  {redone(cost)} would run again: {one_line(cost.why)}")
+        cli.out.note(f"  {rerun_cost(cost)} would run again: {one_line(cost.why)}")

@@ -10,9 +10,9 @@ import click
 from pausepoint.cli.console import ago, span
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, USAGE, Refused
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, common
-from pausepoint.cli.sessions import checkpoint_of, found_session, session_and_checkpoint
+from pausepoint.cli.sessions import checkpoint_of, find_session, session_and_checkpoint
 from pausepoint.cli.text import counted, value
 from pausepoint.errors import SessionError, UnknownCheckpoint
 
@@ -40,8 +40,8 @@ def checkpoints(cli: Cli, session: str, limit: int, before: int | None, everythi
 async def _checkpoints(cli: Cli, text: str, before: int | None, limit: int | None) -> None:
     from pausepoint.engine import documents
 
-    async with cli.engine(what=f"session {text!r}") as engine:
-        info = await found_session(engine, text)
+    async with cli.engine() as engine:
+        info = await find_session(engine, text)
         found = await engine.checkpoints(info.session_id, before=before, limit=limit)
     if cli.out.as_json:
         cli.out.document(documents.checkpoints(info.session_id, found))
@@ -92,11 +92,11 @@ def diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> int:
 
 
 async def _diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> int:
-    async with cli.engine(what=f"session {session!r}") as engine:
+    async with cli.engine() as engine:
         first, at = await session_and_checkpoint(engine, session)
         given = ([] if at is None else [at]) + [checkpoint_of(text) for text in others]
         if not 1 <= len(given) <= 2:
-            raise Refused(f"name one checkpoint, or two, or another session; see {spoken('diff', '--help')}", USAGE)
+            raise Refused(f"name one checkpoint, or two, or another session; see {command_line('diff', '--help')}", USAGE)
         other = await _other(engine, first, str(given[-1])) if at is None or len(given) == 2 else None
         if other is None:
             found = await engine.diff(first.session_id, *given)

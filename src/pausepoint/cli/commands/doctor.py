@@ -14,10 +14,10 @@ import click
 from pausepoint.cli.console import Output, ago
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, FAILED, Refused
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import common
 from pausepoint.cli.project import check_exists
-from pausepoint.cli.text import counted, size, still, wrap_after
+from pausepoint.cli.text import counted, size, standing_pause_line, wrap_after
 from pausepoint.clock import to_datetime
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError
@@ -61,7 +61,7 @@ async def examine(cli: Cli) -> tuple[list[Finding], Known]:
     findings = [_versions(known)]
     findings.append(_project(cli))
     if not cli.place.exists:
-        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", f"`{spoken('run')}` makes one"))
+        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", f"`{command_line('run')}` makes one"))
         return findings + _code(cli)[0], known
     code, workflows = _code(cli)
     try:
@@ -90,7 +90,7 @@ def _versions(known: Known) -> Finding:
 
 def _project(cli: Cli) -> Finding:
     if cli.host.workflows:
-        return Finding("ok", "program", f"{cli.host.name}: {', '.join(cli.host.brought)}")
+        return Finding("ok", "program", f"{cli.host.name}: {', '.join(cli.host.workflows_by_name)}")
     if cli.project.found:
         return Finding("ok", "project", f"{cli.project.root}, {counted(len(cli.project.targets), 'workflow')} named")
     return Finding("ok", "project", f"none; {cli.project.root} is used", "`pausepoint init` makes one")
@@ -101,7 +101,7 @@ def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
     from pausepoint.cli.targets import load_named
 
     findings, workflows = [], []
-    for target in cli.host.brought or (*cli.project.targets.values(), *cli.targets):
+    for target in cli.host.workflows_by_name or (*cli.project.targets.values(), *cli.targets):
         try:
             _, workflow = load_named(target, cli.project)
         except Refused as error:
@@ -140,7 +140,7 @@ def _disk(about: About) -> Iterator[Finding]:
     if about.disk_free is not None:
         kind = f"{about.file_system}, a local file system, " if about.file_system else ""
         little = about.disk_free < LITTLE
-        way = f"free some space, or look what `{spoken('gc')}` could give back" if little else ""
+        way = f"free some space, or look what `{command_line('gc')}` could give back" if little else ""
         yield Finding("warn" if little else "ok", "disk", f"{kind}{size(about.disk_free)} free", way)
     if about.ballast_size:
         whole = about.ballast is not None and about.ballast >= about.ballast_size
@@ -156,7 +156,7 @@ def _engines(health: Health) -> Iterator[Finding]:
         held = f"holds {_some(holder.sessions)}" if holder.sessions else "holds no session"
         yield Finding("ok", "engines", f"{_who(holder)} {held}")
     for holder in health.gone:
-        way = f"{spoken('resume', holder.sessions[0])}, or run `{spoken('worker')}`"
+        way = f"{command_line('resume', holder.sessions[0])}, or run `{command_line('worker')}`"
         yield Finding("warn", "engines", f"{_who(holder)} is gone and left {_some(holder.sessions)} behind", way)
 
 
@@ -174,13 +174,13 @@ def _some(ids: tuple[str, ...]) -> str:
 def _sessions(health: Health) -> Iterator[Finding]:
     text = ", ".join(f"{count:,} {status.value}" for status, count in sorted(health.sessions.items()))
     yield Finding("ok", "sessions", text or "none")
-    if health.standing is not None:
-        yield Finding("warn", "sessions", still(health.standing), f"`{spoken('resume', '--all')}` lets it go on")
+    if health.standing_pause is not None:
+        yield Finding("warn", "sessions", standing_pause_line(health.standing_pause), f"`{command_line('resume', '--all')}` lets it go on")
     for text in health.damaged:
-        yield Finding("bad", "sessions", text, f"`{spoken('verify')}` says all that is damaged")
+        yield Finding("bad", "sessions", text, f"`{command_line('verify')}` says all that is damaged")
     for session_id, count in health.crashes.items():
         times = "once" if count == 1 else f"{count} times in a row"
-        way = f"look at `{spoken('show', session_id)}`; after three times it pauses"
+        way = f"look at `{command_line('show', session_id)}`; after three times it pauses"
         yield Finding("warn", "sessions", f"{session_id} took its process with it, {times}", way)
 
 
@@ -212,7 +212,7 @@ def doctor(cli: Cli) -> int:
     nothing. Exits with 1 if something is bad.
     """
     if cli.place.explicit:
-        check_exists(cli.place, "doctor")
+        check_exists(cli.place)
     return int(run_async(_doctor(cli)))
 
 

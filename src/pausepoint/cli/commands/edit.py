@@ -14,7 +14,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, USAGE, Refused, code_of
-from pausepoint.cli.options import SESSIONS, STEPS, Usd, common, signed
+from pausepoint.cli.options import SESSIONS, STEPS, Usd, common, reason_and_by
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError, StateRefused, UnknownSession, ValueRefused
 
@@ -39,28 +39,28 @@ dry_option = click.option("--dry-run", is_flag=True, help="Show the plan and cha
 reuse_option = click.option("--reuse", is_flag=True, help="Reuse what the visit has finished; only the rest is redone.")
 
 
-def place(ctx: click.Context, option: click.Parameter, text: str | None) -> int | str | None:
+def visit_or_number(ctx: click.Context, option: click.Parameter, text: str | None) -> int | str | None:
     """A visit as it is named, or the number of a checkpoint."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
-async def found(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Workflow[Any]]:
+async def find(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Workflow[Any]]:
     """The session that is meant, and its workflow."""
-    from pausepoint.cli.sessions import found_session
+    from pausepoint.cli.sessions import find_session
 
-    info = await found_session(engine, text)
+    info = await find_session(engine, text)
     cli.check_code(engine, info)
     return info, engine.workflows[info.workflow]
 
 
-async def parked(cli: Cli, engine: Engine, info: SessionInfo, what: str, force: bool, by: str | None) -> SessionInfo:
+async def ensure_parked(cli: Cli, engine: Engine, info: SessionInfo, what: str, force: bool, by: str | None) -> SessionInfo:
     """Refuse a session that somebody drives; with ``force`` stop it first."""
     if info.holder is not None and force:
-        from pausepoint.cli.commands.pause import settled
+        from pausepoint.cli.commands.pause import wait_until_settled
 
         cli.out.note(f"{info.session_id} is {info.status.value}: pausing it, and waiting for it …")
         await engine.pause(info.session_id, reason=f"to be {what}", by=by)
-        await settled(engine, [info], lambda info: info.pause_requested)
+        await wait_until_settled(engine, [info], lambda info: info.pause_requested)
         info = await engine.info(info.session_id)
     if info.holder is not None:
         raise Refused(
@@ -75,7 +75,7 @@ Shape = Callable[["SessionInfo", str], dict[str, Any]]
 """What ``--json`` says of a session, with the command that goes on."""
 
 
-class Onward(NamedTuple):
+class FollowUp(NamedTuple):
     """How a session goes on once it is changed: here and at once, or when somebody says so."""
 
     run: bool
@@ -92,13 +92,13 @@ class Onward(NamedTuple):
     def go(self, cli: Cli, workflow: Workflow[Any], session_id: str, told: str, document: Shape) -> int:
         """Say how the session stands now and how to go on; or go on."""
         if not self.run:
-            tell(cli, run_async(_info(cli, session_id)), told, document)
+            report(cli, run_async(_info(cli, session_id)), told, document)
             return DONE
-        from pausepoint.cli.drive import Ride
+        from pausepoint.cli.drive import DrivenSession
 
         cli.out.line(told)
-        ride = Ride(cli, workflow, self.by)
-        return ride.driven(lambda engine: ride.resume(engine, session_id, None, {"by": self.by, "until": self.until}))
+        driven = DrivenSession(cli, workflow, self.by)
+        return driven.drive(lambda engine: driven.resume(engine, session_id, None, {"by": self.by, "until": self.until}))
 
 
 async def _info(cli: Cli, session_id: str) -> SessionInfo:
@@ -106,15 +106,15 @@ async def _info(cli: Cli, session_id: str) -> SessionInfo:
         return await engine.info(session_id)
 
 
-def tell(cli: Cli, info: SessionInfo, told: str, document: Shape) -> None:
-    from pausepoint.cli.text import at
+def report(cli: Cli, info: SessionInfo, told: str, document: Shape) -> None:
+    from pausepoint.cli.text import position_phrase
 
     resume = cli.resume(info)
     if not cli.out.for_people:
         cli.out.document(document(info, resume))
         return
     cli.out.line(told)
-    cli.out.line(f"{info.session_id} {cli.out.stands(info.status.value)}{at(info)}.")
+    cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}{position_phrase(info)}.")
     cli.out.note(f"Go on:  {resume}")
 
 
@@ -127,7 +127,7 @@ def tell(cli: Cli, info: SessionInfo, told: str, document: Shape) -> None:
 @force_option
 @run_option
 @until_option
-@signed
+@reason_and_by
 @common(target=True)
 def edit(
     cli: Cli, session: str, assignments: tuple[str, ...], force: bool, run: bool, until: str | None,
@@ -138,7 +138,7 @@ def edit(
     The editor is $VISUAL or $EDITOR; it gets the state as JSON. What differs afterwards is validated and recorded as
     one edit, or refused as a whole.
     """
-    onward = Onward(run, until, by)
+    onward = FollowUp(run, until, by)
     info, workflow, before, plain = run_async(_read(cli, session, assignments, force, onward))
     how = {"by": by, "reason": reason}
     if assignments:
@@ -156,16 +156,16 @@ def edit(
 
 
 async def _read(
-    cli: Cli, session: str, given: tuple[str, ...], force: bool, onward: Onward
+    cli: Cli, session: str, given: tuple[str, ...], force: bool, onward: FollowUp
 ) -> tuple[SessionInfo, Workflow[Any], dict[str, Any], dict[str, Any]]:
     """The session, its workflow, its state as plain JSON, and what is to be set."""
     from pausepoint.cli.fields import assigned
 
-    async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
-        info, workflow = await found(cli, engine, session)
+    async with cli.engine(code=True, quiet=True) as engine:
+        info, workflow = await find(cli, engine, session)
         onward.check(workflow)
         plain = assigned(workflow, given)
-        info = await parked(cli, engine, info, "edited", force, onward.by)
+        info = await ensure_parked(cli, engine, info, "edited", force, onward.by)
         state = await engine.state(info.session_id)
     return info, workflow, _as_json(cli, state), plain
 
@@ -207,14 +207,14 @@ async def _apply(cli: Cli, info: SessionInfo, plain: dict[str, Any], how: dict[s
 
 def _in_editor(cli: Cli, info: SessionInfo, before: dict[str, Any], how: dict[str, Any]) -> dict[str, Any]:
     """What was changed. The store is closed meanwhile: people may take a day. A text is never lost."""
-    from pausepoint.cli.editor import changes, content, editor, open_editor, written
+    from pausepoint.cli.editor import changes, editor, open_editor, read_back, write_state
 
     command = editor()
-    path = written(before, info.session_id)
+    path = write_state(before, info.session_id)
     while True:
         open_editor(command, path)
         try:
-            plain = changes(before, content(path))
+            plain = changes(before, read_back(path))
             if plain:
                 run_async(_apply(cli, info, plain, how))
         except (StateRefused, ValueRefused, ValueError) as error:
@@ -248,7 +248,7 @@ def _kept(why: str, path: Path, code: int) -> Refused:
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option("--to", "--from", "to", metavar="STEP[#N]|NUMBER", required=True, callback=place, shell_complete=STEPS,
+@click.option("--to", "--from", "to", metavar="STEP[#N]|NUMBER", required=True, callback=visit_or_number, shell_complete=STEPS,
               help="The visit that is redone.")  # fmt: skip
 @assignments
 @reuse_option
@@ -256,7 +256,7 @@ def _kept(why: str, path: Path, code: int) -> Refused:
 @force_option
 @run_option
 @until_option
-@signed
+@reason_and_by
 @common(target=True)
 def rewind(
     cli: Cli, session: str, to: int | str, assignments: tuple[str, ...], reuse: bool, dry_run: bool, force: bool,
@@ -267,10 +267,10 @@ def rewind(
     A step means its last visit, STEP#2 the second one, a number the checkpoint of that number
     (`pausepoint checkpoints`).
     """
-    back = Back(to, assignments, reuse, reason)
+    back = RewindRequest(to, assignments, reuse, reason)
     if dry_run:
         return int(run_async(_plan_rewind(cli, session, back)))
-    onward = Onward(run, until, by)
+    onward = FollowUp(run, until, by)
     session_id, workflow, left, changed = run_async(_rewind(cli, session, back, force, onward))
     told = "\n".join(
         filter(None, (f"Rewound to before {to}.", _redone(left), changed and f"Changed {', '.join(changed)}."))
@@ -280,7 +280,7 @@ def rewind(
     )
 
 
-class Back(NamedTuple):
+class RewindRequest(NamedTuple):
     """Where a rewind leads, and with what."""
 
     to: int | str
@@ -294,33 +294,33 @@ class Back(NamedTuple):
         return typed(workflow, assigned(workflow, self.assignments))
 
 
-async def _plan_rewind(cli: Cli, session: str, back: Back) -> int:
-    async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
-        info, workflow = await found(cli, engine, session)
+async def _plan_rewind(cli: Cli, session: str, back: RewindRequest) -> int:
+    async with cli.engine(code=True, quiet=True) as engine:
+        info, workflow = await find(cli, engine, session)
         plan = await engine.plan_rewind(info.session_id, back.to, back.changes(workflow), reuse=back.reuse)
-        left = left_behind(await engine.plan(info.session_id), plan)
-    draw(cli, plan, {"left_behind": left}, f"A rewind of {info.session_id} to before {back.to}.", _redone(left))
+        left = rolled_back(await engine.plan(info.session_id), plan)
+    print_dry_run(cli, plan, {"left_behind": left}, f"A rewind of {info.session_id} to before {back.to}.", _redone(left))
     if info.holder is not None:
         cli.out.note(f"It is {info.status.value} now. Stop it first:  {cli.command('pause', info.session_id)} --wait")
     return DONE
 
 
 async def _rewind(
-    cli: Cli, session: str, back: Back, force: bool, onward: Onward
+    cli: Cli, session: str, back: RewindRequest, force: bool, onward: FollowUp
 ) -> tuple[str, Workflow[Any], list[str], list[str]]:
-    async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
-        info, workflow = await found(cli, engine, session)
+    async with cli.engine(code=True, quiet=True) as engine:
+        info, workflow = await find(cli, engine, session)
         onward.check(workflow)
         changes = back.changes(workflow)
         # For a place that is not there, or values that do not fit, nobody is stopped.
         await engine.plan_rewind(info.session_id, back.to, changes, reuse=back.reuse)
-        info = await parked(cli, engine, info, "rewound", force, onward.by)
+        info = await ensure_parked(cli, engine, info, "rewound", force, onward.by)
         before = await engine.plan(info.session_id)
         await engine.rewind(info.session_id, back.to, changes, reuse=back.reuse, reason=back.reason, by=onward.by)
-        return info.session_id, workflow, left_behind(before, await engine.plan(info.session_id)), list(changes)
+        return info.session_id, workflow, rolled_back(before, await engine.plan(info.session_id)), list(changes)
 
 
-def left_behind(before: Plan, after: Plan) -> list[str]:
+def rolled_back(before: Plan, after: Plan) -> list[str]:
     """The visits that a rewind takes back."""
     stay = {each.step: each.visits for each in after}
     return [f"{each.step}#{n}" for each in before for n in range(stay.get(each.step, 0) + 1, each.visits + 1)]
@@ -338,7 +338,7 @@ def _redone(left: list[str]) -> str:
     return f"{', '.join(some[:-1])} and {some[-1]} are left behind."
 
 
-def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
+def print_dry_run(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
     """A plan that nobody has carried out."""
     from pausepoint.cli.plans import print_steps
 
@@ -356,7 +356,7 @@ def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option("--at-step", "--from", "at_step", metavar="STEP[#N]|NUMBER", callback=place, shell_complete=STEPS,
+@click.option("--at-step", "--from", "at_step", metavar="STEP[#N]|NUMBER", callback=visit_or_number, shell_complete=STEPS,
               help="Begin before that visit; else as it stands now.")  # fmt: skip
 @assignments
 @reuse_option
@@ -369,7 +369,7 @@ def draw(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> None:
 @force_option
 @run_option
 @until_option
-@signed
+@reason_and_by
 @common(target=True)
 def fork(
     cli: Cli, session: str, at_step: int | str | None, assignments: tuple[str, ...], reuse: bool, dry_run: bool,
@@ -379,7 +379,7 @@ def fork(
 
     The other one may be in any status, also running, and is not touched, unless --force stops it first.
     """
-    onward = Onward(run, until, options["by"])
+    onward = FollowUp(run, until, options["by"])
     options |= {"tags": options["tags"] or None, "reason": options["reason"] or "forked, not started yet"}
     begun = run_async(_fork(cli, session, at_step, assignments, reuse, dry_run, force, onward, options))
     if begun is None:
@@ -395,22 +395,22 @@ def _begins(at_step: int | str | None) -> str:
 
 async def _fork(
     cli: Cli, session: str, at_step: int | str | None, given: tuple[str, ...], reuse: bool, dry_run: bool, force: bool,
-    onward: Onward, options: dict[str, Any],
+    onward: FollowUp, options: dict[str, Any],
 ) -> tuple[str, str, Workflow[Any]] | None:  # fmt: skip
     """The ids of both, and the workflow; None if only the plan was asked for."""
     from pausepoint.cli.fields import assigned, typed
 
-    async with cli.engine(what=f"session {session!r}", code=True, quiet=True) as engine:
-        info, workflow = await found(cli, engine, session)
+    async with cli.engine(code=True, quiet=True) as engine:
+        info, workflow = await find(cli, engine, session)
         onward.check(workflow)
         changes = typed(workflow, assigned(workflow, given))
         if dry_run:
             plan = await engine.plan_fork(info.session_id, at_step, changes, reuse=reuse)
-            draw(cli, plan, {}, f"A fork of {info.session_id}, {_begins(at_step)}.")
+            print_dry_run(cli, plan, {}, f"A fork of {info.session_id}, {_begins(at_step)}.")
             return None
         await _check_new(engine, options["session_id"])
         if force:
-            await parked(cli, engine, info, "forked", force, onward.by)
+            await ensure_parked(cli, engine, info, "forked", force, onward.by)
         new = await engine.fork(info.session_id, at_step, changes, reuse=reuse, paused=True, **options)
         return info.session_id, new.id, workflow
 

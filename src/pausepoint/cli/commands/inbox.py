@@ -11,10 +11,10 @@ import click
 from pausepoint.cli.console import span
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import USAGE
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, WORKFLOWS, OneOf, common
-from pausepoint.cli.sessions import found_session
-from pausepoint.cli.text import LEAST, MANY, counted, left, one_line, shortened
+from pausepoint.cli.sessions import find_session
+from pausepoint.cli.text import LEAST, MANY, counted, one_line, shortened, time_left
 from pausepoint.errors import SessionError, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ async def _inbox(
 ) -> None:
     if session is None and not (cli.place.exists or cli.place.explicit):
         await show_list(cli, None, [], 0)
-        cli.out.note(f"Nothing is asked: there is no store here. `{spoken('run')}` starts a session.")
+        cli.out.note(f"Nothing is asked: there is no store here. `{command_line('run')}` starts a session.")
         return
-    async with cli.engine(what="inbox" if session is None else f"session {session!r}") as engine:
-        named = None if session is None else (await found_session(engine, session)).session_id
+    async with cli.engine() as engine:
+        named = None if session is None else (await find_session(engine, session)).session_id
         wanted = filters | {"status": statuses or STATUSES[0]}
         found = await engine.questions(named, limit=None if everything else limit, **wanted)
         total = len(found) if everything else sum((await engine.tally_questions(named, **wanted)).values())
@@ -119,7 +119,7 @@ async def _table(cli: Cli, engine: Engine, found: Sequence[Question]) -> None:
 def _time(question: Question, now: datetime) -> str:
     """What is left of it, or how it ended."""
     if question.status.value == STATUSES[0]:
-        return left(question, now)
+        return time_left(question, now)
     who = question.receipt.by if question.receipt is not None else None
     return question.status.value.lower() + (f" by {who}" if who else "")
 
@@ -166,15 +166,15 @@ async def _of_session(engine: Engine, text: str) -> tuple[list[Question], Except
     try:
         info = await engine.find(text)
     except UnknownSession:
-        return [], not_found(f"no question and no session begins with {text!r}; {spoken('inbox')} lists what waits")
+        return [], not_found(f"no question and no session begins with {text!r}; {command_line('inbox')} lists what waits")
     except SessionError as error:
         return [], error
     status = info.status.value
-    wrong = not_found(f"session {info.session_id} ({status}) waits for no answer; {spoken('inbox')} lists what does")
+    wrong = not_found(f"session {info.session_id} ({status}) waits for no answer; {command_line('inbox')} lists what does")
     return list(await engine.questions(info.session_id)), wrong
 
 
-async def listed(cli: Cli, engine: Engine, found: Sequence[Question]) -> int:
+async def list_matches(cli: Cli, engine: Engine, found: Sequence[Question]) -> int:
     """Several could be meant: for somebody to name one."""
     await show_list(cli, engine, found[:LIMIT], len(found))
     short = await short_questions(cli, engine, found[:1])

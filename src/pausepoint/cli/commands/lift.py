@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pausepoint.cli.commands.pause import LOOK_EVERY, print_sessions
-from pausepoint.cli.commands.worker import STOPPED, telling
+from pausepoint.cli.commands.worker import STOPPED, shown_log
 from pausepoint.cli.context import Cli, program_of, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, INTERRUPTED, TERMINATED
-from pausepoint.cli.host import spoken
-from pausepoint.cli.text import counted, still
+from pausepoint.cli.host import command_line
+from pausepoint.cli.text import counted, standing_pause_line
 from pausepoint.engine import documents
 from pausepoint.errors import DamagedRecord
 
@@ -37,11 +37,11 @@ def lift(cli: Cli, by: str | None) -> int:
 
 
 async def _lift(cli: Cli, by: str | None) -> int:
-    async with cli.engine(what="resume", code=True) as engine:
+    async with cli.engine(code=True) as engine:
         stood = await _stood(engine)
         if stood is not None:
-            cli.out.line(f"{still(stood).replace('stands still', 'stood still')}. That is over.")
-        with telling(cli.out, {}):
+            cli.out.line(f"{standing_pause_line(stood).replace('stands still', 'stood still')}. That is over.")
+        with shown_log(cli.out, {}):
             found = await engine.lift_pause(by=by)
             _tell(cli, engine, stood, found)
             await _driven(engine)
@@ -70,7 +70,7 @@ def _tell(cli: Cli, engine: Engine, stood: Pause | None, found: Listing[SessionI
     left = [info for info in left if info not in named]
     if left:
         many = counted(len(left), "is ready, and its code is not here", "are ready, and their code is not here")
-        cli.out.note(f"{many}: who has it open drives it, or `{spoken('worker')}` with its --target")
+        cli.out.note(f"{many}: who has it open drives it, or `{command_line('worker')}` with its --target")
 
 
 async def _driven(engine: Engine) -> None:

@@ -10,9 +10,19 @@ import click
 
 from pausepoint.cli.console import ago, columns, money
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import WORKFLOWS, OneOf, common
-from pausepoint.cli.text import MANY, asked, counted, note, one_line, place, reason, shortened, still
+from pausepoint.cli.text import (
+    MANY,
+    counted,
+    one_line,
+    open_questions,
+    pause_note,
+    position,
+    shortened,
+    standing_pause_line,
+    status_note,
+)
 from pausepoint.clock import to_datetime
 from pausepoint.errors import StoreError, did_you_mean
 
@@ -77,9 +87,9 @@ def ls(cli: Cli, **how: Any) -> None:
 async def _ls(cli: Cli, **how: Any) -> None:
     if not (cli.place.exists or cli.place.explicit):
         _print_list(cli, [], 0, ())
-        cli.out.note(f"No sessions yet: there is no store here. `{spoken('run')}` starts one.")
+        cli.out.note(f"No sessions yet: there is no store here. `{command_line('run')}` starts one.")
         return
-    async with cli.engine(what="ls") as engine:
+    async with cli.engine() as engine:
         await _list(cli, engine, **how)
 
 
@@ -145,7 +155,7 @@ async def _list(
         _print_list(cli, [info for _, info in shown], total, damaged, standing)
     if standing is not None:
         finishing = (await engine.tally(status="pausing")).values()
-        cli.out.note(f"{still(standing, sum(finishing))}. Let it go on:  {cli.lift}")
+        cli.out.note(f"{standing_pause_line(standing, sum(finishing))}. Let it go on:  {cli.lift}")
     for broken in damaged:
         cli.out.note(f"! {broken}")
     if not total:
@@ -167,7 +177,7 @@ def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any,
 
 def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
     if not known:
-        return f"No sessions yet. `{spoken('run')}` starts one."
+        return f"No sessions yet. `{command_line('run')}` starts one."
     if workflow is not None and workflow not in workflows:
         return f"No session of a workflow {workflow!r}{did_you_mean(workflow, workflows)}"
     return f"No session matches; there {'is' if known == 1 else 'are'} {counted(known, 'session')} in all"
@@ -182,7 +192,7 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
         "SESSION": [_indented(depth, short.get(info.session_id, info.session_id)) for depth, info in shown],
         "WORKFLOW": [info.workflow for _, info in shown],
         "STATUS": [out.status(info.status.value) for _, info in shown],
-        "STEP": [place(info) for _, info in shown],
+        "STEP": [position(info) for _, info in shown],
         "MOVED": [ago(info.updated_at) for _, info in shown],
         "SPENT": [money(info.spent_usd) if info.spent_usd else "" for _, info in shown],
         "OWNER": [one_line(info.owner or "") for _, info in shown],
@@ -191,11 +201,11 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
         if not any(cells[name]) or (out.terminal and _width(cells) > out.width - LEAST_NOTE):
             del cells[name]
     many = len(shown) > MANY
-    cells["NOTE"] = [note(info) if many else await _noted(engine, info) for _, info in shown]
+    cells["NOTE"] = [status_note(info) if many else await _noted(engine, info) for _, info in shown]
     out.table(list(cells), list(zip(*cells.values(), strict=True)))
     asking = [short.get(info.session_id, info.session_id) for _, info in shown if "answer" in info.waiting]
     if asking:
-        how = cli.command("answer", asking[0]) if len(asking) == 1 else spoken("inbox")
+        how = cli.command("answer", asking[0]) if len(asking) == 1 else command_line("inbox")
         out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer: {how}")
 
 
@@ -209,13 +219,13 @@ def _width(cells: dict[str, list[str]]) -> int:
 
 async def _noted(engine: Engine, info: SessionInfo) -> str:
     pauses = await engine.pauses(info.session_id) if info.status.value == "paused" else ()
-    return note(info, pauses, await asked(engine, info))
+    return status_note(info, pauses, await open_questions(engine, info))
 
 
 # status
 
 
-class Standing(NamedTuple):
+class StatusEntry(NamedTuple):
     """A session, why it is paused or pausing, the sessions that it waits for, and what agents in it have to finish."""
 
     info: SessionInfo
@@ -252,20 +262,22 @@ async def _status(cli: Cli, limit: int) -> None:
 
     if not (cli.place.exists or cli.place.explicit):
         if cli.out.as_json:
-            cli.out.document(documents.standing(str(cli.place.path), None, None, {}, (), ()))
-        cli.out.note(f"Nothing is there yet: no store. `{spoken('run')}` starts a session.")
+            cli.out.document(documents.store_status(str(cli.place.path), None, None, {}, (), ()))
+        cli.out.note(f"Nothing is there yet: no store. `{command_line('run')}` starts a session.")
         return
-    async with cli.engine(what="status") as engine:
+    async with cli.engine() as engine:
         counts = await _counts(engine)
-        found: list[Standing] = []
+        found: list[StatusEntry] = []
         damaged: list[DamagedRecord] = []
         for name in [name for name in GROUPS if name in counts]:
             some = await engine.sessions(status=name, limit=limit)
-            found += [await _standing(engine, each) for each in some]
+            found += [await _status_entry(engine, each) for each in some]
             damaged += some.damaged
         if cli.out.as_json:
-            stands = await engine.standing_pause()
-            cli.out.document(documents.standing(str(cli.place.path), engine.trouble, stands, counts, found, damaged))
+            standing = await engine.standing_pause()
+            cli.out.document(
+                documents.store_status(str(cli.place.path), engine.trouble, standing, counts, found, damaged)
+            )
         else:
             await _tell_status(cli, engine, counts, found, damaged)
 
@@ -278,13 +290,13 @@ async def _counts(engine: Engine) -> dict[str, int]:
     return {name: found[name] for name in STATUSES if found[name]}
 
 
-async def _standing(engine: Engine, info: SessionInfo) -> Standing:
+async def _status_entry(engine: Engine, info: SessionInfo) -> StatusEntry:
     called = await engine.children(info.session_id) if "child" in info.waiting else []
-    return Standing(
+    return StatusEntry(
         info,
         await engine.pauses(info.session_id) if info.status.value in ("pausing", "paused") else [],
         [each for each in called if each.status.value not in ("completed", "cancelled")],
-        await asked(engine, info),
+        await open_questions(engine, info),
         await _agents(engine, info) if info.status.value == "pausing" else {},
     )
 
@@ -305,7 +317,7 @@ def _busy(agents: Mapping[str, str]) -> str:
 
 
 async def _tell_status(
-    cli: Cli, engine: Engine, counts: dict[str, int], found: list[Standing], damaged: Sequence[DamagedRecord]
+    cli: Cli, engine: Engine, counts: dict[str, int], found: list[StatusEntry], damaged: Sequence[DamagedRecord]
 ) -> None:
     out = cli.out
     spoken_of = [info.session_id for each in found for info in (each.info, *each.waits_for)]
@@ -313,7 +325,7 @@ async def _tell_status(
     said = [f"{count:,} {out.status(name)}" for name, count in counts.items()]
     out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.path})', dim=True)}"))
     if (standing := await engine.standing_pause()) is not None:
-        out.say(out.paint(f"{still(standing, counts.get('pausing', 0))}. Let it go on:  {cli.lift}", "yellow"))
+        out.say(out.paint(f"{standing_pause_line(standing, counts.get('pausing', 0))}. Let it go on:  {cli.lift}", "yellow"))
     wrong = [engine.trouble] if engine.trouble else []
     for each in [*wrong, *damaged]:
         out.line(out.paint(f"! {each}", "red"))
@@ -324,12 +336,12 @@ async def _tell_status(
             out.line(out.paint(title, bold=True))
             _group(cli, some, short)
         if len(some) < counts.get(name, 0):
-            out.line(f"  … and {counts[name] - len(some):,} more: {spoken('ls', '--status', name)}")
+            out.line(f"  … and {counts[name] - len(some):,} more: {command_line('ls', '--status', name)}")
 
 
-def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
+def _group(cli: Cli, found: list[StatusEntry], short: dict[str, str]) -> None:
     rows = [
-        [short.get(each.info.session_id, each.info.session_id), each.info.workflow, place(each.info)] for each in found
+        [short.get(each.info.session_id, each.info.session_id), each.info.workflow, position(each.info)] for each in found
     ]
     widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
     for each, row in zip(found, rows, strict=True):
@@ -341,23 +353,23 @@ def _group(cli: Cli, found: list[Standing], short: dict[str, str]) -> None:
             cli.out.line(cli.out.fitted(f"  {cells}  {_detail(each, short)}".rstrip()))
 
 
-def _asked(standing: Standing) -> str:
+def _asked(entry: StatusEntry) -> str:
     """Who wants a session to stand still, why, and since when."""
-    since = min((pause.created_at for pause in standing.pauses), default=None)
-    return " · ".join([*map(reason, standing.pauses), *([] if since is None else [ago(to_datetime(since))])])
+    since = min((pause.created_at for pause in entry.pauses), default=None)
+    return " · ".join([*map(pause_note, entry.pauses), *([] if since is None else [ago(to_datetime(since))])])
 
 
-def _finishing(standing: Standing) -> str:
+def _finishing(entry: StatusEntry) -> str:
     """Who still finishes what: too much to stand beside the session, and never cut."""
-    holder = (standing.info.holder or "nobody").partition(",")[0]
-    return ": ".join(filter(None, (f"driven by {holder}", _busy(standing.agents))))
+    holder = (entry.info.holder or "nobody").partition(",")[0]
+    return ": ".join(filter(None, (f"driven by {holder}", _busy(entry.agents))))
 
 
-def _detail(standing: Standing, short: dict[str, str]) -> str:
-    info = standing.info
+def _detail(entry: StatusEntry, short: dict[str, str]) -> str:
+    info = entry.info
     is_told = info.status.value == "ready"  # by the heading
-    parts = [] if is_told else [note(info, standing.pauses, standing.questions)]
-    parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in standing.waits_for]
+    parts = [] if is_told else [status_note(info, entry.pauses, entry.questions)]
+    parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in entry.waits_for]
     if info.holder is not None:
         parts += [f"driven by {info.holder}", money(info.spent_usd) if info.spent_usd else ""]
     else:

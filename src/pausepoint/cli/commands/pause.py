@@ -12,7 +12,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, NOT_FOUND, USAGE, Refused
-from pausepoint.cli.options import SESSIONS, TARGETS, WORKFLOWS, by_whom, common, signed
+from pausepoint.cli.options import SESSIONS, TARGETS, WORKFLOWS, by_option, common, reason_and_by
 from pausepoint.errors import DamagedRecord, UnknownSession, did_you_mean
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ LOOK_EVERY = 0.1
 @click.option("--abort", is_flag=True, help="Cancel the running step; a resume runs it again.")
 @click.option("--freeze", is_flag=True, help="Stop timers too: what sleeps, sleeps as much longer.")
 @click.option("--wait", is_flag=True, help="Wait until all of them stand still.")
-@signed
+@reason_and_by
 @common()
 def pause(
     cli: Cli, session: str | None, everything: bool, workflow: str | None, tag: str | None, owner: str | None,
@@ -72,7 +72,7 @@ class Filters(NamedTuple):
 
 
 async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str, Any], wait: bool) -> int:
-    async with cli.engine(what="pause" if session is None else f"session {session!r}") as engine:
+    async with cli.engine() as engine:
         named = None if session is None else await _named(engine, session)
         everything = named is None and not any(filters)
         given = {"everything": True} if everything else filters._asdict()
@@ -113,10 +113,10 @@ def _waits(cli: Cli, everything: bool) -> bool:
 
 async def _named(engine: Engine, text: str) -> str:
     """The id that is meant. Also of a session that is damaged: nothing may keep it from being stopped."""
-    from pausepoint.cli.sessions import found_session
+    from pausepoint.cli.sessions import find_session
 
     try:
-        return (await found_session(engine, text)).session_id
+        return (await find_session(engine, text)).session_id
     except DamagedRecord as damage:
         return str(damage.fields["session_id"])
 
@@ -176,12 +176,12 @@ async def _reported(
     print_sessions(cli, found, finishing)
     if wanted is None:
         return found
-    ended = await settled(engine, found, wanted)
+    ended = await wait_until_settled(engine, found, wanted)
     print_sessions(cli, list(ended.values()))
     return [ended.get(info.session_id, info) for info in found]
 
 
-async def settled(
+async def wait_until_settled(
     engine: Engine, infos: Iterable[SessionInfo], wanted: Callable[[SessionInfo], bool]
 ) -> dict[str, SessionInfo]:
     """Wait for those that somebody drives until nobody does, or until what was asked for is no longer wanted."""
@@ -211,14 +211,14 @@ def print_sessions(cli: Cli, infos: Sequence[SessionInfo], finishing: str = "") 
     for info in infos:
         status = cli.out.status(info.status.value) + " " * (9 - len(info.status.value))
         head = f"{info.session_id:{wide[0]}}  {info.workflow:{wide[1]}}  {status}"
-        cli.out.say(f"{head}  {stands(info, finishing)}".rstrip(), 4)
+        cli.out.say(f"{head}  {short_status(info, finishing)}".rstrip(), 4)
 
 
-def stands(info: SessionInfo, finishing: str = "") -> str:
+def short_status(info: SessionInfo, finishing: str = "") -> str:
     """Where a session stands, and what it is still busy with."""
-    from pausepoint.cli.text import one_line, place
+    from pausepoint.cli.text import one_line, position
 
-    at = place(info)
+    at = position(info)
     if info.holder is not None:
         done = f", {info.progress[0]} of {info.progress[1]}" if info.progress else ""
         holder = info.holder.partition(",")[0]
@@ -235,7 +235,7 @@ def stands(info: SessionInfo, finishing: str = "") -> str:
 @click.command()
 @click.argument("sessions", metavar="SESSION...", nargs=-1, required=True, shell_complete=SESSIONS)
 @click.option("--wait", is_flag=True, help="Wait until they have ended.")
-@signed
+@reason_and_by
 @common()
 def cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:
     """End sessions for good, with all that they have called.
@@ -247,10 +247,10 @@ def cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str
 
 
 async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:
-    from pausepoint.cli.sessions import found_session
+    from pausepoint.cli.sessions import find_session
 
-    async with cli.engine(what=f"session {sessions[0]!r}") as engine:
-        infos = [await found_session(engine, text) for text in sessions]  # all of them, before one is ended
+    async with cli.engine() as engine:
+        infos = [await find_session(engine, text) for text in sessions]  # all of them, before one is ended
         named = dict.fromkeys(info.session_id for info in infos)
         for session_id in named:
             await engine.cancel(session_id, reason=reason, by=by)
@@ -279,7 +279,7 @@ def _asked_to_end(info: SessionInfo) -> bool:
 @click.option("--workflow", metavar="TARGET", shell_complete=TARGETS,
               help="Start a session of that id if there is none, and run it here.")  # fmt: skip
 @click.option("--field", "fields", metavar="NAME=VALUE", multiple=True, help="Its input, if it is started.")
-@by_whom
+@by_option
 @common()
 def send(
     cli: Cli, session: str, text: str | None, data: str | None, workflow: str | None,
@@ -313,10 +313,10 @@ def _message(text: str | None, data: str | None) -> Any:
 
 
 async def _send(cli: Cli, session: str, value: Any, by: str | None) -> int:
-    from pausepoint.cli.sessions import found_session
+    from pausepoint.cli.sessions import find_session
 
-    async with cli.engine(what=f"session {session!r}") as engine:
-        session_id = (await found_session(engine, session)).session_id
+    async with cli.engine() as engine:
+        session_id = (await find_session(engine, session)).session_id
         await engine.send(session_id, value, by=by)
         info = await engine.info(session_id)
         _told_sent(cli, info)
@@ -341,28 +341,28 @@ def _told_sent(cli: Cli, info: SessionInfo) -> None:
 
 def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[str, ...], by: str | None) -> int:
     """The code is at hand: what the message leads to is done here, until the session needs somebody again."""
-    from pausepoint.cli.drive import Ride
-    from pausepoint.cli.fields import fields_of, gathered
+    from pausepoint.cli.drive import DrivenSession
+    from pausepoint.cli.fields import collect_values, fields_of
     from pausepoint.cli.live import catch_up
     from pausepoint.cli.targets import load_named
 
     target, code = load_named(target, cli.project)
     cli.targets = (target,)
-    ride = Ride(cli, code, by)
+    driven = DrivenSession(cli, code, by)
 
     async def begin(engine: Engine) -> Session[Any]:
-        if await _is_known(cli, engine, session, ride.workflow):
+        if await _is_known(cli, engine, session, driven.workflow):
             if pairs:
                 cli.out.note(f"{session} was started before: --field is not used")
-            await catch_up(engine, session, ride.view)
+            await catch_up(engine, session, driven.view)
             handle = await engine.session(session)
         else:
-            values = gathered({}, pairs, fields_of(ride.workflow.model))
-            handle = await ride.start(engine, values, {"session_id": session, "by": by})
+            values = collect_values({}, pairs, fields_of(driven.workflow.model))
+            handle = await driven.start(engine, values, {"session_id": session, "by": by})
         await engine.send(session, value, by=by)
         return handle
 
-    return ride.driven(begin)
+    return driven.drive(begin)
 
 
 async def _is_known(cli: Cli, engine: Engine, session: str, workflow: Workflow[Any]) -> bool:

@@ -8,8 +8,8 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import USAGE, Refused
-from pausepoint.cli.options import SESSIONS, common, signed
-from pausepoint.cli.sessions import found_session
+from pausepoint.cli.options import SESSIONS, common, reason_and_by
+from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted
 from pausepoint.engine import documents
 from pausepoint.errors import PausepointError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--file", metavar="ID", help="A file: its bytes, its name and what came with it.")
 @click.option("--seq", type=int, metavar="NUMBER", help="The content of one record, by its number.")
 @click.option("--event", metavar="CURSOR", help="What is behind an event, by its cursor (`events --json`).")
-@signed
+@reason_and_by
 @common(target=True)
 def redact(
     cli: Cli, session: str, field: str | None, value: str | None, file: str | None, seq: int | None,
@@ -54,8 +54,8 @@ def redact(
 
 
 async def _redact(cli: Cli, session: str, value: str | None, given: dict[str, Any]) -> tuple[str, Redaction]:
-    async with cli.engine(what=f"session {session!r}", code="field" in given, quiet=True) as engine:
-        info = await found_session(engine, session)
+    async with cli.engine(code="field" in given, quiet=True) as engine:
+        info = await find_session(engine, session)
         if "field" in given:
             cli.check_code(engine, info)
         if value is not None:

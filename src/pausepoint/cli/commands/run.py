@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from pausepoint.cli.context import Cli, run_async
-from pausepoint.cli.drive import Ride
+from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, USAGE, Refused
-from pausepoint.cli.fields import Field, described, fields_of, gathered, given_as, options_for, typed
-from pausepoint.cli.host import TARGET, Start, spoken
-from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_whom, common
+from pausepoint.cli.fields import Field, collect_values, field_help, fields_of, options_for, start_arguments, typed
+from pausepoint.cli.host import TARGET, Start, command_line
+from pausepoint.cli.options import SESSIONS, STEPS, TARGETS, OneOf, Usd, by_option, common
 from pausepoint.cli.project import find_project
-from pausepoint.cli.sessions import INTERRUPTED_ONES, candidates, found_session, listed, where
+from pausepoint.cli.sessions import RESUMABLE, candidates, find_session, list_candidates, status_and_age
 from pausepoint.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Loaded(NamedTuple):
 
     def start(self, cli: Cli, given: dict[str, Any]) -> dict[str, Any]:
         """The values to start with, from all that was given."""
-        values = gathered(given, given["pairs"], self.fields)
+        values = collect_values(given, given["pairs"], self.fields)
         if self.begin is None:
             return typed(self.workflow, values)
         return self.begin(values, cli.start(given["owner"], given["session_id"]))
@@ -95,7 +95,7 @@ class RunCommand(click.Command):
             groups: dict[str, list[tuple[str, str]]] = {}
             for field in loaded.fields.values():
                 title = "steps write" if field.name in written and not field.required else "input"
-                groups.setdefault(title, []).append((field.usage, described(field)))
+                groups.setdefault(title, []).append((field.usage, field_help(field)))
             for title, what in (("input", "Fields"), ("steps write", "Fields that steps write, and that may be given")):
                 if title in groups:
                     with formatter.section(f"{what} ({loaded.workflow.name})"):
@@ -125,7 +125,7 @@ def _loaded(target: str) -> Loaded:
 @click.option("--force-restart", is_flag=True, help="Begin anew; do not ask about an interrupted one.")
 @click.option("--detach", is_flag=True, help="Return once it is stored; it runs in the background.")
 @click.option("--detached-as", metavar="ID", hidden=True)
-@by_whom
+@by_option
 @common(lines=True)
 def run(cli: Cli, **given: Any) -> int:
     """Start a session and show it until it ends or needs somebody.
@@ -154,8 +154,8 @@ def run(cli: Cli, **given: Any) -> int:
         from pausepoint.cli.commands.detach import detach
 
         return detach(cli, loaded.workflow.name, args, options["session_id"])
-    ride = Ride(cli, loaded.workflow, options["by"])
-    return ride.driven(lambda engine: ride.start(engine, values, options))
+    driven = DrivenSession(cli, loaded.workflow, options["by"])
+    return driven.drive(lambda engine: driven.start(engine, values, options))
 
 
 # an interrupted session with the same input
@@ -166,7 +166,7 @@ def _former(
 ) -> SessionInfo | None:
     """The session to go on with instead of a fresh one, if there is one and somebody wants that."""
     alike = run_async(_alike(cli, workflow, values, at_step)) if cli.place.exists else []
-    interrupted = [info for info in alike if info.status.value in INTERRUPTED_ONES]
+    interrupted = [info for info in alike if info.status.value in RESUMABLE]
     if again:
         complete = [info for info in alike if info.status.value == "completed"]
         if not interrupted and not complete:
@@ -175,8 +175,8 @@ def _former(
     if not interrupted:
         return None
     last = interrupted[0]
-    more = f"; {len(interrupted) - 1} more like it: {spoken('ls')}" if len(interrupted) > 1 else ""
-    what = f"session {last.session_id} of {workflow.name} has the same input: {where(last)}{more}"
+    more = f"; {len(interrupted) - 1} more like it: {command_line('ls')}" if len(interrupted) > 1 else ""
+    what = f"session {last.session_id} of {workflow.name} has the same input: {status_and_age(last)}{more}"
     if asks and cli.out.for_people and cli.out.terminal and sys.stdin.isatty():
         cli.out.line(f"{what[0].upper()}{what[1:]}.")
         return last if click.confirm("Go on with it?", default=True) else None
@@ -186,7 +186,7 @@ def _former(
 
 async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_step: str | None) -> list[SessionInfo]:
     async with cli.engine() as engine:
-        state, fields = given_as(workflow, values)
+        state, fields = start_arguments(workflow, values)
         return await engine.same_input(workflow, state, at_step=at_step, **fields)
 
 
@@ -208,7 +208,7 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 @click.option("--budget", type=Usd(), metavar="USD", help="A new budget.")
 @click.option("--owner", metavar="NAME", help="Refuse if it belongs to somebody else.")
 @click.option("--all", "everything", is_flag=True, help="Lift a `pause --all`: what it stopped goes on.")
-@by_whom
+@by_option
 @common(lines=True, target=True)
 def resume(
     cli: Cli, session: str | None, dry_run: bool, start: str | None, everything: bool, **how: Any
@@ -240,10 +240,10 @@ async def _chosen(
     """The session that is meant, with its code; or an exit code, if that was all."""
     until = how["until"]
     what = "nothing to resume" if session is None else f"session {session!r}"
-    async with cli.engine(what=what, code=True, quiet=True) as engine:
-        found = await candidates(cli, engine) if session is None else [await found_session(engine, session)]
+    async with cli.engine(code=True, quiet=True) as engine:
+        found = await candidates(cli, engine) if session is None else [await find_session(engine, session)]
         if len(found) > 1:
-            return await listed(cli, engine, found)
+            return await list_candidates(cli, engine, found)
         info = found[0]
         cli.check_code(engine, info)
         publishes = bool(engine.workflows[info.workflow].publishes) and info.holder is None
@@ -255,9 +255,9 @@ async def _chosen(
             if dry_run:
                 return _planned(cli, plan, start, until)
             if publishes:
-                from pausepoint.cli.commands.artifacts import decided
+                from pausepoint.cli.commands.artifacts import decide_edits
 
-                how["edits"] = decided(cli, plan, how["edits"])
+                how["edits"] = decide_edits(cli, plan, how["edits"])
         return info, engine.workflows[info.workflow]
 
 
@@ -280,7 +280,9 @@ def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
         cli.out.document(plan.to_json())
         return DONE
     rewound = f", rewound to before {start}" if start else ""
-    cli.out.line(f"Session {plan.session_id} {cli.out.stands(plan.status.value)}{rewound}. A resume would do this:")
+    cli.out.line(
+        f"Session {plan.session_id} {cli.out.status_phrase(plan.status.value)}{rewound}. A resume would do this:"
+    )
     print_steps(cli, plan)
     if until is not None:
         cli.out.line(f"It would pause behind {until}.")
@@ -291,8 +293,8 @@ def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
 def _resumed(
     cli: Cli, workflow: Workflow[Any], info: SessionInfo, start: str | None = None, **how: Any
 ) -> int:  # fmt: skip
-    ride = Ride(cli, workflow, how["by"])
-    return ride.driven(lambda engine: ride.resume(engine, info.session_id, start, how))
+    driven = DrivenSession(cli, workflow, how["by"])
+    return driven.drive(lambda engine: driven.resume(engine, info.session_id, start, how))
 
 
 # driving

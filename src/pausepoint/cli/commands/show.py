@@ -12,17 +12,17 @@ from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.exits import DONE, FAILED
 from pausepoint.cli.options import SESSIONS, STEPS, common
 from pausepoint.cli.plans import VERDICTS, paragraph, print_plan, why_of
-from pausepoint.cli.sessions import found_session, session_and_checkpoint
+from pausepoint.cli.sessions import find_session, session_and_checkpoint
 from pausepoint.cli.text import (
-    asked,
     clock,
+    command_lines,
     counted,
     one_line,
-    reasons,
-    standing,
+    open_questions,
+    status_lines,
+    status_reasons,
     traceback,
     value,
-    way_lines,
 )
 from pausepoint.errors import DamagedRecord, Redacted, did_you_mean
 
@@ -50,7 +50,7 @@ def show(cli: Cli, session: str, field: str | None, full: bool) -> int:
 async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
     from pausepoint.engine import documents
 
-    async with cli.engine(what=f"session {text!r}") as engine:
+    async with cli.engine() as engine:
         info, at = await session_and_checkpoint(engine, text)
         stored, wrong = None, ""
         try:
@@ -65,7 +65,7 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
         reached = await _reached(engine, info, stored) if at is not None else None
         if cli.out.as_json:
             pauses = await engine.pauses(info.session_id)
-            questions = [documents.question(each, cli.command("answer", each.id)) for each in await asked(engine, info)]
+            questions = [documents.question(each, cli.command("answer", each.id)) for each in await open_questions(engine, info)]
             cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong))
         else:
             await _tell(cli, engine, info, reached, stored, wrong, full)
@@ -107,10 +107,10 @@ async def _tell(
         out.line()
         out.line(out.paint(f"As of record {stored.seq}, {reached.name}", bold=True))
     else:
-        paragraph(cli, await reasons(engine, info))
+        paragraph(cli, await status_reasons(engine, info))
         for line in ["", *traceback(cli, info, full)] if info.status.value == "failed" else ():
             out.line(line)
-        paragraph(cli, await way_lines(cli, engine, info))
+        paragraph(cli, await command_lines(cli, engine, info))
     out.line()
     if wrong:
         out.line(out.paint(f"The state cannot be shown: {wrong}", "red"))
@@ -180,24 +180,24 @@ def plan(cli: Cli, session: str | None) -> int:
 
 
 async def _plan(cli: Cli, text: str | None) -> int:
-    async with cli.engine(what=f"session {text!r}" if text else "nothing to plan", code=True, quiet=True) as engine:
+    async with cli.engine(code=True, quiet=True) as engine:
         if text is None:
-            from pausepoint.cli.sessions import candidates, listed
+            from pausepoint.cli.sessions import candidates, list_candidates
 
             some = await candidates(cli, engine)
             if len(some) > 1:
-                return await listed(cli, engine, some)
+                return await list_candidates(cli, engine, some)
             text = some[0].session_id
         info, found = await _planned(cli, engine, text)
         if cli.out.as_json:
             cli.out.document(found.to_json())
         else:
-            print_plan(cli, found, await way_lines(cli, engine, info))
+            print_plan(cli, found, await command_lines(cli, engine, info))
     return DONE
 
 
 async def _planned(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Plan]:
-    info = await found_session(engine, text)
+    info = await find_session(engine, text)
     cli.check_code(engine, info)
     return info, await engine.plan(info.session_id)
 
@@ -213,14 +213,14 @@ def why(cli: Cli, session: str, step: str) -> int:
 
 
 async def _why_step(cli: Cli, text: str, step: str) -> int:
-    async with cli.engine(what=f"session {text!r}", code=True, quiet=True) as engine:
+    async with cli.engine(code=True, quiet=True) as engine:
         info, found = await _planned(cli, engine, text)
         planned = next((each for each in found if each.step == step), None)
         if planned is None:
             known = [each.step for each in found]
             raise not_found(f"workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
         last = await _last_visit(engine, info, step)
-        ways = await standing(cli, engine, info) if planned.verdict == "next" and await asked(engine, info) else []
+        ways = await status_lines(cli, engine, info) if planned.verdict == "next" and await open_questions(engine, info) else []
     if cli.out.as_json:
         from pausepoint.engine import documents
 
@@ -254,9 +254,9 @@ def _tell_why(
         if planned.verdict == "done":
             out.line(f"Redo it:  {cli.command('rewind', info.session_id, info.workflow)} --to {last.name}")
     if found.artifacts:
-        from pausepoint.cli.commands.artifacts import of_step  # few workflows leave any
+        from pausepoint.cli.commands.artifacts import print_step_artifacts  # few workflows leave any
 
-        of_step(cli, [each for each in found.artifacts if each.step == planned.step])
+        print_step_artifacts(cli, [each for each in found.artifacts if each.step == planned.step])
     for obstacle in found.obstacles:
         out.say(out.paint(f"! The session would not go on at all: {obstacle}", "red"), 2)
 

@@ -10,7 +10,7 @@ import click
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, USAGE, Refused
 from pausepoint.cli.options import SESSIONS, common
-from pausepoint.cli.sessions import found_session
+from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted, size
 from pausepoint.engine import documents
 from pausepoint.name import NAME
@@ -36,8 +36,8 @@ def export(cli: Cli, session: str, file: Path | None, force: bool) -> None:
 async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> None:
     if str(file) == "-" and cli.out.as_json:
         raise Refused("the session itself goes to stdout with -, so there is no room for --json", USAGE)
-    async with cli.engine(what=f"session {session!r}") as engine:
-        info = await found_session(engine, session)
+    async with cli.engine() as engine:
+        info = await find_session(engine, session)
         if str(file) == "-":
             click.echo((await engine.export_session(info.session_id)).to_bytes(), nl=False)
             return

@@ -14,7 +14,7 @@ import click
 from pausepoint.cli.console import Output
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, FAILED
-from pausepoint.cli.host import spoken
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.project import check_exists
 from pausepoint.cli.text import counted, one_line, size, wrap_after
@@ -73,10 +73,10 @@ def without_store(cli: Cli, empty: Any) -> bool:
     if cli.place.exists:
         return False
     if cli.place.explicit:
-        check_exists(cli.place, "nothing was looked at")
+        check_exists(cli.place)
     if cli.out.as_json:
         cli.out.document(empty)
-    cli.out.say(f"There is no store yet at {cli.place.path}; `{spoken('run')}` makes one")
+    cli.out.say(f"There is no store yet at {cli.place.path}; `{command_line('run')}` makes one")
     return True
 
 
@@ -106,7 +106,7 @@ async def _verify(cli: Cli, session: str | None) -> int:
     def tell(report: Verification) -> None:
         tick(f"{counted(report.sessions, 'session')}, {counted(report.records, 'record')} looked at …")
 
-    async with cli.engine(what="verify" if session is None else f"session {session!r}") as engine:
+    async with cli.engine() as engine:
         report, session_id = await _verified(engine, session, tell)
     tick.end()
     if cli.out.as_json:
@@ -186,7 +186,7 @@ async def _gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
         gone = len(report.expired) + len(report.completed)
         tick(f"{counted(gone, 'session')}, {counted(report.values, 'large value')}, {size(report.given_back)} …")
 
-    async with cli.engine(what="gc") as engine:
+    async with cli.engine() as engine:
         report = await engine.gc(apply=apply, keep_for=keep_for, on_progress=tell)
         total = (await engine.health()).store.size
     tick.end()

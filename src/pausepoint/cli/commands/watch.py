@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from pausepoint.cli.console import money, span
-from pausepoint.cli.context import Cli, needs_somebody, run_async
+from pausepoint.cli.context import Cli, exit_code_of, run_async
 from pausepoint.cli.exits import DONE, FAILED, PERSON, USAGE, Refused
 from pausepoint.cli.options import SESSIONS, common
-from pausepoint.cli.sessions import found_session
-from pausepoint.cli.text import asked, counted, note, one_line, place, short_ids, standing
+from pausepoint.cli.sessions import find_session
+from pausepoint.cli.text import counted, one_line, open_questions, position, short_ids, status_lines, status_note
 from pausepoint.clock import to_datetime
 from pausepoint.errors import did_you_mean
 from pausepoint.model.events import ENGINE_EVENTS
 
 if TYPE_CHECKING:
-    from pausepoint.cli.live import Show, View
+    from pausepoint.cli.live import Display, View
     from pausepoint.engine.engine import Engine
     from pausepoint.model.sessions import Event
     from pausepoint.model.views import SessionInfo
@@ -65,8 +65,8 @@ def events(cli: Cli, session: str, follow: bool, after: str, types: tuple[str, .
 async def _events(cli: Cli, text: str, follow: bool, after: str, types: tuple[str, ...], last: int | None) -> None:
     from pausepoint.engine import documents
 
-    async with cli.engine(what=f"session {text!r}") as engine:
-        info = await found_session(engine, text)
+    async with cli.engine() as engine:
+        info = await find_session(engine, text)
         printer = Printer(cli)
         past = await _past(engine, info, after)
         wanted = [each for each in past if _is_wanted(each, types)]
@@ -194,18 +194,18 @@ def watch(cli: Cli, session: str | None, history: bool) -> int:
 
 
 async def _watch(cli: Cli, text: str, history: bool) -> int:
-    from pausepoint.cli.live import View, chart, show_for
+    from pausepoint.cli.live import View, chart, display_for
     from pausepoint.engine import documents
 
-    async with cli.engine(what=f"session {text!r}") as engine:
-        info = await found_session(engine, text)
+    async with cli.engine() as engine:
+        info = await find_session(engine, text)
         view = View(info.workflow, list(await engine.outline(info.session_id)), info=info)
-        show = show_for(cli.out)
+        show = display_for(cli.out)
         async for event in engine.events(info.session_id):
-            view.take(event)
+            view.apply(event)
             if history:
                 show.event(view, event)
-        view.keep()
+        view.mark_kept()
         cli.out.line(_headline(cli, info, len(view.done)))
         info = await _follow(engine, view, show, info)
         if cli.out.as_json:
@@ -213,10 +213,10 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
         for line in chart(cli.out, view) if cli.out.terminal else ():
             cli.out.line(line)
         await _tell_end(cli, engine, info)
-    return needs_somebody(info.status.value)
+    return exit_code_of(info.status.value)
 
 
-async def _follow(engine: Engine, view: View, show: Show, info: SessionInfo) -> SessionInfo:
+async def _follow(engine: Engine, view: View, show: Display, info: SessionInfo) -> SessionInfo:
     undriven: float | None = None
     if await _goes_on(engine, info) is False:
         return info
@@ -226,7 +226,7 @@ async def _follow(engine: Engine, view: View, show: Show, info: SessionInfo) -> 
             view.info = info = await engine.info(info.session_id)
             # After the facts: what they say has happened is then shown.
             async for event in engine.events(info.session_id, view.cursor):
-                view.take(event)
+                view.apply(event)
                 show.event(view, event)
             show.tick(view, "")
             goes_on = await _goes_on(engine, info)
@@ -256,15 +256,15 @@ async def _goes_on(engine: Engine, info: SessionInfo) -> bool | None:
 def _headline(cli: Cli, info: SessionInfo, steps: int) -> str:
     done = f"{counted(steps, 'step')} done" if steps else "nothing done yet"
     where = f", now {'behind' if info.held_by_guard else 'at'} {info.step}#{info.visit}" if info.step else ""
-    return f"{info.session_id} ({info.workflow}) {cli.out.stands(info.status.value)}: {done}{where}"
+    return f"{info.session_id} ({info.workflow}) {cli.out.status_phrase(info.status.value)}: {done}{where}"
 
 
 async def _tell_end(cli: Cli, engine: Engine, info: SessionInfo) -> None:
     out = cli.out
     spent = f", {money(info.spent_usd)}" if info.spent_usd else ""
     took = span(info.updated_at - info.created_at)
-    out.line(f"{info.session_id} {out.stands(info.status.value)} ({took} after it was created{spent})")
-    for line in await standing(cli, engine, info):
+    out.line(f"{info.session_id} {out.status_phrase(info.status.value)} ({took} after it was created{spent})")
+    for line in await status_lines(cli, engine, info):
         out.say(line)
 
 
@@ -277,7 +277,7 @@ async def _watch_all(cli: Cli, history: bool) -> int:
         if cli.out.as_json:
             cli.out.document(documents.listing([], 0, ()))
         return DONE
-    async with cli.engine(what="watch") as engine:
+    async with cli.engine() as engine:
         return await _all(cli, engine, history)
 
 
@@ -294,7 +294,7 @@ async def _all(cli: Cli, engine: Engine, history: bool) -> int:
             if session_id not in cursors:
                 known = first and not history
                 cursors[session_id] = await _read(engine, session_id, "", None if known else printer)
-                printer.text(f"{printer.named(session_id)} {cli.out.stands(info.status.value)} at {place(info)}")
+                printer.text(f"{printer.named(session_id)} {cli.out.status_phrase(info.status.value)} at {position(info)}")
             ended.pop(session_id, None)
         for session_id in set(cursors) - set(ended):
             cursors[session_id] = await _read(engine, session_id, cursors[session_id], printer)
@@ -328,15 +328,15 @@ async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer |
 
 async def _stopped(cli: Cli, engine: Engine, session_id: str, printer: Printer) -> SessionInfo:
     info = await engine.info(session_id)
-    said = note(info, await engine.pauses(session_id), await asked(engine, info))
-    printer.text(f"{printer.named(session_id)} {cli.out.stands(info.status.value)}{f': {said}' if said else ''}")
+    said = status_note(info, await engine.pauses(session_id), await open_questions(engine, info))
+    printer.text(f"{printer.named(session_id)} {cli.out.status_phrase(info.status.value)}{f': {said}' if said else ''}")
     return info
 
 
 def _brief(cli: Cli, printer: Printer, info: SessionInfo) -> str:
     progress = f" {info.progress[0]}/{info.progress[1]}" if info.progress else ""
-    return f"{printer.named(info.session_id)} {cli.out.status(info.status.value)} {place(info)}{progress}"
+    return f"{printer.named(info.session_id)} {cli.out.status(info.status.value)} {position(info)}{progress}"
 
 
 def _code(info: SessionInfo) -> int:
-    return DONE if info.status.value == "sleeping" else needs_somebody(info.status.value)
+    return DONE if info.status.value == "sleeping" else exit_code_of(info.status.value)

@@ -14,7 +14,7 @@ import click
 
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import DONE, INTERRUPTED, TERMINATED, USAGE, Refused
-from pausepoint.cli.options import WORKFLOWS, by_whom, common
+from pausepoint.cli.options import WORKFLOWS, by_option, common
 from pausepoint.cli.project import check_exists
 from pausepoint.name import NAME
 
@@ -39,7 +39,7 @@ SHARE = 20
 @click.option("--once", is_flag=True, help="End when nothing is ready or due any more.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True, metavar="N",
               help="How many sessions to drive at once.")  # fmt: skip
-@by_whom
+@by_option
 @common(lines=True, target=True)
 def worker(cli: Cli, only: tuple[str, ...], once: bool, concurrency: int, by: str | None) -> int:
     """Drive whatever is ready or due in this store, with the workflows of this project and those of --target.
@@ -82,11 +82,11 @@ class Job:
         from pausepoint.engine.engine import Engine
 
         if self.cli.place.explicit:
-            check_exists(self.cli.place, "a worker")
+            check_exists(self.cli.place)
         async with Engine(self.cli.place.url, workflows=workflows) as engine:
             names = ", ".join(engine.workflows)
             self.out.note(f"Driving {names} in {self.cli.place.path}" + ("" if once else "; Ctrl+C ends it"))
-            with telling(self.out, self.driven):
+            with shown_log(self.out, self.driven):
                 await self._loop(engine, once)
             return await self._told(engine)
 
@@ -155,7 +155,7 @@ class Job:
 
 
 @contextmanager
-def telling(out: Output, driven: dict[str, None]) -> Iterator[None]:
+def shown_log(out: Output, driven: dict[str, None]) -> Iterator[None]:
     """Show what the engine logs about its sessions, and note which they are."""
     logger = logging.getLogger(NAME)
     handler = Handler(out, driven)

@@ -1,4 +1,4 @@
-"""Sessions in a SQLite file, through apsw."""
+"""A store in a SQLite file, accessed through apsw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to know about a database and the place where it is: sizes, versions, the disk, the engines."""
+"""Facts about a database and its location: sizes, versions, the disk, the engines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def about(connection: apsw.Connection, place: schema.Place, ballast: Ballast, pr
 
 
 def _size(path: str) -> int:
-    """The database with its write-ahead log."""
+    """Return the size of the database with its write-ahead log."""
     total = 0
     for name in (path, f"{path}-wal"):
         with suppress(FileNotFoundError):
@@ -52,6 +52,6 @@ def _holders(connection: apsw.Connection, present: reads.Present) -> list[Holder
         Holder(number, pid, host, since, present.alive(number), tuple(held.pop(number, ())))
         for number, pid, host, since in engines
     ]
-    # The row of an engine that is gone may be gone too.
+    # The row of an engine that died may be missing.
     lost = [Holder(number, 0, "", 0, present.alive(number), tuple(ids)) for number, ids in held.items()]
     return [each for each in known + lost if each.live or each.sessions]

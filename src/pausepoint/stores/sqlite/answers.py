@@ -1,4 +1,4 @@
-"""The verbs that answer: the first answer to a question is taken, and delivered, in one transaction."""
+"""The methods for answers. The first answer to a question is accepted and delivered in one transaction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pausepoint.stores.sqlite.writes import Writes
 
 
 class Answering(Writes):
-    """The verbs that write what people say."""
+    """The methods that store people's answers."""
 
     def answer(self, connection: apsw.Connection, given: Answer) -> Answered:
         now = self.present.now()
@@ -45,7 +45,7 @@ class Answering(Writes):
         return chosen
 
     def _to(self, connection: apsw.Connection, given: Answer, found: QuestionRow) -> Answered:
-        """An answer to this question. What is not taken is noted in the history, with who gave it."""
+        """Decide about an answer to this question. A refused answer is recorded in the history with its author."""
         verdict, kept = judge(given, found), asking.by_number(connection, found.n)
         if verdict == "taken":
             self._take_answer(connection, kept, given, reply(given, found))
@@ -61,7 +61,7 @@ class Answering(Writes):
         self, connection: apsw.Connection, kept: asking.StoredQuestion, given: Answer, payload: bytes,
         status: QuestionStatus = QuestionStatus.RESUMED,
     ) -> None:  # fmt: skip
-        """Deliver it. It takes the place of one that could not be right and that the step has not read yet."""
+        """Deliver an answer. It replaces an invalid answer that the step has not read yet."""
         if kept.facts.answer is not None:
             connection.execute(QUERIES["consume"], (kept.session, kept.facts.answer))
         n = self._signal(connection, kept.session, "answer", given.by, given.at, payload)
@@ -85,7 +85,7 @@ class Answering(Writes):
     def _early(self, connection: apsw.Connection, given: Answer, row: SessionRow) -> Answered:
         if row.ended in ("completed", "cancelled"):
             raise SessionEnded(
-                f"session {row.session_id} is {row.ended} and asks nothing any more; start another one",
+                f"Session {row.session_id!r} is {row.ended} and asks no more questions. Start another session.",
                 session_id=row.session_id, status=str(row.ended),
             )  # fmt: skip
         for first in reads.mail(connection, row.key, 1, "early", given.key):

@@ -1,7 +1,7 @@
-"""Space that is kept for a full disk: a file beside the database that is given up bit by bit when there is no more.
+"""Reserved space for a full disk: a file next to the database that is shortened step by step when space runs out.
 
-Deleting needs space before it frees any, and so does a person's "stop everything now". The file carries no data, only
-its size means something: while it is shorter than it should be, the disk is full, for every process that looks.
+Deleting data needs space before it frees any, and so does an operator's request to stop everything. The file has no
+content; only its size matters. While it is shorter than it should be, every process treats the disk as full.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import errno
 import os
 from contextlib import suppress
 
-SIZE = 2**20  # bytes; a WAL of the usual length (200 pages) can be folded with it
-SLICE = 128 * 2**10  # bytes; a pause takes some 40,000, and others on this disk are waiting to take the rest
+SIZE = 2**20  # bytes; enough to checkpoint a WAL of the usual length (200 pages)
+SLICE = 128 * 2**10  # bytes; a pause needs about 40,000, and other programs would use up whatever more is freed
 
-_NO_ALLOCATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # a file system that only knows writing
+_NO_ALLOCATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # the file system cannot preallocate
 
 
 class Ballast:
-    """The reserve of one database, ``size`` bytes; 0: none. Trouble with it is never an error, it is just not there."""
+    """The reserve of one database: ``size`` bytes, or none if ``size`` is 0. A problem with it is never an error."""
 
     def __init__(self, database: str, size: int) -> None:
         self.path = os.path.realpath(database) + "-ballast"
         self.size = size
 
     def make(self) -> bool:
-        """Have it whole. False, with nothing taken, if there is no room for it."""
+        """Bring the reserve to its full size. Return False, and take no space, if the disk has no room for it."""
         if not self.size or self._length() >= self.size:
             return True
         try:
@@ -36,12 +36,12 @@ class Ballast:
         finally:
             os.close(descriptor)
         if fresh and not made:
-            with suppress(OSError):  # a file that is too short would tell others that the disk is full
+            with suppress(OSError):  # a file that is too short would signal a full disk to other processes
                 os.unlink(self.path)
         return made
 
     def give(self) -> bool:
-        """Give up some of it. False if there is nothing left to give."""
+        """Free one slice of the reserve. Return False if nothing remains."""
         length = self._length()
         if not self.size or length <= 0:
             return False
@@ -52,15 +52,15 @@ class Ballast:
         return True
 
     def short(self) -> bool:
-        """Whether somebody had to take from it, and it could not be made whole since."""
+        """Return whether some process used part of the reserve and it has not been refilled since."""
         return 0 <= self._length() < self.size
 
     def kept(self) -> int | None:
-        """How many bytes there are; None if there is no such file."""
+        """Return the size of the reserve in bytes; None if the file does not exist."""
         return length if (length := self._length()) >= 0 else None
 
     def _length(self) -> int:
-        """-1 if there is none."""
+        """Return the size of the file; -1 if it does not exist."""
         try:
             return os.stat(self.path, follow_symlinks=False).st_size
         except OSError:
@@ -86,7 +86,7 @@ def _extend(descriptor: int, size: int) -> bool:
 
 
 def _allocate(descriptor: int, start: int, length: int) -> None:
-    """Take real blocks; a file with a hole in it would keep nothing."""
+    """Allocate real blocks, because a sparse file would reserve nothing."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(descriptor, start, length)
@@ -95,6 +95,6 @@ def _allocate(descriptor: int, start: int, length: int) -> None:
                 raise
         else:
             return
-    while length > 0:  # what a file system could compress away would keep nothing either
+    while length > 0:  # random bytes, because a file system could compress anything else
         written = os.pwrite(descriptor, os.urandom(min(length, SLICE)), start)
         start, length = start + written, length - written

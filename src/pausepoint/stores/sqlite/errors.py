@@ -1,4 +1,4 @@
-"""Database errors become Pausepoint's at this edge, with the reason and what to do next."""
+"""Translate SQLite's errors into Pausepoint's, with the reason and what to do next."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import apsw
 
 from pausepoint.errors import DamagedRecord, StoreError, StoreUnavailable
 
-LOCK_PATIENCE = 30.0  # seconds that the writer waits for a foreign write lock
+LOCK_PATIENCE = 30.0  # seconds that the writer waits for another process's write lock
 
-# After one of these the connection is not trusted any more.
+# After one of these errors the connection is no longer trusted.
 BROKEN = (apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.ProtocolError)
 
-# What a disk says that cannot be written. Met in a write, they make the store read-only.
+# Errors of a disk that cannot be written. If a write raises one, the store becomes read-only.
 DISK = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
 
 
 class Hint(NamedTuple):
-    """What an error means, and what a person can do about it."""
+    """What an error means, and what to do about it."""
 
     happened: str
     way_out: str
 
 
-_FULL = Hint("the disk is full", "Free some space on it")
+_FULL = Hint("the disk is full", "Free some space")
 
 _HINTS: tuple[tuple[type[apsw.Error], Hint], ...] = (
     (apsw.FullError, _FULL),
@@ -32,47 +32,52 @@ _HINTS: tuple[tuple[type[apsw.Error], Hint], ...] = (
         apsw.BusyError,
         Hint(
             f"another process has kept the database locked for over {LOCK_PATIENCE:.0f} s",
-            "Look for a program with an open write transaction (a database browser?) and close it",
+            "Close the program that has an open write transaction, such as a database browser",
         ),
     ),
-    (apsw.ReadOnlyError, Hint("it cannot be written", "Look at the permissions of the file and its folder")),
+    (apsw.ReadOnlyError, Hint("the database cannot be written", "Check the permissions of the file and its folder")),
     (
         apsw.CantOpenError,
-        Hint("it cannot be opened", "Look at the path and at the permissions of the file and its folder"),
+        Hint("the database cannot be opened", "Check the path and the permissions of the file and its folder"),
     ),
-    (apsw.PermissionsError, Hint("access was denied", "Look at the permissions of the file and its folder")),
-    (apsw.IOError, Hint("the disk reported an error", "Look at the system's log")),
+    (apsw.PermissionsError, Hint("access was denied", "Check the permissions of the file and its folder")),
+    (apsw.IOError, Hint("the disk reported an error", "Check the system log")),
 )
 
 
 def hint(exc: apsw.Error) -> Hint | None:
-    """What is known about an error."""
+    """Return the hint for an error, if there is one."""
     if is_full(exc):
         return _FULL
     return next((hint for kind, hint in _HINTS if isinstance(exc, kind)), None)
 
 
 def is_full(exc: BaseException | None) -> bool:
-    """Whether it says that there is no space. For the index of the WAL, a file that reading needs too, SQLite says
-    it in words of its own."""
+    """Return whether the error means that the disk is full.
+
+    SQLite reports a separate error if there is no space for the WAL index, a file that reading needs too.
+    """
     if isinstance(exc, apsw.FullError):
         return True
     return isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
 
 
 def translated(exc: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
-    """The error to raise, ``from exc``, for what SQLite said about the store at ``path``."""
+    """Return the error to raise, ``from exc``, for an error of the database at ``path``."""
     if isinstance(exc, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
-        return DamagedRecord(f"{path}: the database is damaged ({exc}); restore it from a backup")
+        return DamagedRecord(f"{path}: the database is damaged ({exc}). Restore it from a backup.")
     if known := hint(exc):
         return StoreUnavailable(
-            f"{path}: {known.happened}; nothing was written ({exc}). {known.way_out}, then try again"
+            f"{path}: {known.happened} ({exc}). Nothing was written. {known.way_out}, then try again."
         )
-    return StoreUnavailable(f"{path}: the database refused ({type(exc).__name__}: {exc}); nothing was written")
+    return StoreUnavailable(
+        f"{path}: the database reported {type(exc).__name__}: {exc}. Nothing was written. Check the database with"
+        " engine.verify(), then try again."
+    )
 
 
-class edge:  # a class: what a generator costs would be paid by every read
-    """Translate whatever SQLite raises inside."""
+class edge:  # a class, because a generator would slow down every read
+    """Translate every SQLite error that is raised inside the ``with`` block."""
 
     __slots__ = ("path",)
 

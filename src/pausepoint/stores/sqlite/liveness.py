@@ -1,12 +1,12 @@
-"""Which engines are alive.
+"""Find out which engines are alive.
 
-All engines of a store share one file, ``<database>-holds``. Each keeps the byte at its own
-number locked (a POSIX record lock), so the system itself gives the byte free when the process
-ends, however it ends. Whether another engine lives can be asked without taking its lock.
+All engines of a store share one file, ``<database>-holds``. Each engine keeps the byte at its own number locked with a
+POSIX record lock. The system releases the lock when the process ends, however it ends. A query shows whether another
+process holds a lock, without taking it.
 
-Such locks belong to the process: they do not exclude within it, and closing *any* descriptor
-of the file drops them all. So every file has one descriptor per process, kept in a registry
-here, which is asked first and which closes it only with the last engine.
+Such locks belong to the process. They do not exclude other engines of the same process, and closing *any* descriptor of
+the file drops all of them. So each process has one descriptor per file. A registry in this module keeps it, knows the
+engines of this process, and closes the descriptor with the last one.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pausepoint.errors import StoreClosed
 
 
 class Hold(Protocol):
-    """What a store asks of its holds."""
+    """Shows other engines that this one is alive."""
 
     def take(self, number: int) -> None:
-        """Be alive as engine ``number``."""
+        """Be alive as engine ``number`` from now on."""
 
     def untake(self) -> None:
-        """The number was not given after all."""
+        """Give the number back, because the transaction that assigned it failed."""
 
     def alive(self, number: int) -> bool:
-        """Whether engine ``number`` lives."""
+        """Return whether engine ``number`` is alive."""
 
     def drop(self) -> None:
-        """Be no longer alive. Twice is no error."""
+        """Stop being alive. Calling it again does nothing."""
 
 
 class _File:
@@ -53,7 +53,7 @@ _inherited: set[str] = set()
 
 
 def _forget_parent() -> None:
-    """In a forked child: the locks stayed with the parent, and so does everything noted here."""
+    """Clear the registry in a forked child, because the locks stay with the parent process."""
     global _guard
     _guard = threading.Lock()
     _inherited.update(_files)
@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_forget_parent)
 
 
 class FileHold:
-    """An engine's life, shown to all processes of this machine. Open from the start; `drop` ends it."""
+    """Shows all processes on this machine that an engine is alive, until `drop`."""
 
     def __init__(self, database: str) -> None:
         path = _lock_file(database)
@@ -108,7 +108,7 @@ class FileHold:
 
 
 class MemoryHold:
-    """For a store without a file, which no other engine can see."""
+    """The hold of a store in memory, which no other engine can see."""
 
     def __init__(self) -> None:
         self._number: int | None = None
@@ -131,15 +131,15 @@ def _lock_file(database: str) -> str:
 
 
 def refuse_inherited(database: str) -> None:
-    """Refuse, in a forked child, a database that its parent had open.
+    """Raise `StoreClosed` in a forked child if its parent had the database open.
 
-    SQLite notes its file locks per process and, after a fork, believes that it still has those
-    of the parent. A connection opened in the child would run unprotected from other processes.
+    SQLite records its file locks per process. After a fork it assumes that it still has the parent's locks, so a
+    connection opened in the child would not be protected from other processes.
     """
     if _lock_file(database) in _inherited:
         raise StoreClosed(
-            f"{database} was open in the process that this one was forked from, and SQLite cannot open it"
-            " safely here; start the process with the 'spawn' or 'forkserver' method, or fork before opening"
+            f"{database} was open in the process that this one was forked from, so SQLite cannot open it safely here."
+            " Start the process with the 'spawn' or 'forkserver' method, or fork before you open the store."
         )
 
 
@@ -149,7 +149,7 @@ def _locked_elsewhere(descriptor: int, number: int) -> bool:
 
 
 class _Flock(NamedTuple):
-    """How this system lays out C's ``struct flock``: Linux puts the type first, macOS and the BSDs behind."""
+    """The layout of C's ``struct flock`` on this system: Linux puts the type first, macOS and the BSDs near the end."""
 
     layout: struct.Struct
     order: tuple[str, ...]

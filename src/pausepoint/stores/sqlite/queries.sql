@@ -1,7 +1,7 @@
--- Every statement that the verbs use, by name. `sql.py` loads them.
+-- The statements of the store, by name. `sql.py` loads them.
 
 -- name: facts
--- The facts about sessions, in the order of model.SessionRow; callers add a WHERE.
+-- The facts about sessions, in the order of `SessionRow`. Callers add a WHERE.
 SELECT
     key, session_id, workflow, version, owner, tags, input_digest, created_at, updated_at,
     seq, key_frame, digest, step, visit, held_by_guard, ended, failure,
@@ -14,15 +14,15 @@ SELECT
 FROM sessions
 
 -- name: place
--- Where sessions stand, who holds them, and what is asked of them; callers add a WHERE. Asked before `move`
--- instead of a RETURNING there, which costs a temporary table for each commit.
+-- A session's position, holder and requests. This runs before `move`, because a RETURNING there would cost a temporary
+-- table for each commit.
 SELECT
     key, seq, fence, holder, head, pause_requested, pause_mode, cancel_requested, mail
 FROM sessions WHERE key = ?
 
 -- name: move
--- A session moves forward. `head` is where its last record is, `tail` where the one before this commit's is.
--- Sets no indexed column: a release is a statement of its own.
+-- Move a session forward. `head` is the log id of its last record, `tail` that of the last record before this commit.
+-- Sets no indexed column; a release is a separate statement.
 UPDATE sessions SET
     seq = ?, tail = ?, head = ?, key_frame = ?, digest = ?, updated_at = max(updated_at, ?),
     step = ?, visit = ?, held_by_guard = ?, ended = ?, failure = ?, crashes = crashes * ?,
@@ -44,7 +44,7 @@ SELECT coalesce(max(id), 0) FROM log
 UPDATE sessions SET holder = NULL, waiting = ?, wakes_at = ? WHERE key = ?
 
 -- name: release_waiting
--- What it waits for may have come while it was about to park: then it is due at once.
+-- If what the session waits for arrived while it was parking, it is due immediately.
 UPDATE sessions SET holder = NULL, waiting = ?1, wakes_at = CASE
     WHEN mail AND (
         (instr(?1, 'answer') AND EXISTS (SELECT 1 FROM inbox WHERE session = key AND kind = 'answer'))
@@ -54,7 +54,7 @@ UPDATE sessions SET holder = NULL, waiting = ?1, wakes_at = CASE
 WHERE key = ?3
 
 -- name: give_back
--- A session that this engine held when it could not commit, unless somebody has taken it up since.
+-- Release a session that this engine held when a commit failed, unless another engine has claimed it since.
 UPDATE sessions SET holder = NULL WHERE key = ? AND fence = ? AND holder = ?
 
 -- name: release_all
@@ -87,7 +87,7 @@ WITH RECURSIVE up (key) AS (
 UPDATE sessions SET spent_usd = spent_usd + ?2, spent_tokens = spent_tokens + ?3 WHERE key IN (SELECT key FROM up)
 
 -- name: purses
--- What a session and those above it have spent, and may spend.
+-- Spending and budget of a session and its ancestors.
 WITH RECURSIVE up (key) AS (
     VALUES (?)
     UNION
@@ -123,14 +123,14 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO NOTHING
 
 -- name: claim
--- A failed session can go on: it is no longer at its end. Its failure stays until a commit.
+-- A claim reopens a failed session. The failure stays until the next commit.
 UPDATE sessions SET
     holder = ?, fence = fence + 1, crashes = crashes + ?, ended = NULL, waiting = NULL, wakes_at = NULL,
     moved_sum = ?
 WHERE key = ?
 
 -- name: given
--- What `given_sum` is over, in the order of sums.given.
+-- The facts that `given_sum` covers, in the order of `checksums.given`.
 SELECT session_id, workflow, version, owner, tags, input_digest, created_at, parent, keep_for, budget_usd,
     cancel_requested
 FROM sessions WHERE key = ?
@@ -145,7 +145,7 @@ UPDATE sessions SET cancel_requested = 0 WHERE key = ?
 SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
 
 -- name: own_pauses
--- Those that somebody asked for by name, or by a filter: no pause of everything is behind them.
+-- Operator pauses of the session itself, which are not part of the pause of everything.
 SELECT count(*) FROM pauses WHERE session = ? AND closed_at IS NULL AND kind = 'operator' AND standing = 0
 
 -- name: raise_pauses
@@ -155,7 +155,7 @@ UPDATE pauses SET mode = 'abort' WHERE session = ? AND closed_at IS NULL AND kin
 UPDATE pauses SET closed_at = ?, closed_by = ?, closed_sum = ? WHERE session = ? AND closed_at IS NULL AND standing = 1
 
 -- name: under_standing
--- The sessions that a pause of everything keeps where they are.
+-- The sessions under the pause of everything.
 SELECT DISTINCT session FROM pauses WHERE standing = 1 AND closed_at IS NULL ORDER BY session
 
 -- name: standing_pause
@@ -178,7 +178,7 @@ WHERE session = ? AND closed_at IS NULL AND kind = 'operator'
 UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ?
 
 -- name: stop
--- For a session whose facts cannot be read. Nothing depends on the flag but whether it stands still.
+-- Pause a session whose facts cannot be read. No checksum covers this flag.
 UPDATE sessions SET pause_requested = 1, pause_mode = ? WHERE key = ? AND (ended IS NULL OR ended = 'failed')
 RETURNING key
 
@@ -211,7 +211,7 @@ UPDATE sessions SET signals_n = ?, signals_digest = ? WHERE key = ?
 INSERT INTO inbox (session, n, kind, about) VALUES (?, ?, ?, ?)
 
 -- name: has_mail
--- The session is due if it waits for this kind of thing.
+-- The session becomes due if it waits for this kind of signal.
 UPDATE sessions SET mail = 1, wakes_at = CASE WHEN instr(coalesce(waiting, ''), ?) THEN 0 ELSE wakes_at END
 WHERE key = ?
 
@@ -240,8 +240,8 @@ INSERT INTO files (session, id, content, n) VALUES (?, ?, ?, ?)
 SELECT session_id, seq, digest, head FROM sessions WHERE key = ?
 
 -- name: records
--- From `id` back to `since`, the newest first. What lies after `until` is passed over.
--- CROSS: whoever has run ANALYZE must not make SQLite walk the log instead, in another order.
+-- Records from the log id ?1 back to `seq` ?3, newest first, without those after `seq` ?4. CROSS JOIN fixes the order
+-- of the join; after an ANALYZE, SQLite could otherwise scan the log in another order.
 WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT id, prev, seq FROM log WHERE id = ?1 AND session = ?2
     UNION ALL
@@ -252,7 +252,7 @@ SELECT log.seq, parent, kind, step, visit, at, payload, salt, body, digest
 FROM chain CROSS JOIN log USING (id) WHERE chain.seq <= ?4
 
 -- name: record_digest
--- Walks back from the end: for what was written a moment ago.
+-- Walks back from the end, so it is fast only for recent records.
 WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.key = ?1
     UNION ALL
@@ -262,7 +262,7 @@ WITH RECURSIVE chain (id, prev, seq) AS (
 SELECT digest FROM chain CROSS JOIN log USING (id) WHERE chain.seq = ?2
 
 -- name: key_frame_after
--- The record from which a stretch that ends at `until` is read backwards.
+-- The log id of the first key frame at or after a record. Reading backwards starts there.
 SELECT id FROM log WHERE session = ? AND kind = 'key' AND seq >= ? ORDER BY seq LIMIT 1
 
 -- name: key_frame_before
@@ -292,7 +292,7 @@ INSERT INTO engines (pid, host, started_at) VALUES (?, ?, ?) RETURNING id
 DELETE FROM engines WHERE id = ?
 
 -- name: unheld_engines
--- Engines that hold no session; the dead among them can be forgotten.
+-- Engines that hold no session. Those that died can be deleted.
 SELECT id FROM engines WHERE id NOT IN (SELECT holder FROM sessions WHERE holder IS NOT NULL)
 
 -- name: engine
@@ -308,7 +308,7 @@ SELECT mark FROM engines WHERE id = ?
 PRAGMA data_version
 
 -- name: blank_records
--- Walks back from the end to the first of them. (A record's number is in no index.)
+-- Walks back from the end to the first of the records, because no index contains their numbers.
 WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.key = ?1
     UNION ALL
@@ -322,7 +322,7 @@ WHERE id IN (SELECT id FROM chain WHERE seq IN (SELECT value FROM json_each(?3))
 UPDATE signals SET payload = x'', salt = x'' WHERE session = ? AND n IN (SELECT value FROM json_each(?))
 
 -- name: forget_files
--- Those that redacted signals brought.
+-- Files that were added by redacted signals.
 DELETE FROM files WHERE session = ? AND n IN (SELECT value FROM json_each(?))
 
 -- name: blank_mail
@@ -332,7 +332,7 @@ UPDATE inbox SET about = NULL WHERE session = ? AND n IN (SELECT value FROM json
 DELETE FROM names WHERE session = ? AND hash = ?
 
 -- name: doubtful
--- What has to be known of a session to remove it, though the rest cannot be read: the id as table and index have it.
+-- The facts needed to remove a damaged session, and whether table and index agree on its id.
 SELECT session_id, (SELECT key FROM sessions AS other WHERE other.session_id = damaged.session_id) IS key,
     holder, (SELECT above.session_id FROM sessions AS above WHERE above.key = damaged.parent),
     workflow, owner, created_at, seq, digest
@@ -345,11 +345,11 @@ UPDATE sessions SET holder = NULL, removing = 1, removal = ? WHERE key = ?
 SELECT removal FROM sessions WHERE key = ? AND removing = 1
 
 -- name: removals
--- Those that were called before those that called them.
+-- Children before parents.
 SELECT key, removal FROM sessions WHERE removing = 1 ORDER BY key DESC
 
 -- name: last_records
--- The last ones first, each with the place of the one before it.
+-- The log ids of the last records, newest first, each with the id of the record before it.
 WITH RECURSIVE chain (id, prev, seq) AS (
     SELECT log.id, log.prev, log.seq FROM sessions JOIN log ON log.id = sessions.head
     WHERE sessions.key = ?1 AND log.session = ?1
@@ -396,8 +396,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 DELETE FROM sessions WHERE key = ?
 
 -- name: expired
--- Roots that nobody has touched for as long as they are kept. What they called is looked at when they are removed.
--- Of those that are at their end and have no term of their own, one may be given; NULL: they stay.
+-- Root sessions that were inactive for as long as they are kept. `remove` checks their descendants. The first parameter
+-- applies to ended sessions without their own `keep_for`; with NULL they are kept.
 SELECT key, session_id FROM sessions
 WHERE parent IS NULL AND removing = 0
     AND max(updated_at, coalesce(wakes_at, 0))
@@ -406,7 +406,7 @@ WHERE parent IS NULL AND removing = 0
 ORDER BY key LIMIT ?
 
 -- name: tombstones
--- In the order of model.Tombstone; callers add a WHERE.
+-- In the order of `Tombstone`. Callers add a WHERE.
 SELECT session_id, workflow, owner, status, created_at, removed_at, "by", reason, records, digest, sum FROM tombstones
 
 -- name: look_at_blobs
@@ -426,7 +426,7 @@ SELECT hash, EXISTS (SELECT 1 FROM blobs WHERE blobs.hash = names.hash) FROM nam
 SELECT id, hash, data FROM blobs WHERE id > ? ORDER BY id LIMIT ?
 
 -- name: strays
--- Sessions whose log has more or fewer rows than records, and rows of no session.
+-- Sessions whose number of log rows differs from `seq`, and log rows without a session.
 SELECT log.session, count(*) FROM log LEFT JOIN sessions ON sessions.key = log.session
 WHERE coalesce(sessions.removing, 0) = 0
 GROUP BY log.session HAVING count(*) IS NOT max(sessions.seq)
@@ -438,7 +438,7 @@ SELECT log.at FROM sessions JOIN log ON log.id = sessions.head WHERE sessions.ke
 DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM names WHERE names.hash = ?1)
 
 -- name: import_session
--- A session as it was elsewhere. Nobody holds it.
+-- A session from another store. No engine holds it.
 INSERT INTO sessions (
     session_id, parent, workflow, version, owner, tags, input_digest, created_at, updated_at, keep_for,
     seq, head, key_frame, digest, step, visit, held_by_guard, ended, failure,
@@ -458,7 +458,7 @@ INSERT INTO pauses (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: log_weight
--- What the records of some sessions take.
+-- The size of some sessions' records.
 WITH RECURSIVE chain (id, prev, session) AS (
     SELECT log.id, log.prev, log.session FROM sessions JOIN log ON log.id = sessions.head
     WHERE sessions.key IN (SELECT value FROM json_each(?))
@@ -470,7 +470,7 @@ SELECT coalesce(sum(length(payload) + length(salt) + length(body) + length(diges
 FROM chain CROSS JOIN log USING (id)
 
 -- name: value_weight
--- The large values that only these sessions name.
+-- The size of the large values that only these sessions reference.
 SELECT coalesce(sum(length(data)), 0) FROM blobs
 WHERE hash IN (SELECT hash FROM names WHERE session IN (SELECT value FROM json_each(?1)))
     AND NOT EXISTS (
@@ -479,7 +479,7 @@ WHERE hash IN (SELECT hash FROM names WHERE session IN (SELECT value FROM json_e
     )
 
 -- name: file_weight
--- The files of these sessions, as they were when they came.
+-- The size of these sessions' files, as recorded when they were added.
 SELECT coalesce(sum(json_extract(CAST(payload AS TEXT), '$.size')), 0) FROM signals
 WHERE session IN (SELECT value FROM json_each(?)) AND kind = 'file' AND length(payload)
 
@@ -490,8 +490,8 @@ SELECT id, pid, host, started_at FROM engines ORDER BY id
 SELECT holder, session_id FROM sessions WHERE holder IS NOT NULL AND removing = 0 ORDER BY created_at, key
 
 -- name: questions
--- Questions with what is around them: who asked, who is at the top of its tree, the record that asks, and since when
--- its timers are frozen. Callers add a WHERE. CROSS: from the questions to the rest, whatever ANALYZE has found.
+-- Questions with their session, their root session, the record that asks, and since when their timers are frozen.
+-- Callers add a WHERE. CROSS JOIN makes SQLite start from the questions, even after an ANALYZE.
 SELECT
     questions.n, questions.session, questions.root, questions.id, questions.key, questions.seq, questions.status,
     version, seen, questions.created_at, questions.updated_at, expires_at, answer, told, refused, questions.sum,
@@ -507,13 +507,13 @@ FROM questions
     LEFT JOIN log ON log.id = questions.place AND log.session = questions.session AND log.seq = questions.seq
 
 -- name: tally_questions
--- How many questions there are of each status: one that waits has expired when its time is over, which stands still
--- while its timers are frozen. Callers add a WHERE and a GROUP BY.
+-- Count questions by current status. A waiting question has expired if its time is over; time under frozen timers does
+-- not count. Callers add a WHERE and a GROUP BY.
 SELECT
     iif(status = 'WAITING_USER_INPUT' AND expires_at + own.frozen + coalesce(iif(own.pause_requested, (
         SELECT max(:now - max(min(at), questions.updated_at), 0) FROM pauses
         WHERE session = own.key AND closed_at IS NULL AND kind = 'operator' AND freeze
-    ), 0), 0) <= :now, 'EXPIRED', status) AS standing,
+    ), 0), 0) <= :now, 'EXPIRED', status) AS status_now,
     count(*)
 FROM questions CROSS JOIN (SELECT key, frozen, pause_requested, removing FROM sessions) AS own
     ON own.key = questions.session AND own.removing = 0
@@ -527,7 +527,7 @@ SELECT n, session, root, id, key, seq, status, version, seen, created_at, update
 FROM questions WHERE session = ? AND status IN ('WAITING_USER_INPUT', 'RESUMED')
 
 -- name: root_of
--- The session at the top of the tree.
+-- The root of a session's tree.
 WITH RECURSIVE up (key, parent) AS (
     SELECT key, parent FROM sessions WHERE key = ?1
     UNION
@@ -556,7 +556,7 @@ UPDATE questions SET status = ?, updated_at = ?, expires_at = ?, answer = ?, tol
 DELETE FROM questions WHERE n IN (SELECT n FROM questions WHERE session = ? LIMIT ?) RETURNING n
 
 -- name: settled_questions
--- Those that came to their end before a time, whose sessions go on.
+-- Questions that were settled before a time, except those of sessions that are being removed.
 SELECT n FROM questions
 WHERE status IN ('COMPLETED', 'EXPIRED', 'CANCELLED') AND updated_at < ?
     AND session NOT IN (SELECT key FROM sessions WHERE removing = 1)
@@ -576,7 +576,7 @@ SELECT n, session, root, id, key, seq, status, version, seen, created_at, update
 FROM questions WHERE n = ?
 
 -- name: stray_files
--- Files that no signal brings, or that a signal brings and nobody would find.
+-- Rows of `files` without a signal, and file signals without a row.
 WITH brought (session, n) AS (
     SELECT session, n FROM signals JOIN sessions ON sessions.key = session
     WHERE signals.kind = 'file' AND length(payload) AND removing = 0
@@ -587,5 +587,5 @@ SELECT * FROM (SELECT * FROM brought EXCEPT SELECT * FROM known)
 UNION SELECT * FROM (SELECT * FROM known EXCEPT SELECT * FROM brought)
 
 -- name: stray_questions
--- Questions of no session.
+-- Questions without a session.
 SELECT n FROM questions WHERE session NOT IN (SELECT key FROM sessions) OR root NOT IN (SELECT key FROM sessions)

@@ -1,7 +1,7 @@
-"""Questions: what a commit says of them, how one is answered once and for all, and how they are found.
+"""Store, change and find questions.
 
-What they ask is in the log; the row says what has become of them. Who wins is decided by `pausepoint.model.questions.judge`,
-inside the transaction that also delivers the answer.
+The log holds what a question asks; its row holds the status. `pausepoint.model.questions.judge` decides which answer is
+accepted, inside the transaction that also delivers the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pausepoint.stores.sqlite import reads
 from pausepoint.stores.sqlite.sql import QUERIES
 
 AT_ONCE = 200
-"""How many are read at a time when only some of them may be meant."""
+"""How many questions are read at a time when a query has no limit."""
 
 _CONDITIONS = {
     "session": "session = :session",
@@ -39,7 +39,7 @@ _CONDITIONS = {
 
 
 class _Row(msgspec.Struct, array_like=True):
-    """A question's row, in the order of the queries."""
+    """The columns of a question's row, in the order of the queries."""
 
     n: int
     session: int
@@ -63,7 +63,7 @@ _WIDTH = len(_Row.__struct_fields__)
 
 
 class StoredQuestion(NamedTuple):
-    """A question and whose it is, by key."""
+    """A question with its row number, and the keys of its session and root session."""
 
     n: int
     session: int
@@ -72,7 +72,7 @@ class StoredQuestion(NamedTuple):
 
 
 def _stored_question(stored: Sequence[Any]) -> StoredQuestion:
-    """A row as it was written, or `DamagedRecord`."""
+    """Return a verified row. Raises `DamagedRecord`."""
     try:
         row = msgspec.convert(stored[:_WIDTH], _Row, builtin_types=(bytes,))
         facts = QuestionFacts(
@@ -87,7 +87,7 @@ def _stored_question(stored: Sequence[Any]) -> StoredQuestion:
 
 
 def _damaged(n: object, why: str) -> DamagedRecord:
-    return DamagedRecord(f"question {n} cannot be read ({why}); restore the database from a backup")
+    return DamagedRecord(f"Question number {n} cannot be read ({why}). Restore the database from a backup.")
 
 
 # writing
@@ -102,7 +102,7 @@ def open_one(
 
 
 def change(connection: apsw.Connection, kept: StoredQuestion, **changes: Any) -> None:
-    """Write other facts about a question."""
+    """Change facts about a question."""
     _write(connection, kept, replace(kept.facts, **changes))
 
 
@@ -113,14 +113,16 @@ def _write(connection: apsw.Connection, kept: StoredQuestion, facts: QuestionFac
 
 
 def still_waits(connection: apsw.Connection, commit: Commit) -> bool:
-    """Whether the question that a commit is about has not been answered."""
+    """Return whether the question that a commit is about is still waiting."""
     bindings = commit.key, UUID(commit.only_if_waiting).bytes
     return bool(connection.execute(QUERIES["question_is_open"], bindings).get)
 
 
 def attach(connection: apsw.Connection, commit: Commit, head: int) -> None:
-    """What a commit says of questions. ``head`` is where its own last record lies: the session may be further by now,
-    if several of its commits are applied together.
+    """Store a commit's new questions and changes.
+
+    ``head`` is the log id of the commit's last record. The session may already be further, if several of its commits
+    are applied together.
     """
     at = commit.updated_at
     for facts in commit.asks:
@@ -134,13 +136,13 @@ def attach(connection: apsw.Connection, commit: Commit, head: int) -> None:
 
 
 def _in_next_round(connection: apsw.Connection, facts: QuestionFacts) -> QuestionFacts:
-    """When it was first asked does not change, nor how many answers were refused."""
+    """Return the facts for the next round, which keep the creation time and the count of refused answers."""
     before = reads.one(connection, QUERIES["asked_since"], UUID(facts.id).bytes)
     return facts if before is None else replace(facts, created_at=before[0], refused=before[1])
 
 
 def settle(connection: apsw.Connection, commit: Commit) -> None:
-    """The visit that asked is over: no question of it stays open, and no answer to one wakes the session again."""
+    """Close all open questions of a visit that is over. Unread answers to them no longer wake the session."""
     kept = open_ones(connection, commit.key)
     if not kept:
         return
@@ -157,17 +159,17 @@ def settle(connection: apsw.Connection, commit: Commit) -> None:
 
 
 def open_ones(connection: apsw.Connection, session: int) -> list[StoredQuestion]:
-    """The questions of a session that have not come to their end."""
+    """Return a session's open questions: those that wait, or whose answer is not settled yet."""
     return [_stored_question(row) for row in reads.every(connection, QUERIES["open_questions"], session)]
 
 
 def all_of(connection: apsw.Connection, session: int) -> list[QuestionFacts]:
-    """Everything that a session ever asked and that was not forgotten."""
+    """Return all questions of a session that were not deleted."""
     return [_stored_question(row).facts for row in reads.every(connection, QUERIES["all_questions"], session)]
 
 
 def found(connection: apsw.Connection, query: Inquiry, now: int) -> FoundQuestions:
-    """The questions that match, oldest first."""
+    """Return the questions that match, oldest first."""
     if query.ids:
         rows = [row for id in query.ids for row in _chosen(connection, "WHERE id = :id", {"id": _bytes(id)})]
         return FoundQuestions(_around(connection, row, now) for row in rows)
@@ -189,12 +191,12 @@ def _matching(connection: apsw.Connection, query: Inquiry, now: int) -> Iterator
             except DamagedRecord as exc:
                 yield exc
                 continue
-            if not query.statuses or row.standing(now) in query.statuses:
+            if not query.statuses or row.status_at(now) in query.statuses:
                 yield row
 
 
 def _where(query: Inquiry) -> tuple[str, dict[str, Any]]:
-    """The rows that may match: whether one that waits has expired by now is for who reads it to see."""
+    """Return a WHERE clause for the rows that may match. Whether a waiting question has expired is checked later."""
     bindings: dict[str, Any] = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
     conditions = [_CONDITIONS[part] for part in bindings] + ["n > :after"]
     if query.statuses:
@@ -207,7 +209,7 @@ def _where(query: Inquiry) -> tuple[str, dict[str, Any]]:
 
 
 def _beginning(prefix: str) -> tuple[bytes, bytes]:
-    """The first and the last id that begin so; nothing lies between them if none can.
+    """Return the first and last id with this prefix. The range is empty if no id can have it.
 
     >>> [each.hex() for each in _beginning("5aeab3f0-1")]
     ['5aeab3f0100000000000000000000000', '5aeab3f01fffffffffffffffffffffff']
@@ -222,15 +224,18 @@ def _beginning(prefix: str) -> tuple[bytes, bytes]:
 
 
 def tally(connection: apsw.Connection, query: Inquiry, now: int) -> dict[QuestionStatus, int]:
-    """How many match, by what they are at this moment."""
+    """Count the questions that match, by current status."""
     where, bindings = _where(query)
-    text = f"{QUERIES['tally_questions']} WHERE questions.n IN (SELECT n FROM questions {where}) GROUP BY standing"
+    text = f"{QUERIES['tally_questions']} WHERE questions.n IN (SELECT n FROM questions {where}) GROUP BY status_now"
     found = {QuestionStatus(status): count for status, count in connection.execute(text, bindings | {"now": now})}
     return {status: count for status, count in found.items() if not query.statuses or status in query.statuses}
 
 
 def last(connection: apsw.Connection, session: int, key: str | None, now: int) -> list[QuestionRow]:
-    """What an answer to a session may be for: those that wait there, and the last one of all, or of that key."""
+    """Return the questions that an answer to a session may be for.
+
+    With a key, that is the last question with this key. Without one, it is all waiting questions and the last one.
+    """
     tree = "(root = :session OR session = :session)"
     newest = f"n = (SELECT max(n) FROM questions WHERE {tree}{' AND key = :key' if key is not None else ''})"
     waiting = f" OR ({tree} AND status = 'WAITING_USER_INPUT')" if key is None else ""
@@ -239,7 +244,7 @@ def last(connection: apsw.Connection, session: int, key: str | None, now: int) -
 
 
 def by_number(connection: apsw.Connection, n: int) -> StoredQuestion:
-    """The stored facts about one question."""
+    """Return the stored facts about one question."""
     return _stored_question(reads.one(connection, QUERIES["question"], n))
 
 
@@ -255,8 +260,8 @@ def _around(connection: apsw.Connection, stored: Sequence[Any], now: int) -> Que
     if payload is None or (payload and sha256(salt + payload).digest() != body):
         what = "is missing" if payload is None else "does not match its digest"
         raise DamagedRecord(
-            f"question {facts.id}: record {facts.seq} of session {session_id}, which asks it, {what}; restore the"
-            " database from a backup",
+            f"Question {facts.id}: record {facts.seq} of session {session_id!r}, which asks it, {what}. Restore the"
+            " database from a backup.",
             session_id=session_id, seq=facts.seq,
         )  # fmt: skip
     return QuestionRow(
@@ -275,4 +280,4 @@ def _bytes(id: str) -> bytes:
     try:
         return UUID(id).bytes
     except ValueError:
-        return b""  # no question has it
+        return b""  # no question has this id

@@ -1,4 +1,4 @@
-"""What the store reads, as functions of a connection. Log, signals and blobs are proved before they are handed out."""
+"""The store's reads, as functions of a connection. Everything with a digest or checksum is verified."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pausepoint.stores.sqlite.sql import QUERIES
 
 
 class Present(NamedTuple):
-    """What is true at this moment and not in the database: which engines live, and what time it is."""
+    """Facts about the present that are not in the database: which engines are alive, and the time."""
 
     alive: Callable[[int], bool]
     now: Callable[[], int]
@@ -46,12 +46,12 @@ _PROGRESS = msgspec.json.Decoder(tuple[int, int])
 _LAST = 2**63 - 1
 
 FLAG = "flag"
-"""The id of a pause that has no record: somebody set the flag by hand."""
+"""The id of a pause without a record: someone set the flag directly in the database."""
 
-# What a damaged row can no longer be.
+# The types of an intact row. A value of another type means damage.
 _Flag = Literal[0, 1]
 _Seq = Annotated[int, msgspec.Meta(ge=1)]
-_Time = Annotated[int, msgspec.Meta(ge=-(2**55), le=253_402_300_799_999_999)]  # as far as a datetime goes
+_Time = Annotated[int, msgspec.Meta(ge=-(2**55), le=253_402_300_799_999_999)]  # the range of a datetime
 _Stored = tuple[
     int, str, str, int, str | None, str, bytes, _Time, _Time,
     _Seq, _Seq, bytes, str | None, int, _Flag, Ended | None, str | None,
@@ -63,7 +63,7 @@ _Stored = tuple[
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
-    """msgspec remembers what it made of a struct's types; of a bare tuple's it learns anew, fifty times as slowly."""
+    """A wrapper for speed: msgspec caches the types of a struct, but analyses a bare tuple again for each row."""
 
     facts: _Stored
 
@@ -72,7 +72,7 @@ _Paused = tuple[
     str, PauseKind, str, str | None, int, str, PauseMode, _Flag, _Time | None, str | None, _Flag, int, int | None
 ]  # fmt: skip
 
-# All there are: a commit hands one out instead of making it.
+# All possible values. A commit returns one of these instead of creating it.
 _FLAGS: dict[tuple[int, str, int, int], Flags] = {
     (pause, mode, cancel, mail): Flags(bool(pause), mode, bool(cancel), bool(mail))
     for pause in (0, 1)
@@ -81,18 +81,18 @@ _FLAGS: dict[tuple[int, str, int, int], Flags] = {
     for mail in (0, 1)
 }
 
-# The parts of a Filter that say which sessions, each as a condition.
+# The fields of a Filter that select sessions, each as an SQL condition.
 _CONDITIONS = {
     "session_id": "session_id = :session_id",
-    "prefix": "session_id BETWEEN :prefix AND :prefix || char(1114111)",  # a range, so that the index is used
+    "prefix": "session_id BETWEEN :prefix AND :prefix || char(1114111)",  # a range, so that SQLite uses the index
     "workflow": "workflow = :workflow",
     "owner": "owner = :owner",
     "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag)",
     "parent": "parent = :parent",
     "input_digest": "input_digest = :input_digest",
 }
-# What `derive_status` makes of a row, to count and choose among many without reading each one. The suite and the model
-# hold the two against each other.
+# The rules of `derive_status` in SQL, to count and filter sessions without reading each row. The store suite and the
+# store model check that both agree.
 _STATUS = """CASE
     WHEN ended = 'completed' THEN 'completed'
     WHEN ended = 'cancelled' THEN 'cancelled'
@@ -126,17 +126,17 @@ _TREE = """key IN (
 
 
 def one(connection: apsw.Connection, query: str, *bindings: object) -> Any:
-    """The first row, or None."""
+    """Return the first row, or None."""
     return connection.execute(query, bindings).fetchone()
 
 
 def every(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:
-    """All rows."""
+    """Return all rows."""
     return connection.execute(query, bindings).fetchall()
 
 
 def flags_of(pause_requested: int, pause_mode: PauseMode, cancel_requested: int, mail: int) -> Flags:
-    """The flags as stored, as a struct."""
+    """Return the stored flags as a struct."""
     try:
         return _FLAGS[pause_requested, pause_mode, cancel_requested, mail]
     except KeyError as exc:
@@ -149,14 +149,14 @@ def get(connection: apsw.Connection, session_id: str, present: Present) -> Sessi
         return None
     row = _row(found, present)
     if row.session_id != session_id:
-        raise _damaged_facts(f"asked for {session_id!r}, found {row.session_id!r}")
+        raise _damaged_facts(f"the index has {session_id!r}, the row has {row.session_id!r}")
     return row
 
 
 def get_by_key(connection: apsw.Connection, key: int, present: Present) -> SessionRow:
     found = one(connection, f"{_FACTS} WHERE key = ?", key)
     if found is None:
-        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+        raise UnknownSession(f"No session in this store has the key {key}.", session_id="")
     return _row(found, present)
 
 
@@ -169,7 +169,7 @@ def find(connection: apsw.Connection, query: Filter, present: Present) -> Found:
 
 
 def look(connection: apsw.Connection, query: Filter, present: Present) -> list[Looked]:
-    """The sessions that match: key, and the facts or what is wrong with them."""
+    """Return key and facts of the sessions that match. A damaged session has its error instead of the facts."""
     present = _asked_once(present)
     where, bindings = _where(connection, query, present)
     order = _SORTS[query.sort][query.reverse]
@@ -179,7 +179,7 @@ def look(connection: apsw.Connection, query: Filter, present: Present) -> list[L
 
 
 def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[tuple[str, Status], int]:
-    """How many sessions match, by workflow and status."""
+    """Count the sessions that match, by workflow and status."""
     where, bindings = _where(connection, query, present)
     bindings |= _moment(connection, present)
     statement = f"SELECT workflow, {_STATUS}, count(*) FROM sessions {where} GROUP BY 1, 2"
@@ -187,7 +187,7 @@ def tally(connection: apsw.Connection, query: Filter, present: Present) -> dict[
 
 
 def _where(connection: apsw.Connection, query: Filter, present: Present) -> tuple[str, dict[str, Any]]:
-    """Which sessions are meant, and what is to be bound."""
+    """Return the WHERE clause of a filter, and its bindings."""
     bindings = {part: getattr(query, part) for part in _CONDITIONS if getattr(query, part) is not None}
     conditions = [_TREE if query.tree and part == "session_id" else _CONDITIONS[part] for part in bindings]
     conditions.append("removing = 0")
@@ -197,7 +197,7 @@ def _where(connection: apsw.Connection, query: Filter, present: Present) -> tupl
         bindings |= _moment(connection, present) | {"statuses": msgspec.json.encode(query.statuses).decode()}
         conditions.append(f"{_STATUS} IN (SELECT value FROM json_each(:statuses))")
         if set(query.statuses) <= {Status.RUNNING, Status.PAUSING}:
-            conditions.append("holder IS NOT NULL")  # there is an index of these
+            conditions.append("holder IS NOT NULL")  # makes SQLite use the index of held sessions
     if query.level == "root":
         conditions.append("parent IS NULL")
     elif query.level == "top":
@@ -207,13 +207,13 @@ def _where(connection: apsw.Connection, query: Filter, present: Present) -> tupl
 
 
 def _moment(connection: apsw.Connection, present: Present) -> dict[str, Any]:
-    """What a status depends on beside the row: which holders live, and what time it is."""
+    """Return the bindings for a status that are not in the row: the live holders and the time."""
     holders = [holder for (holder,) in every(connection, QUERIES["holders"]) if present.alive(holder)]
     return {"alive": msgspec.json.encode(holders).decode(), "now": present.now()}
 
 
 def _asked_once(present: Present) -> Present:
-    """Each holder is asked for once, however many sessions it holds."""
+    """Check each holder only once, no matter how many sessions it holds."""
     known: dict[int, bool] = {}
 
     def alive(holder: int) -> bool:
@@ -230,7 +230,7 @@ def _row_or_damage(stored: Sequence[Any], present: Present) -> SessionRow | Dama
     except DamagedRecord as exc:
         if "session_id" in exc.fields:
             return exc
-        return DamagedRecord(f"session {stored[1]!r}: {exc}", session_id=str(stored[1]))
+        return DamagedRecord(f"Session {stored[1]!r}: {exc}", session_id=str(stored[1]))
 
 
 def due(
@@ -240,7 +240,7 @@ def due(
     among = f" AND {_TREE}" if tree is not None else ""
     rows = []
     for stored in connection.execute(f"{_FACTS} {_DUE}{among} ORDER BY wakes_at LIMIT :limit", bindings).fetchall():
-        with suppress(DamagedRecord):  # it cannot be driven, and whoever asks for it is told; the others go on
+        with suppress(DamagedRecord):  # a damaged session cannot be driven, but must not stop the others
             rows.append(_row(stored, present))
     return [row for row in rows if not row.live and not row.open_pauses]
 
@@ -256,7 +256,7 @@ def _waking(now: int, workflows: Sequence[str], tree: str | None) -> dict[str, A
 
 
 def failure_of(stored: str | None) -> str | None:
-    """What a failure says, for people."""
+    """Return the message of a stored failure."""
     try:
         return None if stored is None else _FAILURE.decode(stored).message
     except msgspec.MsgspecError as exc:
@@ -278,13 +278,14 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
      parent, keep_for, mail, frozen, parent_id, removing, given_sum, moved_sum) = facts  # fmt: skip
     if removing:
         raise UnknownSession(
-            f"session {session_id!r} is being removed; engine.gc(apply=True) completes that", session_id=session_id
+            f"Session {session_id!r} is being removed. Complete the removal with engine.gc(apply=True).",
+            session_id=session_id,
         )
     if given_sum != sums.given(session_id, workflow, version, owner, tags, input_digest, created_at, parent,
                                keep_for, budget_usd, cancel_requested):  # fmt: skip
-        raise _damaged_row(session_id, "what it was given")
+        raise _damaged_row(session_id, "settings")
     if moved_sum != sums.moved(seq, key_frame, digest, step, visit, held_by_guard, ended, failure, progress, fence):
-        raise _damaged_row(session_id, "where it stands")
+        raise _damaged_row(session_id, "position")
     try:
         return SessionRow(
             key, session_id, workflow, version, owner, _TAGS.decode(tags), input_digest, created_at, updated_at,
@@ -302,7 +303,7 @@ def _row(stored: Sequence[Any], present: Present) -> SessionRow:
 
 
 def _typed(stored: object, types: Any) -> Any:
-    """A row whose values have the types that were written. SQLite does not look at them again."""
+    """Return a row after checking the types of its values, which SQLite does not check on reading."""
     try:
         return msgspec.convert(stored, types, builtin_types=(bytes,))
     except msgspec.ValidationError as exc:
@@ -311,14 +312,14 @@ def _typed(stored: object, types: Any) -> Any:
 
 def _damaged_row(session_id: str, what: str) -> DamagedRecord:
     return DamagedRecord(
-        f"session {session_id!r}: the facts in its row ({what}) do not match their checksum;"
-        " restore the database from a backup",
+        f"Session {session_id!r}: the facts in its row ({what}) do not match their checksum."
+        " Restore the database from a backup.",
         session_id=session_id,
     )
 
 
 def _damaged_facts(what: object) -> DamagedRecord:
-    return DamagedRecord(f"the facts about a session cannot be read ({what}); restore the database from a backup")
+    return DamagedRecord(f"The facts about a session cannot be read ({what}). Restore the database from a backup.")
 
 
 def flags(connection: apsw.Connection, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
@@ -339,11 +340,11 @@ def _pause(key: int, stored: Sequence[Any]) -> Pause:
     (id, kind, reason, by, at, step, mode, freeze, closed_at, closed_by, standing,
      opened_sum, closed_sum) = _typed(stored, _Paused)  # fmt: skip
     pause = Pause(id, kind, reason, by, at, step, mode, bool(freeze), closed_at, closed_by, bool(standing))
-    # Taken back by hand in the database, a pause has an end without an author and without a sum.
+    # A pause that was ended directly in the database has an end without an author and without a checksum.
     right = closed_by is None if closed_sum is None else closed_sum == sums.closed(closed_at, closed_by)
     if opened_sum != sums.opened(key, pause) or not right:
         raise DamagedRecord(
-            f"pause record {pause.id!r} does not match its checksum; restore the database from a backup"
+            f"Pause record {pause.id!r} does not match its checksum. Restore the database from a backup."
         )
     return pause
 
@@ -356,8 +357,8 @@ def standing_pause(connection: apsw.Connection) -> Pause | None:
     pause = Pause(id, "operator", reason, by, at, mode=mode, freeze=bool(freeze), standing=True)
     if sum != sums.standing(pause):
         raise DamagedRecord(
-            "the pause of everything does not match its checksum, so nothing new is started;"
-            " engine.lift_pause(), or `pausepoint resume --all`, lifts it"
+            "The pause of everything does not match its checksum, so no new session is started."
+            " Lift it with engine.lift_pause() or `pausepoint resume --all`."
         )
     return pause
 
@@ -365,30 +366,30 @@ def standing_pause(connection: apsw.Connection) -> Pause | None:
 def records(connection: apsw.Connection, key: int, since: int, until: int | None) -> list[Record]:
     head = one(connection, QUERIES["log_head"], key)
     if head is None:
-        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+        raise UnknownSession(f"No session in this store has the key {key}.", session_id="")
     session_id, last_seq, last_digest, end = _typed(head, tuple[str, _Seq, bytes, int])
     first, last = max(since, 1), last_seq if until is None else min(until, last_seq)
     if first > last:
         return []
-    if last < last_seq:  # the chain is read backwards: begin as near as possible
+    if last < last_seq:  # the chain is read backwards, so start as close as possible
         near = one(connection, QUERIES["key_frame_after"], key, last)
         end = end if near is None else near[0]
     found = [Record(*row) for row in every(connection, QUERIES["records"], end, key, first - 1, last)]
     found.reverse()
     lowest = found[0].seq if found else last + 1
-    if lowest > max(first - 1, 1):  # the chain breaks off before it
+    if lowest > max(first - 1, 1):  # the chain ends before the first record
         raise _damaged(session_id, lowest - 1, "is missing")
     previous = found.pop(0).digest if first > 1 else first_digest(session_id)
     _prove_records(session_id, first, last, found, previous)
     if last == last_seq and found[-1].digest != last_digest:
-        raise _damaged(session_id, last, "is not the one that the session ends with")
+        raise _damaged(session_id, last, "is not the session's last record")
     return found
 
 
 def key_frame(connection: apsw.Connection, key: int, seq: int) -> int:
     found = one(connection, QUERIES["key_frame_before"], key, seq)
     if found is None:
-        raise DamagedRecord(f"no key frame is found at or before record {seq}; restore the database from a backup")
+        raise DamagedRecord(f"There is no key frame at or before record {seq}. Restore the database from a backup.")
     number: int = found[0]
     return number
 
@@ -408,13 +409,13 @@ def _prove_records(session_id: str, first: int, last: int, found: list[Record], 
 def _intact(record: Record, previous: bytes) -> bool:
     try:
         return intact(record, previous)
-    except TypeError:  # not even a value of the right type
+    except TypeError:  # a value has the wrong type
         return False
 
 
 def _damaged(session_id: str, seq: int, what: str) -> DamagedRecord:
     return DamagedRecord(
-        f"session {session_id}: record {seq} {what}; restore the database from a backup",
+        f"Session {session_id!r}: record {seq} {what}. Restore the database from a backup.",
         session_id=session_id,
         seq=seq,
     )
@@ -423,7 +424,7 @@ def _damaged(session_id: str, seq: int, what: str) -> DamagedRecord:
 def signals(connection: apsw.Connection, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
     head = one(connection, QUERIES["signals_head"], key)
     if head is None:
-        raise UnknownSession(f"no session has the key {key} in this store", session_id="")
+        raise UnknownSession(f"No session in this store has the key {key}.", session_id="")
     session_id, _, count, last_digest = _typed(head, tuple[str, int, int, bytes])
     after = max(after, 0)
     last = count if until is None else min(until, count)
@@ -444,7 +445,7 @@ def signals(connection: apsw.Connection, key: int, after: int, until: int | None
 def mail(
     connection: apsw.Connection, key: int, limit: int | None, kind: str | None, about: str | None
 ) -> list[SignalRecord]:
-    """What is yet to be taken in: all, all of a kind, or what is about something."""
+    """Return unread signals: all of them, all of one kind, or those about one thing."""
     at_most = -1 if limit is None else limit
     if kind is None:
         return _picked(connection, key, every(connection, QUERIES["mail"], key, at_most))
@@ -454,7 +455,7 @@ def mail(
 
 
 def files(connection: apsw.Connection, key: int, id: str | None, sha256: str | None) -> list[SignalRecord]:
-    """The signals that brought files: all, the one with that id, or those of that content."""
+    """Return the signals that added files: all of them, the one with ``id``, or those with the given content."""
     if id is not None:
         return _picked(connection, key, every(connection, QUERIES["file_by_id"], key, id))
     if sha256 is not None:
@@ -463,7 +464,7 @@ def files(connection: apsw.Connection, key: int, id: str | None, sha256: str | N
 
 
 def _picked(connection: apsw.Connection, key: int, numbers: list[Any]) -> list[SignalRecord]:
-    """Some out of the chain of signals, each proved against the one before it."""
+    """Return the signals with these numbers, each verified against its predecessor."""
     found: list[SignalRecord] = []
     for first, last in _stretches([n for (n,) in numbers]):
         found += signals(connection, key, first - 1, last)
@@ -471,7 +472,7 @@ def _picked(connection: apsw.Connection, key: int, numbers: list[Any]) -> list[S
 
 
 def _stretches(numbers: list[int]) -> list[tuple[int, int]]:
-    """Rising numbers as the first and last of each stretch without a gap.
+    """Return the first and last number of each run without a gap.
 
     >>> _stretches([1, 2, 3, 7, 9, 10])
     [(1, 3), (7, 7), (9, 10)]
@@ -488,13 +489,14 @@ def _stretches(numbers: list[int]) -> list[tuple[int, int]]:
 def _signal_intact(signal: SignalRecord, previous: bytes) -> bool:
     try:
         return signal_intact(signal, previous)
-    except TypeError:  # not even a value of the right type
+    except TypeError:  # a value has the wrong type
         return False
 
 
 def _damaged_signal(session_id: str, n: int) -> DamagedRecord:
     return DamagedRecord(
-        f"session {session_id}: signal {n} is missing or does not match its digest; restore the database from a backup",
+        f"Session {session_id!r}: signal {n} is missing or does not match its digest."
+        " Restore the database from a backup.",
         session_id=session_id,
         n=n,
     )
@@ -507,20 +509,20 @@ def blobs(connection: apsw.Connection, hashes: Iterable[bytes]) -> dict[bytes, b
         if data is None or sha256(data).digest() != hash_:
             what = "is missing" if data is None else "does not match its hash"
             raise DamagedRecord(
-                f"the stored value {hash_.hex()} {what}; restore the database from a backup", hash=hash_.hex()
+                f"The stored value {hash_.hex()} {what}. Restore the database from a backup.", hash=hash_.hex()
             )
         found[hash_] = data
     return found
 
 
 def _blob(connection: apsw.Connection, hash_: bytes) -> bytes | None:
-    """Not as a column of a row, which SQLite puts together in memory of its own first: that takes six times as long."""
+    """Read a blob through its handle. As a column, SQLite would copy it once more, which takes six times as long."""
     id: int | None = connection.execute(QUERIES["blob_place"], (hash_,)).get
     if id is None:
         return None
     try:
         blob = connection.blob_open("main", "blobs", "data", id, False)
-    except apsw.SQLError:  # what lies there is no blob
+    except apsw.SQLError:  # the stored value is not a blob
         return b""
     try:
         return blob.read()
@@ -529,6 +531,6 @@ def _blob(connection: apsw.Connection, hash_: bytes) -> bytes | None:
 
 
 def describe_engine(connection: apsw.Connection, number: int) -> tuple[int, str, int] | None:
-    """Process id, host and start of an engine, while it is known."""
+    """Return process id, host and start time of an engine, if its row still exists."""
     found: tuple[int, str, int] | None = one(connection, QUERIES["engine"], number)
     return found

@@ -1,4 +1,4 @@
-"""Takes the payload out of records and signals. Their digests stay, and the chains still hold."""
+"""Delete the payload of records and signals. Their digests stay, so the chains still verify."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pausepoint.stores.sqlite.sql import QUERIES
 
 
 def blank(connection: apsw.Connection, commit: Commit) -> None:
-    """What ``commit`` wants redacted, in its own transaction. (`secure_delete` overwrites the bytes.)"""
+    """Redact what ``commit`` lists, in the commit's transaction. SQLite's `secure_delete` overwrites the bytes."""
     if commit.redact:
         numbers = msgspec.json.encode(commit.redact).decode()
         connection.execute(QUERIES["blank_records"], (commit.key, min(commit.redact), numbers))

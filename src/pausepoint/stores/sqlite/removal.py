@@ -1,7 +1,7 @@
-"""How sessions leave the store: marked first, then emptied batch by batch, at last a tombstone instead of the row.
+"""Remove sessions: mark them, delete their rows in batches, and finally replace each session with a tombstone.
 
-Every step is a transaction of its own, and from the first one on the session is unknown to all other verbs. Whoever
-finds one half removed goes on where it stands.
+Every step is its own transaction. From the first one on, no other method finds the session. Any process can continue a
+removal that was interrupted.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ _PARTS = ("strip_signals", "strip_files", "strip_inbox", "strip_pauses", "strip_
 
 
 def session_folder(database: str, session_id: str) -> Path:
-    """Where the files of a session lie: in a folder of its own, beside the database.
+    """Return the folder for a session's files, which is next to the database.
 
-    Where capital letters do not count, two ids that differ in nothing else must not share one.
+    Ids with capital letters get a suffix, so that ids that differ only in case do not share a folder on file systems
+    that ignore case.
     """
     mark = "" if session_id == session_id.lower() else f"~{crc32(session_id.encode()):08x}"
     return Path(f"{database}.sessions") / f"{session_id}{mark}"
 
 
 class _Doomed(NamedTuple):
-    """A session that is to be removed. ``row`` is None if its facts are damaged."""
+    """A session that will be removed. ``row`` is None if its facts are damaged."""
 
     row: SessionRow | None
     key: int
@@ -52,7 +53,7 @@ class _Doomed(NamedTuple):
 
 
 class Cleaning(Answering):
-    """The verbs that take data away."""
+    """The methods that delete data."""
 
     def remove(
         self, connection: apsw.Connection, session_id: str, by: str | None, reason: str, at: int, expired: bool,
@@ -76,7 +77,7 @@ class Cleaning(Answering):
         rows = []
         for facts in tree:
             if isinstance(facts, DamagedRecord):
-                raise facts  # what it says of its time cannot be trusted
+                raise facts  # its times cannot be trusted
             rows.append(facts)
         keep_for = next((kept_for(row, ended_for) for row in rows if row.parent is None), None)
         return has_expired(rows, at, ended_for) and self._last_record(connection, rows) + (keep_for or 0) <= at
@@ -84,7 +85,10 @@ class Cleaning(Answering):
     def _doomed(
         self, connection: apsw.Connection, session_id: str, key: int, facts: SessionRow | DamagedRecord
     ) -> _Doomed:
-        """What a tombstone will say of a session of the tree ``session_id``; why not, if it cannot be removed."""
+        """Return what the tombstone of a session in the tree of ``session_id`` will contain.
+
+        Raises an error if the session cannot be removed.
+        """
         if isinstance(facts, DamagedRecord):
             doomed = self._damaged(connection, key, facts)
         else:
@@ -95,7 +99,8 @@ class Cleaning(Answering):
             )  # fmt: skip
         if doomed.session_id == session_id and doomed.parent_id is not None:
             raise VerbRefused(
-                f"session {session_id!r} was called by session {doomed.parent_id!r} and is removed together with it",
+                f"Session {session_id!r} was called by session {doomed.parent_id!r} and cannot be removed alone."
+                f" Remove {doomed.parent_id!r} instead.",
                 session_id=session_id,
                 status=doomed.status,
             )
@@ -104,7 +109,7 @@ class Cleaning(Answering):
         return doomed
 
     def _damaged(self, connection: apsw.Connection, key: int, damage: DamagedRecord) -> _Doomed:
-        """Facts that cannot be trusted are enough for a tombstone. The id is not: the files go by it."""
+        """Return the tombstone facts of a damaged session. Only the id must be intact, because it names the folder."""
         session_id, agreed, holder, parent_id, workflow, owner, created_at, seq, digest = reads.one(
             connection, QUERIES["doubtful"], key
         )
@@ -117,25 +122,25 @@ class Cleaning(Answering):
         )  # fmt: skip
 
     def _last_record(self, connection: apsw.Connection, tree: Sequence[SessionRow]) -> int:
-        """When the last record of all was written. A damaged `updated_at` alone must not end a session."""
+        """Return when the newest record was written. A damaged `updated_at` alone must not remove a session."""
         times = [reads.one(connection, QUERIES["last_at"], row.key) for row in tree]
         if None in times:
             raise DamagedRecord(
-                f"session {tree[0].session_id}: the end of its log is missing; restore the database from a backup"
+                f"Session {tree[0].session_id!r}: the end of its log is missing. Restore the database from a backup."
             )
         return max(int(at) for (at,) in times)
 
     def _held(self, connection: apsw.Connection, session_id: str, doomed: _Doomed) -> AlreadyRunning:
         holder = self.describe(connection, doomed.holder)
         return AlreadyRunning(
-            f"session {session_id!r} cannot be removed: {doomed.session_id!r} is driven by {holder}; pause or cancel it"
-            " first, then remove it",
+            f"Session {session_id!r} cannot be removed, because {doomed.session_id!r} is driven by {holder}. Pause or"
+            " cancel it first, then remove it.",
             session_id=session_id,
             holder=holder,
         )
 
     def _mark(self, connection: apsw.Connection, doomed: _Doomed, by: str | None, reason: str, at: int) -> Removal:
-        """Nobody holds it any more, and the fence rises: who thinks that it still drives the session writes nothing."""
+        """Mark a session, release it and raise its fence, so that a former holder can no longer write."""
         stone = Tombstone(
             doomed.session_id, doomed.workflow, doomed.owner, doomed.status, doomed.created_at, at, by, reason,
             doomed.records, doomed.digest,
@@ -148,7 +153,7 @@ class Cleaning(Answering):
     def strip(self, connection: apsw.Connection, key: int, limit: int) -> Tombstone | None:
         removal = reads.one(connection, QUERIES["removal"], key)
         if removal is None:
-            raise DamagedRecord(f"no session with the key {key} is being removed; look at what is: engine.gc()")
+            raise DamagedRecord(f"No session with the key {key} is being removed. List removals with engine.gc().")
         if self._strip_log(connection, key, limit):
             return None
         for part in _PARTS:
@@ -160,7 +165,7 @@ class Cleaning(Answering):
         return stone
 
     def _strip_log(self, connection: apsw.Connection, key: int, limit: int) -> bool:
-        """Take the last records away; True if there were any."""
+        """Delete the last records of the log. Return whether there were any."""
         last = reads.every(connection, QUERIES["last_records"], key, limit)
         if last:
             connection.executemany(QUERIES["strip_record"], [(id,) for id, _ in last])
@@ -168,7 +173,7 @@ class Cleaning(Answering):
             return True
         if not connection.execute(QUERIES["log_is_left"], (key,)).get:
             return False
-        # The chain is damaged and breaks off here: look for the rest everywhere.
+        # The chain is damaged and ends here, so search the whole log for the remaining records.
         if not reads.every(connection, QUERIES["strip_lost_records"], key, limit):
             connection.execute(QUERIES["shorten_log"], (0, key))
         return True
@@ -179,7 +184,7 @@ class Cleaning(Answering):
         return swept(found, limit)
 
     def compact(self, connection: apsw.Connection, pages: int) -> int:
-        """Give pages at the end of the file back; how many."""
+        """Give free pages at the end of the file back to the system. Return how many."""
         before = connection.pragma("freelist_count")
         connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
         return int(before - connection.pragma("freelist_count"))
@@ -190,7 +195,7 @@ def _tombstone(stored: str) -> Tombstone:
         return _stone.decode(stored)
     except (msgspec.MsgspecError, TypeError) as exc:
         raise DamagedRecord(
-            f"a half-made tombstone cannot be read ({exc}); restore the database from a backup"
+            f"The tombstone of an unfinished removal cannot be read ({exc}). Restore the database from a backup."
         ) from exc
 
 
@@ -221,10 +226,11 @@ def _proved_stone(stored: Sequence[Any]) -> Tombstone:
         stone: Tombstone = msgspec.convert(dict(zip(Tombstone.__struct_fields__, stored[:-1], strict=True)), Tombstone,
                                            builtin_types=(bytes,))  # fmt: skip
     except msgspec.ValidationError as exc:
-        raise DamagedRecord(f"a tombstone cannot be read ({exc}); restore the database from a backup") from exc
+        raise DamagedRecord(f"A tombstone cannot be read ({exc}). Restore the database from a backup.") from exc
     if sums.buried(stone) != stored[-1]:
         raise DamagedRecord(
-            f"the tombstone of {stone.session_id!r} does not match its checksum; restore the database from a backup",
+            f"The tombstone of session {stone.session_id!r} does not match its checksum."
+            " Restore the database from a backup.",
             session_id=stone.session_id,
         )
     return stone
@@ -234,7 +240,7 @@ Looked = list[tuple[int, int, int]]
 
 
 def unnamed(connection: apsw.Connection, after: int, limit: int) -> Looked:
-    """Large values in the order in which they came: number, size, and whether a session names it."""
+    """Return large values in the order of their numbers: number, size, and whether a session references it."""
     return reads.every(connection, QUERIES["look_at_blobs"], after, limit)
 
 

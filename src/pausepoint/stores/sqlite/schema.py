@@ -1,8 +1,7 @@
-"""Opens a database file: looks before it touches, creates or migrates the schema, makes connections.
+"""Open a database file: check it first, create or migrate the schema, and make connections.
 
-What is refused is refused with no byte changed: files that are not ours or were written by a
-newer Pausepoint, network file systems (SQLite's locks cannot be relied on there) and a SQLite
-whose WAL can lose committed pages.
+The following are refused without changing a byte: files of other programs or of a newer version of Pausepoint, network
+file systems (SQLite's locks are not reliable there), and a version of SQLite whose WAL can lose committed pages.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ WAL_PAGES = 200
 PATIENCE = 10_000  # milliseconds
 FOLD_PATIENCE = 500
 _WAL_BYTES_KEPT = 16 * 2**20
-_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's rollback journals begin
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # the first bytes of SQLite's rollback journals
 
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|ncpfs|afs|coda|9p|virtiofs|vboxsf|prl_fs|vmhgfs|ceph|glusterfs|lustre|gpfs|beegfs|ocfs2|gfs2"
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """Where a database is and how it is to be opened. ``create``: made if it is not there."""
+    """The location of a database and how to open it. ``create`` means: create the file if it does not exist."""
 
     path: str
     vfs: str | None = None
@@ -54,7 +53,7 @@ class Place(NamedTuple):
 
 
 def prepare(place: Place) -> None:
-    """Make sure that there is a database of today's schema at ``place``, or refuse."""
+    """Make sure that ``place`` has a database with the current schema. Raises `StoreError` otherwise."""
     refuse_affected_sqlite(apsw.sqlite_lib_version())
     if place.in_memory:
         return
@@ -63,15 +62,15 @@ def prepare(place: Place) -> None:
             _prepare_file(place)
     except OSError as exc:
         raise StoreUnavailable(
-            f"{place.path} cannot be opened ({exc.strerror}: {exc.filename}); look at the path, the space on the disk"
-            " and the folder's permissions"
+            f"{place.path} cannot be opened ({exc.strerror}: {exc.filename}). Check the path, the free disk space and"
+            " the folder's permissions."
         ) from exc
 
 
 def _prepare_file(place: Place) -> None:
     path = Path(place.path)
     if path.is_dir():
-        raise StoreUnavailable(f"{path} is a folder; name a file in it, such as {path / f'{NAME}.db'}")
+        raise StoreUnavailable(f"{path} is a folder. Name a file in it, such as {path / f'{NAME}.db'}.")
     if not place.create and not path.exists():
         raise _missing(path)
     _make_folder(path.parent)
@@ -86,33 +85,33 @@ def _prepare_file(place: Place) -> None:
 
 def _missing(path: Path) -> StoreMissing:
     return StoreMissing(
-        f"there is no store at {path}, and this engine makes none (create=False); look at the path, or start a session"
-        " with an engine that may",
+        f"There is no store at {path}, and the engine was opened with create=False. Check the path, or start a session"
+        " with create=True first.",
         path=str(path),
     )
 
 
 def connect(place: Place) -> apsw.Connection:
-    """A connection with the store's settings."""
-    # No connection is used by two threads at once, so SQLite need not lock it for each of its calls.
+    """Return a new connection with the store's settings."""
+    # No connection is used by two threads at once, so SQLite does not need to lock it for each call.
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX | (apsw.SQLITE_OPEN_CREATE if place.in_memory else 0)
     connection = apsw.Connection(place.path, flags=flags, vfs=place.vfs)
-    # Whoever was last to leave keeps the database to itself for a moment.
+    # The last connection to close locks the database for a moment.
     connection.set_busy_timeout(PATIENCE)
-    # Closing must not checkpoint unless `disconnect` says so: an interpreter that ends in a
-    # forked child also closes, and would write to a file that is no longer its own.
+    # Only `disconnect` may checkpoint on close. A forked child also closes its copy of the connection when it exits,
+    # and would write to a file that it does not own.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.execute(f"PRAGMA synchronous = {place.synchronous}")
-    connection.execute("PRAGMA secure_delete = ON").fetchall()  # what was deleted is not to be found in the file
+    connection.execute("PRAGMA secure_delete = ON").fetchall()  # deleted data must not remain in the file
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}").fetchall()
     return connection
 
 
 def disconnect(connection: apsw.Connection) -> None:
-    """Close in order: the last to leave folds the WAL into the database.
+    """Close a connection. The last one to close copies the WAL into the database.
 
-    If that fails nothing is lost: what was acknowledged is in the WAL, and the next to open finds it there.
+    If that fails, nothing is lost: acknowledged writes are in the WAL, and the next process to open it finds them.
     """
     with suppress(apsw.Error):
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -120,10 +119,10 @@ def disconnect(connection: apsw.Connection) -> None:
 
 
 def fold(place: Place) -> bool:
-    """Copy the WAL into the database and empty it. False if somebody who reads or writes prevents it for too long."""
+    """Copy the WAL into the database and empty it. Return False if a reader or writer prevents that for too long."""
     with edge(place.path):
         connection = connect(place)
-        connection.set_busy_timeout(FOLD_PATIENCE)  # others cannot commit while it waits for who reads
+        connection.set_busy_timeout(FOLD_PATIENCE)  # others cannot commit while this waits for readers
         try:
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
         finally:
@@ -132,7 +131,7 @@ def fold(place: Place) -> bool:
 
 
 def create(connection: apsw.Connection) -> None:
-    """Today's schema, into an empty database, in one transaction. Does nothing if another process was quicker."""
+    """Create the current schema in an empty database, in one transaction, unless another process was faster."""
     connection.execute("BEGIN IMMEDIATE")
     with _rolled_back_on_error(connection):
         if not _user_version(connection):
@@ -142,7 +141,7 @@ def create(connection: apsw.Connection) -> None:
 
 
 def migrate(connection: apsw.Connection, road: Sequence[Migration]) -> None:
-    """Each step of the road that is still ahead, together with its number, in one transaction."""
+    """Run each pending migration and store its version number, in one transaction per migration."""
     for step in road:
         connection.execute("BEGIN IMMEDIATE")
         with _rolled_back_on_error(connection):
@@ -163,11 +162,11 @@ def _rolled_back_on_error(connection: apsw.Connection) -> Iterator[None]:
 
 
 def _look(place: Place) -> int:
-    """The schema's version, 0 for an empty database. Opens read-only and leaves no trace."""
+    """Return the schema version; 0 for an empty database. Opens the file read-only and leaves no trace."""
     path = Path(place.path)
     if not path.stat().st_size or _creation_was_cut_off(path):
         return 0
-    # Without a WAL nobody has it open, and an immutable look does not even create side files.
+    # Without a WAL no process has the file open, and opening it as immutable does not even create side files.
     mode = "" if Path(f"{path}-wal").exists() else "?immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(path.absolute().as_uri() + mode, flags=flags, vfs=place.vfs)
@@ -175,23 +174,23 @@ def _look(place: Place) -> int:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         return _version_of_ours(connection, path)
     except apsw.NotADBError as exc:
-        raise StoreUnavailable(f"{path} is not a database; name another file for the store") from exc
+        raise StoreUnavailable(f"{path} is not a database. Name another file for the store.") from exc
     finally:
         connection.close()
 
 
 def _creation_was_cut_off(path: Path) -> bool:
-    """Whether there is a journal that would make the file empty again.
+    """Return whether there is a rollback journal that would make the file empty again.
 
-    Somebody turns an empty file into a database, or died doing so. What the file contains is not to be believed;
-    SQLite sets it right when it is opened for writing.
+    Then a process is turning an empty file into a database, or died while doing so. The file's content cannot be
+    trusted. SQLite repairs it when the file is opened for writing.
     """
     try:
         with open(f"{path}-journal", "rb") as journal:
             head = journal.read(20)
     except FileNotFoundError:
         return False
-    return head.startswith(_JOURNAL) and head[16:20] == bytes(4)  # the size before, in pages
+    return head.startswith(_JOURNAL) and head[16:20] == bytes(4)  # the previous size of the file, in pages
 
 
 def _version_of_ours(connection: apsw.Connection, path: Path) -> int:
@@ -199,12 +198,12 @@ def _version_of_ours(connection: apsw.Connection, path: Path) -> int:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if mark != APPLICATION_ID:
         if tables or mark or version:
-            raise StoreUnavailable(f"{path} is a database of another program; name another file for the store")
+            raise StoreUnavailable(f"{path} is a database of another program. Name another file for the store.")
         return 0
     if version > VERSION:
         raise NewerSchema(
-            f"{path} was written by a newer Pausepoint (schema {version}; this one knows {VERSION}); nothing was changed."
-            " Upgrade Pausepoint, or name another file for the store"
+            f"{path} was written by a newer Pausepoint (schema {version}; this version supports {VERSION}). Nothing was"
+            " changed. Upgrade Pausepoint, or name another file for the store."
         )
     return version
 
@@ -222,10 +221,10 @@ def _bring_up(place: Place) -> None:
 
 
 def _let_it_shrink(connection: apsw.Connection) -> None:
-    """Have SQLite keep track of its pages, so that space can be given back in small batches.
+    """Turn on incremental vacuum, so that space can be given back to the system in small batches.
 
-    Asked for in the WAL, while the database is empty. Before that it would be a transaction with a journal of its own,
-    and who looks at a file with such a journal cannot do so without changing it.
+    This runs in WAL mode, while the database is empty. Before WAL mode it would be a transaction with a rollback
+    journal, and a file with such a journal cannot be read without changing it.
     """
     if not _user_version(connection) and not connection.pragma("auto_vacuum"):
         connection.pragma("auto_vacuum", "incremental")
@@ -246,7 +245,7 @@ def _run(connection: apsw.Connection, script: str) -> None:
 
 
 def _patiently(act: Callable[[], T]) -> T:
-    """Two processes may create one store at once, and not all of SQLite's locks wait for their turn."""
+    """Retry while the database is busy. Two processes may create a store at once, and not all SQLite locks wait."""
     end = time.monotonic() + PATIENCE / 1000
     while True:
         try:
@@ -265,19 +264,19 @@ def _make_folder(folder: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Only the owner may read it; SQLite gives its side files the same rights."""
+    """Create the file so that only its owner can read it. SQLite gives its side files the same permissions."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return
     except OSError as exc:
-        raise StoreUnavailable(f"{path} cannot be created ({exc.strerror}); look at the folder's permissions") from exc
+        raise StoreUnavailable(f"{path} cannot be created ({exc.strerror}). Check the folder's permissions.") from exc
     os.close(descriptor)
     _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name is durable only when its folder is."""
+    """Sync a folder to disk. A new file survives a power loss only if its folder was synced too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -286,28 +285,35 @@ def _sync_folder(folder: Path) -> None:
 
 
 def refuse_affected_sqlite(version: str) -> None:
-    """SQLite 3.7.0 to 3.51.2 can skip committed pages when a checkpoint meets a write; two branches have the repair."""
+    """Raise `StoreUnavailable` for a SQLite with the WAL-reset bug.
+
+    SQLite 3.7.0 to 3.51.2 can lose committed pages when a checkpoint coincides with a write. Releases 3.44.6 and 3.50.7
+    have the fix.
+    """
     numbers = tuple(int(part) for part in version.split(".")[:3])
     repaired = numbers[:2] in ((3, 44), (3, 50)) and numbers >= {44: (3, 44, 6), 50: (3, 50, 7)}[numbers[1]]
     if (3, 7, 0) <= numbers < (3, 51, 3) and not repaired:
         raise StoreUnavailable(
-            f"apsw brings SQLite {version}, which can lose committed data (its WAL-reset bug);"
-            " upgrade apsw to a version with SQLite 3.51.3 or later"
+            f"apsw includes SQLite {version}, which can lose committed data (the WAL-reset bug). Upgrade apsw to a"
+            " version with SQLite 3.51.3 or later."
         )
 
 
 def refuse_network(folder: Path, mounts: str) -> None:
-    """Refuse a folder that lies on a network or guest file system. ``mounts``: as in /proc/self/mountinfo."""
+    """Raise `StoreUnavailable` for a folder on a network or guest file system.
+
+    ``mounts`` is a table in the format of /proc/self/mountinfo.
+    """
     found = file_system(os.path.realpath(folder), mounts)
     if found and _NETWORK.fullmatch(found):
         raise StoreUnavailable(
-            f"{folder} is on a network file system ({found}), where SQLite's locks cannot be relied on;"
-            " put the store on a local disk"
+            f"{folder} is on a network file system ({found}), where SQLite's locks are not reliable. Put the store on"
+            " a local disk."
         )
 
 
 def file_system(path: str, mounts: str) -> str | None:
-    """The type of the file system that ``path`` is on; None where the table does not say."""
+    """Return the type of the file system that ``path`` is on; None if the table does not contain it."""
     best, kind = "", None
     for line in mounts.splitlines():
         left, separator, right = line.partition(" - ")
@@ -321,6 +327,6 @@ def file_system(path: str, mounts: str) -> str | None:
 
 
 def mounts() -> str:
-    # Only Linux tells in this way; elsewhere nothing is refused.
+    # Only Linux has this table. On other systems nothing is refused.
     table = Path("/proc/self/mountinfo")
     return table.read_text(encoding="utf-8", errors="surrogateescape") if table.exists() else ""

@@ -1,16 +1,16 @@
--- Pausepoint's store, as it is today (version 1). `migrations/` is the road to it.
+-- The current schema of Pausepoint's store (version 1). `migrations/` creates the same schema step by step.
 --
--- One row of `sessions` holds the facts about a session; its history is in `log`, chained by
--- digests. A checkpoint is one UPDATE of the row, under its fence, and one INSERT into the log.
--- Times are microseconds since 1970 (UTC), money is micro-dollars.
+-- One row of `sessions` holds the facts about a session. Its history is in `log`, chained by digests. A checkpoint is
+-- one UPDATE of the row, under its fence, and one INSERT into the log. Times are microseconds since 1970 (UTC); money
+-- is in micro-dollars.
 --
--- References are declared for the reader and for people's own tools. The store does not have
--- them enforced: every row it writes follows from a session that it has just looked up.
+-- Foreign keys are declared for readers and other tools. The store does not enforce them, because every row that it
+-- writes belongs to a session that it has just looked up.
 
--- A key is never given twice: who still knows the key of a session that was removed finds nothing.
--- The two sums prove the facts whenever a row is read: `given_sum` those that seldom change,
--- `moved_sum` those that a commit or a claim sets. `removal` is the tombstone in the making.
--- `ended` is not checked with IN: a list of three is a temporary table in every checkpoint.
+-- A key is never reused, so the key of a removed session finds nothing. Two checksums verify the facts whenever a row
+-- is read: `given_sum` covers those that seldom change, `moved_sum` those that a commit or a claim sets. `removal` is
+-- the tombstone of a session that is being removed.
+-- The check of `ended` does not use IN, because a list of three values costs a temporary table in every checkpoint.
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     session_id TEXT NOT NULL UNIQUE,
@@ -55,17 +55,17 @@ CREATE TABLE sessions (
     moved_sum INTEGER NOT NULL
 ) STRICT;
 
--- No index on a column that a commit sets: it would be rewritten with every checkpoint.
+-- No index includes a column that a commit sets, because every checkpoint would rewrite it.
 CREATE INDEX sessions_created ON sessions (created_at);
 CREATE INDEX sessions_held ON sessions (holder) WHERE holder IS NOT NULL;
 CREATE INDEX sessions_waking ON sessions (wakes_at) WHERE wakes_at IS NOT NULL AND pause_requested = 0;
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_removing ON sessions (key) WHERE removing = 1;
 
--- Append-only. Inserts go to the end of the table and touch no index: `sessions.head` is a
--- session's last record, and each record knows the `id` of the one before it. Key frames can be
--- found by number; between two of them the chain is short. A record without payload and salt was
--- redacted; `body` still chains it.
+-- Append-only. Inserts go to the end of the table and touch no index, except for key frames. `sessions.head` is the id
+-- of a session's last record; `prev` is the id of the record before. Only key frames can be found by `seq`. The chain
+-- between two key frames is short. A record without payload and salt was redacted; its `body` keeps the chain of
+-- digests intact.
 CREATE TABLE log (
     id INTEGER PRIMARY KEY,
     prev INTEGER NOT NULL,
@@ -84,7 +84,7 @@ CREATE TABLE log (
 
 CREATE UNIQUE INDEX log_key_frames ON log (session, seq) WHERE kind = 'key';
 
--- What came from outside, in a chain of its own.
+-- Everything that reached a session from outside. Signals have their own chain of digests.
 CREATE TABLE signals (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -100,7 +100,7 @@ CREATE TABLE signals (
     UNIQUE (session, n)
 ) STRICT;
 
--- Which of them brought a file that is still there: by its id, and by the hash of its content.
+-- The signals that added files which still exist, by file id and by the hash of the content.
 CREATE TABLE files (
     session INTEGER NOT NULL REFERENCES sessions (key),
     id TEXT NOT NULL,
@@ -111,7 +111,7 @@ CREATE TABLE files (
 
 CREATE INDEX files_content ON files (session, content);
 
--- Signals that a step has yet to take in. `about` is what one of its `kind` is about: a child, a question, its key.
+-- Signals that no step has read yet. `about` is the child, question or question key that the signal is about.
 CREATE TABLE inbox (
     session INTEGER NOT NULL REFERENCES sessions (key),
     n INTEGER NOT NULL,
@@ -122,8 +122,8 @@ CREATE TABLE inbox (
 
 CREATE INDEX inbox_kinds ON inbox (session, kind, about);
 
--- `opened_sum` proves what was written when the pause began, `closed_sum` its end; without one it
--- was ended by hand.
+-- `opened_sum` is the checksum of the pause when it began, `closed_sum` that of its end. A pause that ended without a
+-- `closed_sum` was ended directly in the database.
 CREATE TABLE pauses (
     n INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -146,8 +146,8 @@ CREATE INDEX pauses_session ON pauses (session);
 CREATE INDEX pauses_open ON pauses (session) WHERE closed_at IS NULL;
 CREATE INDEX pauses_standing ON pauses (session) WHERE standing = 1 AND closed_at IS NULL;
 
--- The pause of everything, while it stands: what is created meanwhile stands still too. `pauses.standing` marks what is
--- part of it.
+-- The pause of everything, while it is in effect. New sessions are paused too. `pauses.standing` marks the pauses that
+-- are part of it.
 CREATE TABLE standing_pause (
     n INTEGER PRIMARY KEY CHECK (n = 1),
     id TEXT NOT NULL,
@@ -159,9 +159,9 @@ CREATE TABLE standing_pause (
     sum INTEGER NOT NULL
 ) STRICT;
 
--- What has become of a question. What it asks is in the log, at `place`, which is record `seq`; `root` is the session at
--- the top of the tree, which people talk to. `answer` is the number of the signal that it was answered with, `seen` a
--- digest of what a person is shown. One that waits has expired at `expires_at`, whether or not somebody has noticed.
+-- The status of questions. The log holds what a question asks: record `seq`, with the id `place`. `root` is the root of
+-- the session's tree, the session that people talk to. `answer` is the number of the signal with the answer; `seen` is
+-- a digest of what a person is shown. A waiting question expires at `expires_at`, even if no process updates its row.
 CREATE TABLE questions (
     n INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
@@ -188,14 +188,14 @@ CREATE INDEX questions_session ON questions (session);
 CREATE INDEX questions_root ON questions (root);
 CREATE INDEX questions_waiting ON questions (root) WHERE status = 'WAITING_USER_INPUT';
 
--- Large values, stored once, known by their sha256.
+-- Large values, stored once, identified by their sha256.
 CREATE TABLE blobs (
     id INTEGER PRIMARY KEY,
     hash BLOB NOT NULL UNIQUE,
     data BLOB NOT NULL
 ) STRICT;
 
--- Which session names which large value. What nobody names is swept.
+-- Which session references which large value. A value without a reference is deleted.
 CREATE TABLE names (
     session INTEGER NOT NULL REFERENCES sessions (key),
     hash BLOB NOT NULL,
@@ -204,7 +204,7 @@ CREATE TABLE names (
 
 CREATE INDEX names_hash ON names (hash);
 
--- What is left of a session that was removed.
+-- What remains of removed sessions.
 CREATE TABLE tombstones (
     n INTEGER PRIMARY KEY,
     session_id TEXT NOT NULL,
@@ -222,9 +222,9 @@ CREATE TABLE tombstones (
 
 CREATE INDEX tombstones_session ON tombstones (session_id);
 
--- The engines that may hold sessions. A number is never given twice: it is also the byte of
--- the lock file that the engine keeps locked while it lives. `mark` names the last
--- transaction, so that one whose COMMIT reported an error can be recognised.
+-- The engines that may hold sessions. A number is never reused. It is also the byte of the lock file that the engine
+-- keeps locked while it is alive. `mark` identifies the engine's last transaction, so that the engine can check whether
+-- it took effect if COMMIT reported an error.
 CREATE TABLE engines (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     pid INTEGER NOT NULL,
@@ -233,8 +233,8 @@ CREATE TABLE engines (
     mark TEXT
 ) STRICT;
 
--- Taking the flag back by hand withdraws the operator's pauses. The verbs close them first,
--- with their author and the engine's clock, and leave this trigger nothing to do.
+-- Clearing the flag directly in the database withdraws the operator's pauses. The store's own methods close them first,
+-- with an author and the engine's clock, so that this trigger finds nothing to do.
 CREATE TRIGGER pause_taken_back AFTER UPDATE OF pause_requested ON sessions
 WHEN NEW.pause_requested = 0 AND OLD.pause_requested = 1
 BEGIN
@@ -243,8 +243,8 @@ BEGIN
     UPDATE sessions SET pause_mode = 'finish' WHERE key = NEW.key;
 END;
 
--- For people. Only `pause_requested` can be set. `status` is what SQL can know: a holder that
--- died without a word still counts as running here.
+-- A view for people. Only `pause_requested` can be set. `status` is what SQL can know: a session whose holder died
+-- still counts as running here.
 CREATE VIEW workflow_states AS
 SELECT
     session_id,
@@ -278,7 +278,7 @@ SELECT
         || printf('.%06d+00:00', updated_at % 1000000) AS updated_at
 FROM sessions;
 
--- As with the verb: what is completed or cancelled cannot be paused any more.
+-- Like `pause`, this does not pause sessions that are completed or cancelled.
 CREATE TRIGGER pause_by_hand INSTEAD OF UPDATE OF pause_requested ON workflow_states
 BEGIN
     UPDATE sessions SET pause_requested = NEW.pause_requested

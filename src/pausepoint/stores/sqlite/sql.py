@@ -1,4 +1,4 @@
-"""Loads the `.sql` files of this folder; the named queries are read once, when first imported."""
+"""Load the `.sql` files of this folder. The named queries are read once, when this module is imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FOLDER = Path(__file__).parent
 
 
 class Migration(NamedTuple):
-    """One file of `migrations/`: it leads from version ``number - 1`` to ``number``."""
+    """One file of `migrations/`, which upgrades the schema from version ``number - 1`` to ``number``."""
 
     number: int
     name: str
@@ -18,7 +18,7 @@ class Migration(NamedTuple):
 
 
 def named(text: str) -> dict[str, str]:
-    """The queries of a file, by the names in its ``-- name:`` lines, without comments.
+    """Return the queries of a file, without comments, by the names in its ``-- name:`` lines.
 
     >>> named("-- name: one\\n-- Why.\\nSELECT 1\\n\\n-- name: two\\nSELECT 2")
     {'one': 'SELECT 1', 'two': 'SELECT 2'}
@@ -28,17 +28,17 @@ def named(text: str) -> dict[str, str]:
 
 
 def _plain(body: str) -> str:
-    # In one line, since apsw looks a statement up by its whole text at each execution.
+    # On one line, because apsw looks up each executed statement by its full text.
     return " ".join(line.strip() for line in body.splitlines() if line and not line.startswith("--"))
 
 
 def schema() -> str:
-    """Today's schema."""
+    """Return the current schema."""
     return (_FOLDER / "schema.sql").read_text(encoding="utf-8")
 
 
 def migrations() -> tuple[Migration, ...]:
-    """The road from an empty database to today's schema, in order."""
+    """Return the migrations from an empty database to the current schema, in order."""
     files = sorted((_FOLDER / "migrations").glob("[0-9]*.sql"))
     return tuple(Migration(int(file.name[:3]), file.stem, file.read_text(encoding="utf-8")) for file in files)
 

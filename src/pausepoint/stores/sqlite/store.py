@@ -1,4 +1,4 @@
-"""The store on SQLite. Reads run on the loop; everything that writes goes through the writer."""
+"""The SQLite store. Reads run on the event loop's thread; all writes go through the writer."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ T = TypeVar("T")
 
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
-# Another object in every forked process: cheaper to look at than the process's number, which is a system call.
+# A different object in every forked process. Comparing it is cheaper than asking the system for the process id.
 _forks: list[object] = [object()]
 os.register_at_fork(after_in_child=lambda: _forks.append(object()))
 
 
 class _Reading(edge):
-    """The connection that reads, for a moment."""
+    """Gives out the read connection and translates its errors."""
 
     __slots__ = ("connection",)
 
@@ -74,10 +74,10 @@ class _Reading(edge):
 class SqliteStore:
     """A `pausepoint.stores.base.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
-    ``create=False`` makes no file: where there is no store, opening raises `StoreMissing`.
-    ``synchronous`` is for tests: only FULL keeps what was acknowledged through a power loss.
-    ``poll`` is how often, in seconds, the file is looked at for changes by others. ``ballast`` is how many bytes are
-    kept for a full disk, in a file beside the database; 0 keeps none.
+    With ``create=False``, opening raises `StoreMissing` if the file does not exist. ``synchronous`` is for tests: only
+    FULL keeps acknowledged writes through a power loss. ``poll`` is the interval, in seconds, of checks for changes by
+    other engines. ``ballast`` is how many bytes are reserved for a full disk, in a file next to the database; 0
+    reserves none.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class SqliteStore:
         create: bool = True,
     ) -> None:
         if synchronous not in _SYNCHRONOUS:
-            raise ValueError(f"synchronous={synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
-        # A link is followed once and for all: the files beside the database have its real name.
+            raise ValueError(f"synchronous={synchronous!r} is not valid. Use one of {', '.join(_SYNCHRONOUS)}.")
+        # Resolve links only once, because the files next to the database have its real name.
         self.path = str(path) if str(path) == ":memory:" else os.path.realpath(path)
         if ballast < 0:
-            raise ValueError(f"ballast={ballast} is not a number of bytes; 0 keeps none")
+            raise ValueError(f"ballast={ballast} is not valid. Pass a number of bytes, or 0 to reserve none.")
         self._place = schema.Place(self.path, vfs, synchronous, create)
         if self._place.in_memory and not create:
-            raise StoreError("a store in memory is always a new one: create=False needs a path")
+            raise StoreError("A store in memory is always new, so create=False needs a path. Pass the path of a file.")
         self._ballast = Ballast(self.path, 0 if self._place.in_memory else ballast)
         self._clock = clock
         self._poll = poll
@@ -108,11 +108,13 @@ class SqliteStore:
         self._forks = _forks[-1]
         self._read: apsw.Connection | None = None
 
-    # life
+    # opening and closing
 
     async def open(self, on_change: Callable[[], None]) -> None:
         if self._state != "new":
-            raise StoreClosed(f"the store {self.path} was opened before; make another Engine (or SqliteStore)")
+            raise StoreClosed(
+                f"The store {self.path} was opened before and cannot be opened again. Create another SqliteStore."
+            )
         self._forks = _forks[-1]
         if not self._place.in_memory:
             refuse_inherited(self.path)
@@ -142,7 +144,7 @@ class SqliteStore:
             if self._place.in_memory:
                 schema.create(inline)
             else:
-                inline.pragma("journal_mode", "wal")  # changes nothing, except in a copy made with VACUUM INTO
+                inline.pragma("journal_mode", "wal")  # has an effect only on a copy made with VACUUM INTO
             self._read = inline if self._place.in_memory else schema.connect(self._place)
 
     def _file_hold(self) -> FileHold:
@@ -150,11 +152,12 @@ class SqliteStore:
             return FileHold(self.path)
         except OSError as exc:
             raise StoreUnavailable(
-                f"{self.path}-holds cannot be opened ({exc.strerror}); look at the space and the folder's permissions"
+                f"{self.path}-holds cannot be opened ({exc.strerror}). Check the free disk space and the folder's"
+                " permissions."
             ) from exc
 
     def _with_ballast(self, act: Callable[[], None]) -> None:
-        """Even reading takes a little space, for the index of the WAL."""
+        """Run ``act``; on a full disk, free the ballast for it. Even reading needs space, for the WAL index."""
         while True:
             try:
                 return act()
@@ -167,7 +170,7 @@ class SqliteStore:
             self._trouble.begin_low()
 
     async def _register(self) -> None:
-        """The first transaction gives this engine its number. Without one it can look, and that is enough to open."""
+        """Give this engine its number in a first transaction. On a full disk, the engine opens for reading only."""
         with suppress(StoreReadOnly):
             await self._writer.do(lambda connection: None)
 
@@ -215,7 +218,7 @@ class SqliteStore:
         try:
             version: int | None = None if self._read is None else self._read.execute(QUERIES["data_version"]).get
         except apsw.Error:
-            return None  # whoever reads next is told; becoming readable again counts as a change
+            return None  # the next read raises the error, and becoming readable again counts as a change
         return version
 
     # sessions
@@ -362,7 +365,7 @@ class SqliteStore:
         with self._reading() as connection:
             return self._writes.describe(connection, holder)
 
-    # the end of data
+    # removing data
 
     async def remove(
         self, session_id: str, by: str | None, reason: str, at: int, expired: bool = False, ended_for: int | None = None
@@ -414,7 +417,7 @@ class SqliteStore:
         self._check()
         return self._place.in_memory or await asyncio.to_thread(schema.fold, self._place)
 
-    # proof
+    # verification
 
     async def survey(self, after: int, limit: int) -> list[tuple[int, str, SessionRow | DamagedRecord]]:
         with self._snapshot() as connection:
@@ -439,7 +442,7 @@ class SqliteStore:
         with self._snapshot() as connection:
             return about(connection, self._place, self._ballast, self._writes.present)
 
-    # moving
+    # transfer
 
     async def whole(self, session_id: str) -> list[Whole]:
         with self._snapshot() as connection:
@@ -448,7 +451,7 @@ class SqliteStore:
     async def import_(self, sessions: Sequence[Whole]) -> bool:
         return await self._do(lambda connection: self._writes.import_(connection, sessions))
 
-    # how they all work
+    # helpers
 
     async def _do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
         self._check()
@@ -457,11 +460,11 @@ class SqliteStore:
     def _check(self) -> None:
         if self._forks is not _forks[-1]:
             raise StoreClosed(
-                f"the store {self.path} was opened by another process; open an Engine of its own in this one"
+                f"The store {self.path} was opened by another process. Open a new Engine in this process."
             )
         if self._state != "open":
-            what = "is not open yet; open it first" if self._state == "new" else "is closed; open another one"
-            raise StoreClosed(f"the store {self.path} {what}")
+            what = "is not open yet. Open it first." if self._state == "new" else "is closed. Open another one."
+            raise StoreClosed(f"The store {self.path} {what}")
 
     def _reading(self) -> _Reading:
         self._check()
@@ -470,7 +473,7 @@ class SqliteStore:
 
     @contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
-        """For verbs that read with several statements: all of them see the same moment."""
+        """Read with several statements that all see the same moment."""
         with self._reading() as connection:
             connection.execute("BEGIN")
             try:

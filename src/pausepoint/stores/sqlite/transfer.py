@@ -1,4 +1,4 @@
-"""Sessions that leave for another store or come from one: all that belongs to them, read and written at once."""
+"""Export and import sessions: read or write everything that belongs to them in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pausepoint.stores.sqlite.removal import Cleaning
 from pausepoint.stores.sqlite.sql import QUERIES
 
 FENCE = 1
-"""Under which a session begins in its new store. Whoever held it elsewhere cannot write here."""
+"""The first fence of an imported session. Its holder in the other store cannot write to this one."""
 
 
 def whole(connection: apsw.Connection, session_id: str, present: reads.Present) -> list[Whole]:
@@ -30,7 +30,8 @@ def whole(connection: apsw.Connection, session_id: str, present: reads.Present) 
         raise damage
     if not found:
         raise UnknownSession(
-            f"no session {session_id!r} in this store; engine.sessions() lists those that are", session_id=session_id
+            f"There is no session {session_id!r} in this store. List all sessions with engine.sessions().",
+            session_id=session_id,
         )
     return [_one(connection, row) for row in sorted(found, key=lambda row: row.key)]
 
@@ -41,7 +42,7 @@ def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
         reads.records(connection, row.key, 1, row.seq),
         reads.signals(connection, row.key, 0),
         [signal.n for signal in reads.mail(connection, row.key, None, None, None)],
-        # One that is only a flag, set by hand, has no record; the flag is among the facts.
+        # A pause that someone set directly in the database has no record. Its flag is part of the facts.
         [each for each in reads.pauses(connection, row.key, open_only=False) if each.id != reads.FLAG],
         reads.blobs(connection, checking.names(connection, row.key)),
         asking.all_of(connection, row.key),
@@ -49,7 +50,7 @@ def _one(connection: apsw.Connection, row: SessionRow) -> Whole:
 
 
 class Moving(Cleaning):
-    """The verb that takes sessions in."""
+    """The method that imports sessions."""
 
     def import_(self, connection: apsw.Connection, sessions: Sequence[Whole]) -> bool:
         if any(connection.execute(QUERIES["id_is_taken"], (each.row.session_id,)).get for each in sessions):
@@ -89,7 +90,7 @@ class Moving(Cleaning):
 
 
 def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
-    """The bindings of the query `import_session`."""
+    """Return the bindings of the query `import_session`."""
     row = session.row
     tags = _json(row.tags)
     failure = None if row.failure is None else _json(row.failure)
@@ -112,7 +113,7 @@ def _facts(session: Whole, parent: int | None, head: int) -> tuple[object, ...]:
 
 
 def _pause(key: int, pause: Pause) -> tuple[object, ...]:
-    pause = replace(pause, standing=False)  # what stood still elsewhere, as a whole, is here paused by itself
+    pause = replace(pause, standing=False)  # a pause of everything elsewhere becomes this session's own
     closed = None if pause.closed_at is None else sums.closed(pause.closed_at, pause.closed_by)
     return (key, *astuple(pause), sums.opened(key, pause), closed)
 

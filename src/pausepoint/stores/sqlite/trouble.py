@@ -1,4 +1,4 @@
-"""Whether the disk lets a store write; what is said while it does not, and when to look again."""
+"""Track whether the disk lets a store write, build the errors while it does not, and decide when to check again."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pausepoint.errors import StoreError, StoreReadOnly
 from pausepoint.stores.sqlite.errors import DISK, Hint, hint, is_full, translated
 from pausepoint.stores.sqlite.schema import Place
 
-FIRST_WAIT = 0.1  # seconds between looks at a disk that refused; each wait is twice the one before, …
-LONGEST_WAIT = 5.0  # … up to this
+FIRST_WAIT = 0.1  # seconds between checks of a failing disk; each wait is twice the previous one
+LONGEST_WAIT = 5.0  # the upper limit of these waits
 
-_UNREADABLE = Hint("the database cannot be read", "Look at the system's log")
-_LOW = Hint("the disk is full (another process met it)", "Free some space on it")
+_UNREADABLE = Hint("the database cannot be read", "Check the system log")
+_LOW = Hint("the disk is full (reported by another process)", "Free some space")
 
 
 class Trouble:
-    """What one store has met. It is read-only as long as ``is_there``.
+    """The disk trouble of one store. The store is read-only while ``is_there`` is true.
 
-    The first look at whether it is over may be at once; after that there is a wait between two of them, so that a full
-    disk is not asked again with every commit.
+    The first check whether the trouble is over may run immediately. Later checks are spaced out, so that a full disk is
+    not tried again with every commit.
     """
 
     def __init__(self, place: Place, now: Callable[[], int], running: Callable[[], int]) -> None:
@@ -39,7 +39,7 @@ class Trouble:
         self.is_there = False
 
     def met(self, exc: apsw.Error | UnicodeDecodeError) -> StoreError:
-        """The error to raise for what was met in a write. If it is the disk, the store is read-only from now on."""
+        """Return the error to raise for a failed write. If the disk is the cause, the store becomes read-only."""
         known = hint(exc) if isinstance(exc, DISK) and self._on_disk else None
         if known is None:
             return translated(exc, self._path)
@@ -47,17 +47,17 @@ class Trouble:
         return self.refusal()
 
     def unknown(self, exc: apsw.Error, second: apsw.Error) -> StoreReadOnly:
-        """The error for a commit that failed and cannot be looked up."""
+        """Return the error for a commit that failed when the database cannot be read to check its effect."""
         self._begin(hint(second) or _UNREADABLE, second)
         return StoreReadOnly(
-            f"{self._path}: a commit failed ({exc}) and the database cannot be read ({second});"
-            " whether it was written shows when it can be. Repair the disk, then resume the session",
+            f"{self._path}: a commit failed ({exc}) and the database cannot be read ({second}), so it is not known"
+            " whether the commit was written. Repair the disk, then resume the session.",
             path=self._path,
             full=False,
         )
 
     def begin_low(self) -> None:
-        """Somebody else met a full disk: the ballast is short."""
+        """Become read-only because the ballast is short: another process found the disk full."""
         self._begin(_LOW, None)
 
     def _begin(self, hint: Hint, cause: BaseException | None) -> None:
@@ -67,7 +67,7 @@ class Trouble:
             self.is_there = True
 
     def is_due(self) -> bool:
-        """Whether to look again now; if so, the next look is later."""
+        """Return whether to check the disk now. If so, schedule the next check."""
         now = time.monotonic()
         if now < self._next_look:
             return False
@@ -76,29 +76,29 @@ class Trouble:
         return True
 
     def wait(self) -> float:
-        """Seconds until the next look."""
+        """Return the seconds until the next check."""
         return max(self._next_look - time.monotonic(), FIRST_WAIT)
 
     def is_over(self) -> None:
-        """Something was written, and synced."""
+        """End the trouble, because a write reached the disk."""
         self.is_there, self._cause = False, None
 
     def __str__(self) -> str:
         since = to_datetime(self._since).isoformat(timespec="seconds")
-        return f"read-only since {since}: {self._hint.happened}{self._said()}. {self._hint.way_out}"
+        return f"read-only since {since}: {self._hint.happened}{self._said()}. {self._hint.way_out}."
 
     def _said(self) -> str:
         return f" ({self._cause})" if self._cause else ""
 
     def refusal(self) -> StoreReadOnly:
-        """The error for a verb that would write."""
+        """Return the error for a method that would write."""
         running = self._running()
-        stay = f", what runs here ({running}) stays where its last record says" if running else ""
+        stay = f" Sessions running in this process ({running}) stop at their last record." if running else ""
         since = to_datetime(self._since).isoformat(timespec="seconds")
         error = StoreReadOnly(
-            f"{self._path}: {self._hint.happened}; nothing was written{self._said()}. Read-only since {since}: what was"
-            f" acknowledged is kept, reading works{stay}. {self._hint.way_out}; the store becomes"
-            " writable by itself, then resume what was running",
+            f"{self._path}: {self._hint.happened}{self._said()}. Nothing was written. The store is read-only since"
+            f" {since}; acknowledged writes are kept, and reading works.{stay} {self._hint.way_out}. The store then"
+            " becomes writable on its own, and you can resume the sessions.",
             path=self._path,
             full=self._cause is None or is_full(self._cause),
         )

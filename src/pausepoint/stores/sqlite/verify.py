@@ -1,4 +1,4 @@
-"""What `verify` asks of a database beyond the verbs that everybody uses: all of it is looked at, whatever it says."""
+"""Reads that only `verify` needs. They check everything in the database, damaged or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Surveyed = tuple[int, str, SessionRow | DamagedRecord]
 
 
 def survey(connection: apsw.Connection, after: int, limit: int, present: reads.Present) -> list[Surveyed]:
-    """Sessions by key, each with its facts or with what is wrong with them. Those being removed are left out."""
+    """Return sessions by key, each with its facts or their damage. Sessions that are being removed are left out."""
     found: list[Surveyed] = []
     for key, session_id in reads.every(connection, QUERIES["survey"], after, limit):
         found.append((key, str(session_id), _facts(connection, key, present)))
@@ -31,7 +31,9 @@ def _facts(connection: apsw.Connection, key: int, present: reads.Present) -> Ses
     except DamagedRecord as exc:
         return exc
     except (UnknownSession, apsw.CorruptError, UnicodeDecodeError) as exc:
-        return DamagedRecord(f"the facts about the session with the key {key} cannot be read ({exc})")
+        return DamagedRecord(
+            f"The facts about session number {key} cannot be read ({exc}). Restore the database from a backup."
+        )
 
 
 def names(connection: apsw.Connection, key: int) -> dict[bytes, bool]:
@@ -45,7 +47,7 @@ def values(connection: apsw.Connection, after: int, limit: int) -> Proved:
 
 
 def check_file(place: schema.Place) -> list[str]:
-    """`check`, on a connection of its own: it reads every page and takes its time."""
+    """Run `check` on a separate connection, because it reads every page and is slow."""
     with edge(place.path):
         connection = schema.connect(place)
         try:
@@ -55,11 +57,12 @@ def check_file(place: schema.Place) -> list[str]:
 
 
 def check(connection: apsw.Connection) -> list[str]:
-    """What SQLite itself finds wrong with its file, and what belongs to nobody."""
+    """Return a line for each problem that SQLite finds in its file, and for each row without a session."""
     said = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
     for key, count in reads.every(connection, QUERIES["strays"]):
-        said.append(f"{count} records are in no session's chain (session key {key})")
-    said += [f"question {n} belongs to no session" for (n,) in reads.every(connection, QUERIES["stray_questions"])]
+        said.append(f"{count} records are not in any session's chain (session key {key})")
+    for (n,) in reads.every(connection, QUERIES["stray_questions"]):
+        said.append(f"question {n} does not belong to any session")
     for key, n in reads.every(connection, QUERIES["stray_files"]):
-        said.append(f"the file of signal {n} is not where it is looked for (session key {key})")
+        said.append(f"the list of files does not match signal {n} (session key {key})")
     return said

@@ -1,12 +1,12 @@
 """Adaptive group commit.
 
-A lone session commits inline, on the loop's thread, while that is cheap. Otherwise everything
-that one tick of the loop brings is handed to a writer thread as one transaction; while that is
-under way the next batch gathers. A foreign writer never blocks the loop: inline there is no
-waiting, and what finds the database locked goes to the thread, which waits.
+A single session commits inline, on the event loop's thread, as long as commits are cheap. Otherwise all work of one
+loop tick goes to a writer thread as one transaction. The next batch collects in the meantime. Another process's write
+lock never blocks the loop: inline commits do not wait, and work that finds the database locked goes to the thread,
+which waits.
 
-While the disk is in trouble everything goes to the thread. It looks now and then whether the trouble is over, refuses
-what would only add to it, and lets through, with the help of the ballast, what stops sessions or frees space.
+While the disk is in trouble, all work goes to the thread. The thread checks from time to time whether the trouble is
+over. It refuses normal work, and uses the ballast for work that stops sessions or frees space.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from pausepoint.stores.sqlite.writes import Writes
 
 logger = logging.getLogger(NAME)
 
-CHEAP = 400e-6  # seconds; a commit that takes longer on average is none of the loop's business
-TICK = 2e-3  # seconds; how long a lone session may commit before everybody else on the loop has a turn
-REFUSALS = 3  # how often in a row a full disk is asked before the rest of a batch is not even tried
-NOTE_BYTES = 64 * 2**10  # what a last note about a session may weigh if the ballast is to pay for it
+CHEAP = 400e-6  # seconds; if commits take longer on average, they go to the thread
+TICK = 2e-3  # seconds; how long a single session may commit before other tasks on the loop get a turn
+REFUSALS = 3  # after this many refusals in a row by a full disk, the rest of a batch is not tried
+NOTE_BYTES = 64 * 2**10  # the largest final note about a session that may use the ballast
 
 T = TypeVar("T")
 
 
 class Work:
-    """One commit or one other verb, and what became of it. ``urgent`` may be paid for with the ballast."""
+    """One commit or one other write, and its result. ``urgent`` work may use the ballast."""
 
     __slots__ = ("answer", "commit", "error", "future", "urgent", "verb")
 
@@ -66,7 +66,7 @@ class Work:
 
     def deliver(self) -> None:
         future = self.future
-        if future is None or future.done():  # done: nobody waits any more
+        if future is None or future.done():  # the waiting task was cancelled
             return
         if self.error is not None:
             future.set_exception(self.error)
@@ -75,7 +75,7 @@ class Work:
 
 
 class Trace(NamedTuple):
-    """How to recognise a transaction afterwards: what a query returns if it took effect."""
+    """A query, and the value that it returns if a transaction took effect."""
 
     query: str
     bindings: tuple[object, ...]
@@ -83,7 +83,7 @@ class Trace(NamedTuple):
 
 
 class Transactions:
-    """Runs batches on one connection. Knows what became of a batch even when COMMIT reports an error."""
+    """Runs batches on one connection. Finds out whether a batch took effect even if COMMIT reports an error."""
 
     def __init__(
         self, place: schema.Place, writes: Writes, trouble: Trouble, tune: Callable[[apsw.Connection], None]
@@ -93,7 +93,7 @@ class Transactions:
         self._trouble = trouble
         self._tune = tune
         self._connection: apsw.Connection | None = None
-        self._cursor: apsw.Cursor | None = None  # for single commits: a new one for each statement would cost as much
+        self._cursor: apsw.Cursor | None = None  # reused for single commits, because creating cursors is slow
 
     @property
     def connection(self) -> apsw.Connection:
@@ -108,17 +108,17 @@ class Transactions:
             schema.disconnect(connection)
 
     def run(self, batch: Sequence[Work]) -> None:
-        """Do all of it in one transaction; afterwards each work has its answer or its error.
+        """Run a batch in one transaction. Afterwards each work item has its answer or its error.
 
-        If that fails for a reason that lies in one of them, each gets a transaction of its own.
-        Raises `apsw.BusyError`, with nothing done, if the write lock cannot be had.
+        If one item makes the transaction fail, each item gets its own transaction. Raises `apsw.BusyError`, with
+        nothing done, if the database is locked.
         """
         try:
             self._once(batch)
         except apsw.BusyError:
             raise
         except Exception as exc:
-            # Not again after a broken disk, nor (StoreUnavailable) if nobody knows whether it was done.
+            # Do not retry on a broken disk, or if it is unknown whether the batch was written (StoreUnavailable).
             if len(batch) > 1 and not isinstance(exc, (*BROKEN, StoreUnavailable)):
                 self._one_by_one(batch)
             else:
@@ -144,7 +144,7 @@ class Transactions:
                 work.error.__cause__ = exc
 
     def move(self, commit: Commit) -> Flags | None:
-        """What `run` does, for a single commit and with less ceremony: this is the path of a lone session."""
+        """Run a single commit. Does the same as `run`, but faster, for an engine that drives one session."""
         cursor = self._cursor
         if cursor is None:
             cursor = self._cursor = self.connection.cursor()
@@ -209,7 +209,7 @@ class Transactions:
         except apsw.Error as exc:
             if self._place.in_memory:
                 raise
-            # A sync that failed is not asked again on this connection: it could lie the second time.
+            # Do not retry a failed sync on this connection: the second attempt could wrongly report success.
             self.replace()
             if not self._took_effect(trace(), exc):
                 raise
@@ -235,12 +235,12 @@ class Transactions:
                 self.replace()
 
     def fold(self) -> None:
-        """Copy what can be copied of the WAL into the database, so that the file can be used from its start again."""
+        """Copy as much of the WAL as possible into the database, so that the WAL file can be reused from its start."""
         with suppress(apsw.Error):
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def replace(self) -> None:
-        """Drop the connection; the next use opens another one."""
+        """Drop the connection. The next use opens another one."""
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             connection.close(True)
@@ -251,18 +251,18 @@ def _do(work: Work, connection: apsw.Connection) -> None:
     work.answer = work.error = None
     try:
         work.answer = work.verb(connection)
-    except PausepointError as exc:  # a refusal; it has written nothing
+    except PausepointError as exc:  # a refusal, which has written nothing
         work.error = exc
 
 
 def _trace(commit: Commit) -> Trace:
-    """A record's digest has 16 random bytes in it, so it names the transaction as well."""
+    """Return the trace of a commit. A record's digest includes a random salt, so it identifies the transaction."""
     last = commit.records[-1]
     return Trace(QUERIES["record_digest"], (commit.key, last.seq), last.digest)
 
 
 def _runs(batch: Sequence[Work]) -> Iterator[tuple[list[Work], Work | None]]:
-    """Stretches of commits that can share their statements, each with the verb that follows it."""
+    """Split a batch into runs of commits that share their statements, each with the write that follows it."""
     run: list[Work] = []
     for work in batch:
         if work.commit is None:
@@ -274,7 +274,7 @@ def _runs(batch: Sequence[Work]) -> Iterator[tuple[list[Work], Work | None]]:
 
 
 def parks(commit: Commit) -> bool:
-    """Whether a commit only lets a session go, with a last note: that is let through on a full disk."""
+    """Return whether a commit only releases a session with a final note. Such commits are tried on a full disk."""
     if not commit.release or commit.blobs:
         return False
     return all(record.kind == "event" for record in commit.records) and _weight(commit) <= NOTE_BYTES
@@ -285,14 +285,14 @@ def _weight(commit: Commit) -> int:
 
 
 class _Elsewhere(Exception):
-    """Not possible on the loop's thread, and nothing done; the other one can wait, or take from the ballast."""
+    """The work cannot run on the loop's thread, and nothing was done. The writer thread can wait or use the ballast."""
 
 
 class Writer:
     """Decides where a commit runs, and keeps the order in which work was submitted.
 
-    Everything here runs on the loop's thread, except `_serve` and what it calls. ``on_trouble`` is called, on the
-    loop, when the store becomes read-only and when it is writable again.
+    Everything here runs on the loop's thread, except `_serve` and what it calls. The writer calls ``on_trouble``, on
+    the loop, when the store becomes read-only and when it becomes writable again.
     """
 
     def __init__(
@@ -306,18 +306,18 @@ class Writer:
         self._trouble = trouble
         self._ballast = ballast
         self._on_trouble = on_trouble
-        self._in_trouble = False  # as the loop has last heard
+        self._in_trouble = False  # the last state that was reported on the loop
         self._next_look: asyncio.TimerHandle | None = None
-        self.lost: dict[int, int] = {}  # key and fence of the sessions whose commit was refused: nobody drives them
+        self.lost: dict[int, int] = {}  # key and fence of sessions whose commit was refused, so they are not driven
         self.inline = Transactions(place, writes, trouble, self._tune_inline)
         self.threaded = Transactions(place, writes, trouble, self._tune_threaded)
         self._pending: list[Work] = []
         self._in_flight = False
         self._flush_due = False
-        self._tick_task: asyncio.Task[Any] | None = None  # who commits inline in this tick of the loop …
-        self._tick_until = 0.0  # … and until when; …
-        self._tick_over = False  # … then the loop has its turn
-        self._cost = 0.0  # moving average of the seconds that a single commit takes
+        self._tick_task: asyncio.Task[Any] | None = None  # the task that commits inline in this tick of the loop
+        self._tick_until = 0.0  # when its time is over
+        self._tick_over = False  # whether it must let other tasks run
+        self._cost = 0.0  # moving average of the duration of a single commit, in seconds
         self._waited_since = 0.0
         self._stopping = False
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
@@ -331,12 +331,12 @@ class Writer:
             self._thread.start()
 
     async def stop(self) -> None:
-        """End the thread and disconnect. What was submitted before is finished first."""
+        """Finish all submitted work, end the thread, and disconnect."""
         self._stopping = True
         if self._next_look is not None:
             self._next_look.cancel()
         if self._thread is not None:
-            if self._pending or self._in_flight:  # nothing more to do, but after all that
+            if self._pending or self._in_flight:  # empty work that runs after everything else
                 await asyncio.wait([self._submit(Work(urgent=True))])
             self._queue.put(None)
             await self._ended
@@ -358,9 +358,9 @@ class Writer:
         return answer
 
     async def do(self, verb: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
-        """Run a verb in a transaction, perhaps with others. ``urgent``: on a full disk, with the help of the ballast.
+        """Run a write in a transaction, possibly together with others. ``urgent`` work may use the ballast.
 
-        Urgent is what stops sessions or frees space, never what lets them go on.
+        Only work that stops sessions or frees space is urgent, never work that resumes them.
         """
         work = Work(verb=verb, urgent=urgent)
         if not self._in_memory:
@@ -384,7 +384,7 @@ class Writer:
     def _cheap(self) -> bool:
         if self._in_flight or self._cost >= CHEAP or len(self._held) > 1 or self._trouble.is_there:
             return False
-        # Two tasks that commit in one tick are better off together, in a batch.
+        # If two tasks commit in one tick, a batch is faster.
         return self._tick_task is None or self._tick_task is asyncio.current_task()
 
     def _flush(self) -> None:
@@ -398,7 +398,7 @@ class Writer:
             self._queue.put(batch)
 
     def _flush_inline(self, work: Work) -> bool:
-        """False, and nothing done, if that is not possible."""
+        """Run one commit on the loop's thread. Return False, with nothing done, if that is not possible."""
         if work.commit is None:
             return False
         try:
@@ -419,7 +419,7 @@ class Writer:
         try:
             flags = self.inline.move(commit)
         except apsw.BusyError:
-            raise _Elsewhere from None  # somebody else writes: the thread will wait for them
+            raise _Elsewhere from None  # another process is writing; the thread can wait for it
         except StoreReadOnly:
             self._heed_trouble()
             if parks(commit):
@@ -435,11 +435,11 @@ class Writer:
         self._tick_task = None
 
     def _note_cost(self, seconds: float) -> None:
-        # One slow commit (a key frame, a fold of the WAL) says little; many of them do.
+        # Limit the weight of one slow commit (a key frame, a WAL checkpoint). Only many slow commits matter.
         self._cost += (min(seconds, 2 * CHEAP) - self._cost) * 0.1
 
     def _tune_inline(self, connection: apsw.Connection) -> None:
-        connection.set_busy_timeout(0)  # who would have to wait goes to the thread
+        connection.set_busy_timeout(0)  # never wait on the loop; the thread waits instead
         connection.wal_autocheckpoint(schema.WAL_PAGES)
 
     # on the writer thread
@@ -448,16 +448,16 @@ class Writer:
         while (batch := self._queue.get()) is not None:
             start = time.perf_counter()
             self._run_threaded(batch)
-            self._tell(self._done, batch, time.perf_counter() - start)
+            self._post(self._done, batch, time.perf_counter() - start)
         try:
             self.threaded.close()
         finally:
-            self._tell(self._finish)
+            self._post(self._finish)
 
     def _run_threaded(self, batch: list[Work]) -> None:
         try:
             self._run_permitted(batch)
-        except BaseException as exc:  # nobody must wait for ever
+        except BaseException as exc:  # no task may wait forever
             for work in batch:
                 work.error = exc
         for work in batch:
@@ -468,7 +468,7 @@ class Writer:
         freeing = Work(verb=self._give_back, urgent=True)
         if self._trouble.is_there and not self._recovers():
             batch = [work for work in batch if work.urgent or self._refuse(work)]
-            if batch and self.lost:  # what is to be stopped or removed must not seem to be driven
+            if batch and self.lost:  # sessions to stop or remove must not look as if they were driven
                 batch = [freeing, *batch]
         left = [work for work in batch if work.commit is not None or work.verb is not None]
         while left:
@@ -490,7 +490,7 @@ class Writer:
             self.threaded.fail(batch, exc)
 
     def _recovers(self) -> bool:
-        """Look whether the trouble is over, unless that was done a moment ago."""
+        """Check whether the trouble is over, unless the last check was a moment ago."""
         if not self._trouble.is_due():
             return False
         for transactions in (self.inline, self.threaded):  # the loop uses neither while a batch is in flight
@@ -507,7 +507,7 @@ class Writer:
         return True
 
     def _give_back(self, connection: apsw.Connection) -> bool:
-        """The first thing to be written again. What was refused a commit is not driven any more, so it is let go."""
+        """Release the sessions whose commit was refused. This is the first write after the trouble."""
         number = self._writes.number
         connection.executemany(QUERIES["give_back"], [(key, fence, number) for key, fence in self.lost.items()])
         return True
@@ -522,8 +522,8 @@ class Writer:
         time.sleep(random.uniform(0.0005, 0.001 * min(attempt + 1, 10)))
         return time.monotonic() - self._waited_since < LOCK_PATIENCE
 
-    def _tell(self, callback: Callable[..., None], *args: Any) -> None:
-        with suppress(RuntimeError):  # the loop is gone, and with it everybody who waited
+    def _post(self, callback: Callable[..., None], *args: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed, so no task is waiting
             self._loop.call_soon_threadsafe(callback, *args)
 
     # back on the loop
@@ -534,26 +534,26 @@ class Writer:
             self._heed_trouble()
         elif len(batch) == 1:
             self._note_cost(seconds)
-        self._flush()  # first, so that the thread works while the loop does
+        self._flush()  # first, so that thread and loop work in parallel
         for work in batch:
             work.deliver()
 
     def _heed_trouble(self) -> None:
-        """Tell of trouble that has begun or is over, and look again after a while at what lasts."""
+        """Report trouble that has begun or ended, and schedule the next check while it lasts."""
         if self._trouble.is_there and self._next_look is None and not self._stopping:
             self._next_look = self._loop.call_later(self._trouble.wait(), self._look_again)
         if self._trouble.is_there != self._in_trouble:
             self._in_trouble = self._trouble.is_there
-            logger.warning("%s: %s", self._path, self._trouble if self._in_trouble else "can be written again")
+            logger.warning("%s: %s", self._path, self._trouble if self._in_trouble else "the store is writable again")
             self._on_trouble()
 
     def _look_again(self) -> None:
         self._next_look = None
         if self._trouble.is_there:
-            self._queue_up(Work())  # nothing to do but to look
+            self._queue_up(Work())  # empty work, which makes the thread check the disk
 
     def distrust(self) -> None:
-        """Somebody else met a full disk."""
+        """Become read-only because another process found the disk full."""
         self._trouble.begin_low()
         self._heed_trouble()
 

@@ -1,7 +1,7 @@
-"""What each writing verb does inside a transaction, as methods over a connection.
+"""The body of each transaction that writes, as methods that take a connection.
 
-They look first and write afterwards: a verb that is refused leaves nothing behind, so others
-can share its transaction. They can be run again after a rollback.
+Each method checks first and writes afterwards. A method that raises has written nothing, so others can share its
+transaction. A method can run again after a rollback.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Outcome = Flags | HoldLost | None
 
 
 class Writes:
-    """The verbs of one engine. ``number`` is the engine's, 0 until it is registered."""
+    """The writing methods of one engine. ``number`` is the engine's number, or 0 until it is registered."""
 
     def __init__(self, hold: Hold, clock: Clock) -> None:
         self.hold = hold
@@ -49,7 +49,7 @@ class Writes:
     # driving
 
     def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
-        """Apply one commit: what `move_all` does, for the path of a lone session."""
+        """Apply one commit. Does the same as `move_all`, but faster, for an engine that drives one session."""
         place: Any = cursor.execute(_PLACE_AND_END, (commit.key,)).fetchone()
         if not self._fits(commit, place) or _too_late(cursor.connection, commit):
             return self._refusal(cursor.connection, commit, place)
@@ -64,7 +64,7 @@ class Writes:
         return reads.flags_of(*place[5:9])
 
     def move_all(self, connection: apsw.Connection, commits: Sequence[Commit]) -> list[Outcome]:
-        """Apply commits in order, with one statement for each table; one outcome for each."""
+        """Apply commits in order, with one statement per table, and return one outcome for each."""
         places: list[Any] = connection.executemany(_PLACE, [(commit.key,) for commit in commits]).fetchall()
         known = {place[0]: place for place in places}
         end: int = connection.execute(QUERIES["log_end"]).get
@@ -91,7 +91,7 @@ class Writes:
         return outcomes
 
     def _fits(self, commit: Commit, place: Any) -> bool:
-        """Whether the session still stands where the driver thinks, is held by it, and is paused if that is asked."""
+        """Return whether the session is where the driver assumes, is held by it, and is paused if that is required."""
         return (
             place is not None
             and place[1] == commit.base_seq
@@ -101,22 +101,22 @@ class Writes:
         )
 
     def _refusal(self, connection: apsw.Connection, commit: Commit, place: Any) -> HoldLost | None:
-        """Why a commit does not fit. None: the pause, or the question, that it was for is open no more."""
+        """Return why a commit does not fit. None means that the pause or question it requires is no longer open."""
         if place is None:
-            return HoldLost(f"no session has the key {commit.key} in this store; nothing was written", session_id="")
+            return HoldLost(f"No session in this store has the key {commit.key}. Nothing was written.", session_id="")
         _, seq, fence, holder, *_ = place
         if (seq, fence, holder) == (commit.base_seq, commit.fence, self.number):
             return None
         session_id = connection.execute(QUERIES["session_id"], (commit.key,)).get
         return HoldLost(
-            f"session {session_id} is no longer held here: it stands at record {seq} under fence {fence},"
-            f" this engine is at {commit.base_seq} under {commit.fence}; nothing was written."
-            f" Held by {self.describe(connection, holder)}",
+            f"Session {session_id!r} is no longer held by this engine. The session is at record {seq} with fence"
+            f" {fence}, this engine at record {commit.base_seq} with fence {commit.fence}. Nothing was written."
+            f" The session is now held by {self.describe(connection, holder)}.",
             session_id=session_id,
         )
 
     def _attach(self, connection: apsw.Connection, commit: Commit, head: int) -> None:
-        """What only some commits bring; ``head`` is where the last record of this one lies."""
+        """Write what only some commits contain. ``head`` is the log id of this commit's last record."""
         if commit.blobs:
             self._keep(connection, commit.key, commit.blobs)
         if commit.open_pauses:
@@ -138,7 +138,7 @@ class Writes:
         if commit.thaw:
             connection.execute(QUERIES["thaw"], (commit.key,))
         if commit.parent is not None:
-            self._tell_parent(connection, commit, commit.parent)
+            self._report_to_parent(connection, commit, commit.parent)
         if commit.release:
             query = QUERIES["release" if commit.waiting is None else "release_waiting"]
             connection.execute(query, (commit.waiting, commit.wakes_at, commit.key))
@@ -148,8 +148,8 @@ class Writes:
         if commit.redact or commit.redact_signals or commit.unname:
             redacting.blank(connection, commit)
 
-    def _tell_parent(self, connection: apsw.Connection, commit: Commit, parent: int) -> None:
-        """Money is counted in everything above a session; its end lies in the inbox of its parent."""
+    def _report_to_parent(self, connection: apsw.Connection, commit: Commit, parent: int) -> None:
+        """Add a child's spending to all its ancestors, and deliver its report to the parent."""
         if commit.spend_usd or commit.spend_tokens:
             connection.execute(QUERIES["charge_ancestors"], (commit.key, commit.spend_usd, commit.spend_tokens))
         report = commit.report
@@ -174,20 +174,20 @@ class Writes:
         row = self._known(connection, session_id)
         if row.ended in ("completed", "cancelled"):
             raise SessionEnded(
-                f"session {session_id} is {row.ended} and cannot go on; start another one",
+                f"Session {session_id!r} is {row.ended} and cannot be resumed. Start another session.",
                 session_id=session_id,
                 status=row.ended,
             )
         if row.live and not steal:
             raise self._driven(connection, row)
         if fence is not None and row.fence != fence:
-            raise _moved_on(row)
+            raise _changed_meanwhile(row)
         crashed = row.holder is not None and not row.live
         self._take(connection, row, crashed)
         return self._again(connection, row)
 
     def _take(self, connection: apsw.Connection, row: SessionRow, crashed: bool) -> None:
-        """Hold a session, under the next fence."""
+        """Take the hold of a session and raise its fence."""
         failure = None if row.failure is None else _json(row.failure).decode()
         progress = None if row.progress is None else _json(row.progress).decode()
         moved = sums.moved(
@@ -205,16 +205,15 @@ class Writes:
         connection.execute(QUERIES["claim"], (self.number, crashed, moved, row.key))
 
     def _seal_given(self, connection: apsw.Connection, key: int) -> None:
-        """Something was changed that seldom changes."""
+        """Update the checksum of the facts that seldom change."""
         given = reads.one(connection, QUERIES["given"], key)
         connection.execute(QUERIES["seal_given"], (sums.given(*given), key))
 
     def _driven(self, connection: apsw.Connection, row: SessionRow) -> AlreadyRunning:
         session_id, holder = row.session_id, self.describe(connection, row.holder)
         return AlreadyRunning(
-            f"session {session_id} is driven by {holder}; wait for it with"
-            f" await (await engine.session({session_id!r})).outcome(), pause it,"
-            f" or take it over with engine.resume({session_id!r}, steal=True)",
+            f"Session {session_id!r} is driven by {holder}. Wait for it with engine.outcome({session_id!r}), pause it,"
+            f" or take it over with engine.resume({session_id!r}, steal=True).",
             session_id=session_id,
             holder=holder,
         )
@@ -224,7 +223,7 @@ class Writes:
         if row.live:
             raise self._driven(connection, row)
         if (row.seq, row.fence) != (commit.base_seq, commit.fence):
-            raise _moved_on(row)
+            raise _changed_meanwhile(row)
         if commit.cancel_children:
             self._cancel_below(connection, row, commit.closed_by, commit.cancel_children, commit.updated_at)
         if row.ended == "cancelled":
@@ -232,7 +231,7 @@ class Writes:
             self._seal_given(connection, row.key)
         self._take(connection, row, crashed=False)
         self.move(connection.cursor(), replace(commit, fence=row.fence + 1))
-        if _over(row) and commit.ended is None:  # the end of a session took it out of any pause
+        if _over(row) and commit.ended is None:  # ending the session closed its pauses
             pause = self._pause_above(connection, row.parent, commit.updated_at)
             if pause is not None:
                 self._request_pause(connection, self._again(connection, row), pause)
@@ -241,7 +240,7 @@ class Writes:
         self._check_names(connection, new)
         pause = new.pause or self._pause_above(connection, new.parent, new.created_at)
         if new.parent is None and pause is not None and pause.standing:
-            new = replace(new, claim=False)  # it stands still, and nobody need drive it to that
+            new = replace(new, claim=False)  # it is paused, so no engine needs to drive it
         last = new.records[-1]
         key_frame = next((record.seq for record in reversed(new.records) if record.kind == "key"), new.records[0].seq)
         head = connection.execute(QUERIES["log_end"]).get + len(new.records)
@@ -276,17 +275,17 @@ class Writes:
         return row
 
     def _check_names(self, connection: apsw.Connection, new: NewSession) -> None:
-        """What another session has stored may have been swept since it was looked at."""
+        """Check that the shared large values still exist. They may have been deleted since the caller read them."""
         for name in new.names:
             if not connection.execute(QUERIES["has_blob"], (name,)).get:
                 raise DamagedRecord(
-                    f"the large value {name.hex()}, which session {new.session_id} was to share, is no longer there;"
-                    " nothing was written; look again at the session that it comes from",
+                    f"The large value {name.hex()}, which session {new.session_id!r} shares with another session, no"
+                    " longer exists. Nothing was written. Read the other session again, then retry.",
                     hash=name.hex(),
                 )
 
     def _pause_above(self, connection: apsw.Connection, parent: int | None, at: int) -> Pause | None:
-        """What a session that comes, or comes back, finds: a child follows its parent, all others the whole store."""
+        """Return the pause that applies to a new or reopened session: its parent's, or the pause of everything."""
         if parent is None:
             standing = reads.standing_pause(connection)
             return None if standing is None else replace(standing, created_at=at)
@@ -300,7 +299,7 @@ class Writes:
         if not looked and query.session_id is not None:
             self._known(connection, query.session_id)
         if pause.standing:
-            self._let_stand(connection, pause)
+            self._start_standing_pause(connection, pause)
         rows, damaged = [], []
         for key, facts in looked:
             if isinstance(facts, DamagedRecord):
@@ -310,21 +309,21 @@ class Writes:
                 rows.append(facts if _over(facts) else self._request_pause(connection, facts, pause))
         return Found(rows, damaged)
 
-    def _let_stand(self, connection: apsw.Connection, pause: Pause) -> None:
-        """Everything stands still from now on. Who asked first stays who asked."""
+    def _start_standing_pause(self, connection: apsw.Connection, pause: Pause) -> None:
+        """Start the pause of everything. If it is already in effect, its author and start time stay."""
         try:
             known = reads.standing_pause(connection)
-        except DamagedRecord:  # nothing may keep everything from being stopped
+        except DamagedRecord:  # damage must not prevent a pause of everything
             known = None
-        stands = replace(pause, id=str(uuid.uuid4())) if known is None else known
-        mode = "abort" if "abort" in (stands.mode, pause.mode) else "finish"
-        stands = replace(stands, mode=mode, freeze=stands.freeze or pause.freeze)
-        if stands != known:
-            told = stands.id, stands.reason, stands.by, stands.created_at, stands.mode, stands.freeze
-            connection.execute(QUERIES["let_stand"], (*told, sums.standing(stands)))
+        standing = replace(pause, id=str(uuid.uuid4())) if known is None else known
+        mode = "abort" if "abort" in (standing.mode, pause.mode) else "finish"
+        standing = replace(standing, mode=mode, freeze=standing.freeze or pause.freeze)
+        if standing != known:
+            told = standing.id, standing.reason, standing.by, standing.created_at, standing.mode, standing.freeze
+            connection.execute(QUERIES["let_stand"], (*told, sums.standing(standing)))
 
     def lift(self, connection: apsw.Connection, by: str | None, at: int) -> Found:
-        """The pause of everything is over. What it alone kept from going on is due."""
+        """End the pause of everything. Sessions that nothing else holds back become due."""
         connection.execute(QUERIES["lift"]).fetchall()
         rows, damaged = [], []
         for (key,) in reads.every(connection, QUERIES["under_standing"]):
@@ -350,7 +349,7 @@ class Writes:
         return self._again(connection, row)
 
     def _close_standing(self, connection: apsw.Connection, row: SessionRow, by: str | None, at: int) -> None:
-        """Somebody has paused this session by itself: it stays so. Its timers are frozen as long as that pause says."""
+        """Close the session's part of the pause of everything. Its own pause stays, and decides about frozen timers."""
         since: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
         connection.execute(QUERIES["withdraw_standing"], (at, by, sums.closed(at, by), row.key))
         still: int | None = connection.execute(QUERIES["frozen_since"], (row.key,)).get
@@ -358,14 +357,15 @@ class Writes:
             connection.execute(QUERIES["freeze"], (max((at if still is None else still) - since, 0), row.key))
 
     def _stop(self, connection: apsw.Connection, key: int, pause: Pause) -> None:
-        """Pause a session whose facts cannot be read. No signal: the end of their chain is one of those facts."""
+        """Pause a session whose facts cannot be read. It gets no signal, because the facts hold the signals' chain."""
         stopped = _try(connection, "stop", pause.mode, key)
         if stopped and not connection.execute(QUERIES["operator_pauses"], (key,)).get:
             connection.execute(QUERIES["open_pause"], _opening(key, replace(pause, id=str(uuid.uuid4()))))
 
     def _request_pause(self, connection: apsw.Connection, row: SessionRow, pause: Pause) -> SessionRow:
         own = bool(connection.execute(QUERIES["own_pauses"], (row.key,)).get)
-        asked = row.pause_requested if pause.standing else own  # by itself: a pause of everything may end before it
+        # A session under the pause of everything also gets a pause of its own, because that pause may end first.
+        asked = row.pause_requested if pause.standing else own
         raised = pause.mode == "abort" and row.pause_mode == "finish"
         freezes = pause.freeze and connection.execute(QUERIES["frozen_since"], (row.key,)).get is None
         if asked and not raised and not freezes:
@@ -414,7 +414,7 @@ class Writes:
     def _cancel_below(
         self, connection: apsw.Connection, row: SessionRow, by: str | None, reason: str, at: int
     ) -> Found:  # fmt: skip
-        """Request the end of all that descends from a session."""
+        """Request the end of all descendants of a session."""
         tree = reads.look(connection, Filter(session_id=row.session_id, tree=True, unended=True), self.present)
         rows, damaged = [], []
         for key, facts in tree:
@@ -439,7 +439,7 @@ class Writes:
         row = self._known(connection, session_id)
         if _over(row):
             raise SessionEnded(
-                f"session {session_id} is {row.ended} and takes no more messages; start another one",
+                f"Session {session_id!r} is {row.ended} and accepts no more messages. Start another session.",
                 session_id=session_id,
                 status=str(row.ended),
             )
@@ -452,13 +452,13 @@ class Writes:
     ) -> tuple[SignalRecord, bool]:
         row = self._known(connection, session_id)
         if fence not in (None, row.fence):
-            raise _moved_on(row)
+            raise _changed_meanwhile(row)
         for signal in reads.files(connection, row.key, None, file.sha256):
             if file_facts(signal.payload).size == file.size:
                 return signal, False
         if reads.files(connection, row.key, file.id, None):
             raise FileRefused(
-                f"another file of session {session_id!r} has just got the id {file.id!r}; add this one again",
+                f"Another file of session {session_id!r} was just given the id {file.id!r}. Add this file again.",
                 session_id=session_id,
             )
         n = self._signal(connection, row.key, "file", by, at, _json(file))
@@ -478,7 +478,7 @@ class Writes:
     # the engine itself
 
     def register(self, connection: apsw.Connection) -> None:
-        """Get a number and be alive under it before anybody can see it; forget engines that died holding nothing."""
+        """Get a number, and lock it before other engines can see it. Delete engines that died without a session."""
         number: int = connection.execute(QUERIES["register"], (os.getpid(), socket.gethostname(), self.now())).get
         self.hold.take(number)
         for (other,) in reads.every(connection, QUERIES["unheld_engines"]):
@@ -487,16 +487,16 @@ class Writes:
         self.number = number
 
     def unregister(self) -> None:
-        """The transaction with the number in it came to nothing; somebody else may get the number."""
+        """Give the number back, because its transaction failed. Another engine may get the same number."""
         self.hold.untake()
         self.number = 0
 
     def leave(self, connection: apsw.Connection) -> None:
-        """A clean stop: everything held is free, and no crash is counted. The next engine forgets this one."""
+        """Release all sessions on a clean stop, without counting a crash. The next engine deletes this one's row."""
         connection.execute(QUERIES["release_all"], (self.number,))
 
     def describe(self, connection: apsw.Connection, holder: int | None) -> str:
-        """A holder, for a person."""
+        """Describe a holder for people."""
         if holder is None:
             return "nobody"
         found = reads.describe_engine(connection, holder)
@@ -509,8 +509,8 @@ class Writes:
         row = reads.get(connection, session_id, self.present)
         if row is None:
             raise UnknownSession(
-                f"no session has the id {session_id!r} in this store; look at the id and at the store's path,"
-                " or start the session first",
+                f"No session in this store has the id {session_id!r}. Check the id and the store's path, or start the"
+                " session first.",
                 session_id=session_id,
             )
         return row
@@ -520,22 +520,22 @@ class Writes:
 
 
 def _too_late(connection: apsw.Connection, commit: Commit) -> bool:
-    """Whether the question that a commit is about was answered in the meantime."""
+    """Return whether the question that a commit is about was answered in the meantime."""
     return bool(commit.only_if_waiting) and not asking.still_waits(connection, commit)
 
 
 def _try(connection: apsw.Connection, query: str, *bindings: object) -> list[Any]:
-    """Ask something of a session whose facts cannot be read. Its sums stay as they are: it is still damaged."""
+    """Set a flag of a session whose facts cannot be read. Its checksums stay, so it still counts as damaged."""
     try:
         return reads.every(connection, QUERIES[query], *bindings)
-    except apsw.ConstraintError:  # a value in its row is not even of the right type; nothing can drive it then
+    except apsw.ConstraintError:  # a value in its row has the wrong type, so no engine can drive it anyway
         return []
 
 
-def _moved_on(row: SessionRow) -> HoldLost:
+def _changed_meanwhile(row: SessionRow) -> HoldLost:
     return HoldLost(
-        f"session {row.session_id} has moved on to record {row.seq} (fence {row.fence}) since it was looked at;"
-        " nothing was written; look again",
+        f"Session {row.session_id!r} has changed since it was read; it is now at record {row.seq} with fence"
+        f" {row.fence}. Nothing was written. Read the session again, then retry.",
         session_id=row.session_id,
     )
 
@@ -549,7 +549,7 @@ def _opening(key: int, pause: Pause) -> tuple[object, ...]:
 
 
 def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
-    """The bindings of the query `move`."""
+    """Return the bindings of the query `move`."""
     last = commit.records[-1]
     failure = None if commit.failure is None else _json(commit.failure).decode()
     progress = None if commit.progress is None else _json(commit.progress).decode()
@@ -580,7 +580,7 @@ def _moving(commit: Commit, tail: int, head: int) -> tuple[object, ...]:
 
 
 def _lines(commit: Commit, tail: int, head: int) -> list[tuple[object, ...]]:
-    """The bindings of the query `append`: the records up to the place ``head``, behind the one at ``tail``."""
+    """Return the bindings of the query `append`. ``tail`` and ``head`` are the log ids before and at the end."""
     records = commit.records
     if len(records) == 1:
         return [(head, tail, commit.key, *astuple(records[0]))]

@@ -359,12 +359,12 @@ class AskingTests(Suite):
             await store.pause(Filter(session_id="s1"), operator(at=start, freeze=True))
             place.clock.advance(100)
             row = await found(store, facts.id)
-            assert row.standing(place.clock.now()) is WAITING
+            assert row.status_at(place.clock.now()) is WAITING
             await store.unpause("s1", None, place.clock.now())
             row = await found(store, facts.id)
-            assert (row.deferred, row.standing(place.clock.now())) == (100_000_000, WAITING)
+            assert (row.deferred, row.status_at(place.clock.now())) == (100_000_000, WAITING)
             place.clock.advance(10)
-            assert (await found(store, facts.id)).standing(place.clock.now()) is QuestionStatus.EXPIRED
+            assert (await found(store, facts.id)).status_at(place.clock.now()) is QuestionStatus.EXPIRED
 
     @on_loop
     async def test_what_came_to_its_end_can_be_forgotten_and_what_is_open_cannot(self, place: Place) -> None:

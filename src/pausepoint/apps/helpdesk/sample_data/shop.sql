@@ -1,5 +1,5 @@
--- The invented shop. What the helpdesk changes has a column `key`, unique: the same act, done again after a crash, is
--- found there and not done twice.
+-- The made-up shop. Tables that the helpdesk changes have a unique column `key`. An action that runs again after a crash
+-- finds its key there and is not done twice.
 
 CREATE TABLE IF NOT EXISTS customers (email TEXT PRIMARY KEY, name TEXT NOT NULL);
 
