@@ -129,7 +129,7 @@ class AlreadyRunning(SessionError):
 
 
 class HoldLost(SessionError):
-    """This engine no longer holds the session because another one claimed it. Nothing was written."""
+    """This engine no longer holds the session, or the session changed since it was read. Nothing was written."""
 
 
 class SessionEnded(SessionError):

@@ -122,18 +122,18 @@ def test_what_is_too_much_beside_the_others_is_not_read_and_named(tmp_path: Path
     assert research._read(tmp_path / "a.md", "a.md", 50_000)[1] == ""
     found, why = research._read(tmp_path / "a.md", "a.md", 40_000)
     assert found is None
-    assert why.endswith("a.md: it is too much beside the others; give only what the memo needs of it")
+    assert why.endswith("a.md: The documents together are too large. Provide only the part that the memo needs.")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.md", b"", "a.md: the file is empty"),
-        ("a.md", b"caf\xe9", "a.md: byte 3 is no UTF-8"),
-        ("a.docx", b"x", "a.docx: only PDF, Markdown, text and HTML can be read"),
+        ("a.md", b"", "a.md: The file is empty"),
+        ("a.md", b"caf\xe9", "a.md: Byte 3 is not UTF-8"),
+        ("a.docx", b"x", "a.docx: Only PDF, Markdown, text and HTML files can be read"),
         ("a.pdf", b"x", "a.pdf: The PDF cannot be read"),
-        ("a.html", b"<p>x<![odd bar", "a.html: the HTML cannot be read: "),
-        ("a.html", b"<script>x</script>", "a.html: there is no text in it$"),
+        ("a.html", b"<p>x<![odd bar", "a.html: The HTML cannot be read: "),
+        ("a.html", b"<script>x</script>", "a.html: The file contains no text.$"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:

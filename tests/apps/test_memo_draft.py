@@ -84,7 +84,7 @@ def test_what_two_sources_say_alike_is_said_once() -> None:
 def test_a_section_that_no_source_has_anything_for_says_so() -> None:
     job = writing.Job(company="Acme", investment_type="direct", memo_mode="consider", section=MONEY, findings=[])
     text = writing.nothing(job)
-    assert text.startswith("## Money\n\nThe sources at hand say nothing that belongs into this section.")
+    assert text.startswith("## Money\n\nThe available sources contain nothing for this section")
     assert len(text) > 100
 
 
@@ -239,24 +239,27 @@ MUTATED = [
     ("Acme raised twelve million dollars on Jan 14, 2030.", ""),
     ("Ada Moss leads a team of 14 engineers.", ""),
     ("Revenue did not fall in 2029.", ""),
-    ("Acme raised $13 million from Harbour Capital.", "the passage does not have $13 million"),
-    ("Acme raised €12 million from Harbour Capital.", "the passage does not have €12 million"),
-    ("Acme raised $12 billion from Harbour Capital.", "the passage does not have $12 billion"),
-    ("Acme raised thirteen million dollars.", "the passage does not have 13 million dollars"),
-    ("Ada Moss leads a team of forty-one engineers.", "the passage does not have 41"),
-    ("Acme raised $12 million from Harbor Capital.", "the passage does not have Harbor Capital"),
-    ("Eve Moss leads a team of engineers.", "the passage does not have Eve Moss"),
-    ("Hempwall leads a team of engineers.", "the passage does not have Hempwall"),
-    ("Acme raised $12 million on 15 January 2030.", "the passage does not have 15 January 2030"),
-    ("Acme raised $12 million on 14 February 2030.", "the passage does not have 14 February 2030"),
-    ("Acme raised $12 million on 14.01.2031.", "the passage does not have 14.01.2031"),
-    ("Acme raised $12 million on Jan 15, 2030.", "the passage does not have Jan 15, 2030"),
-    ("Acme did not raise $12 million from Harbour Capital.", "it denies what the passage does not deny"),
-    ("Acme never raised $12 million.", "it denies what the passage does not deny"),
-    ("Acme failed to raise $12 million.", "it denies what the passage does not deny"),
-    ("Acme has no plant in Porto.", "it denies what the passage does not deny"),
-    ("Revenue fell in 2029.", "it says what the passage denies"),
-    ("Gross margin fell to 44 percent.", "the passage says that it went the other way"),
+    ("Acme raised $13 million from Harbour Capital.", "the passage does not contain $13 million"),
+    ("Acme raised €12 million from Harbour Capital.", "the passage does not contain €12 million"),
+    ("Acme raised $12 billion from Harbour Capital.", "the passage does not contain $12 billion"),
+    ("Acme raised thirteen million dollars.", "the passage does not contain 13 million dollars"),
+    ("Ada Moss leads a team of forty-one engineers.", "the passage does not contain 41"),
+    ("Acme raised $12 million from Harbor Capital.", "the passage does not contain Harbor Capital"),
+    ("Eve Moss leads a team of engineers.", "the passage does not contain Eve Moss"),
+    ("Hempwall leads a team of engineers.", "the passage does not contain Hempwall"),
+    ("Acme raised $12 million on 15 January 2030.", "the passage does not contain 15 January 2030"),
+    ("Acme raised $12 million on 14 February 2030.", "the passage does not contain 14 February 2030"),
+    ("Acme raised $12 million on 14.01.2031.", "the passage does not contain 14.01.2031"),
+    ("Acme raised $12 million on Jan 15, 2030.", "the passage does not contain Jan 15, 2030"),
+    (
+        "Acme did not raise $12 million from Harbour Capital.",
+        "the claim denies something that the passage does not deny",
+    ),
+    ("Acme never raised $12 million.", "the claim denies something that the passage does not deny"),
+    ("Acme failed to raise $12 million.", "the claim denies something that the passage does not deny"),
+    ("Acme has no plant in Porto.", "the claim denies something that the passage does not deny"),
+    ("Revenue fell in 2029.", "the passage denies the claim"),
+    ("Gross margin fell to 44 percent.", "the passage says the opposite: one rises, the other falls"),
     ("Acme is insolvent and a fraud.", "the passage is about something else"),
 ]
 
@@ -329,7 +332,7 @@ def test_citations_that_do_not_resolve_are_listed() -> None:
     memo = memo.replace("million[^1].", "million[^1]. Nobody knows[^9].")
     found = checking.check_citations(memo, [REPORT])
     assert (found.dangling, found.unused, found.unknown) == ([9], [7], [7])
-    assert [(each.claim, each.why) for each in found.unsupported] == [("Nobody knows.", "its citation leads nowhere")]
+    assert [(each.claim, each.why) for each in found.unsupported] == [("Nobody knows.", "its citation does not exist")]
 
 
 @pytest.mark.covers("S4.22")
@@ -339,7 +342,7 @@ def test_every_fact_is_looked_for_in_all_sources_and_the_data() -> None:
     found = checking.check_facts(memo, [REPORT], data)
     assert (found.facts, found.supported) == (4, 2)
     assert [(each.facts, each.why) for each in found.unsupported] == [
-        (["Bo Reed"], "no source has Bo Reed"), (["2031"], "no source has 2031")
+        (["Bo Reed"], "no source contains Bo Reed"), (["2031"], "no source contains 2031")
     ]  # fmt: skip
 
 
@@ -405,7 +408,7 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
             ]})),
         )  # fmt: skip
         outcome = await desk.run(until="validate")
-        assert "'made-up-1' is none of the sources" in server.requests[1]["messages"][-1]["content"]
+        assert "'made-up-1' is not one of the given sources" in server.requests[1]["messages"][-1]["content"]
         assert len(server.requests) == 2
         assert outcome.spent_usd == pytest.approx(0.24)
         outcome = await desk.resume()
@@ -442,7 +445,7 @@ async def test_a_model_can_write_sentences_and_nothing_that_means_more(
         refused = written is None
         assert len(server.requests) == 1 + refused
         if refused:
-            assert "https://evil.example is in none of the findings" in server.requests[1]["messages"][-1]["content"]
+            assert "https://evil.example is not in the findings" in server.requests[1]["messages"][-1]["content"]
     assert desk.read("2-sections/1-money.md") == f"## Money\n\n{written or 'Revenue rose [@annual-report-2].'}\n"
 
 
@@ -583,5 +586,5 @@ def test_a_document_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path)
     found = [research._read(path, path.name, research.ROOM) for path in documents.listed(tmp_path)]
     assert state.documents == tmp_path
     assert [(each is None, why.rpartition("/")[2]) for each, why in found] == [
-        (True, "bad.txt: byte 0 is no UTF-8; save the text as UTF-8"), (False, "")
+        (True, "bad.txt: Byte 0 is not UTF-8. Save the text as UTF-8."), (False, "")
     ]  # fmt: skip

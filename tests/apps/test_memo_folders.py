@@ -38,7 +38,7 @@ def test_a_call_that_waits_for_a_decision_or_is_refused_has_changed_nothing(
         for more in ([], ["--until", "validate"]):
             program("Fernstone", *options, *more, code=6)
             same = " ".join(["Fernstone --resume --version v0.0.1 --from fact_check", *more])
-            assert re.search(rf"^Nothing was done\. Decide with .* {same}$", program.err, re.MULTILINE)
+            assert re.search(rf"^Nothing was changed\. Decide with .* {same}$", program.err, re.MULTILINE)
     program("Fernstone", "--resume", *options, "--until", "deck_analyst", code=2)
     assert everything(here / ONE) == edited
     header.write_text(written)
@@ -81,7 +81,7 @@ def test_what_a_store_has_never_seen_cannot_be_put_back_and_the_ways_out_are_nam
     whole = header.read_text()
     header.write_text(whole.replace("Investment", "Confidential"))
     program("Fernstone", "--resume", "--edits", "discard", code=2)
-    assert program.err.endswith("on the command line that is --edits accept, or --from draft\n")
+    assert program.err.endswith("On the command line, that is --edits accept, or --from draft.\n")
     program("Fernstone", "--from", "draft")
     assert (program.ran(), header.read_text()) == ([*AGENTS[3:]], whole)
 
@@ -118,7 +118,7 @@ def test_with_the_store_gone_an_agent_that_wrote_over_what_it_read_is_redone_fro
     for _ in range(2):  # to refuse it changes nothing
         program("Fernstone", "--from", agent, code=2)
         assert program.err.startswith(f"memo: {agent} cannot be redone alone: ")
-        assert program.err.endswith(f" lay in the store, which is gone; --from {first} writes it anew\n")
+        assert program.err.endswith(f" is missing. Write it again with --from {first}.\n")
         assert (program.ran(), everything(here / ONE)) == ([], before)
     program("Fernstone", "--from", first)
     assert program.ran() == [*AGENTS[AGENTS.index(first) :]]
@@ -164,7 +164,9 @@ def test_files_that_do_not_add_up_are_refused_unless_they_are_accepted(here: Pat
             path.unlink()
     (here / ONE / "1-section-research.json").unlink()
     program("Fernstone", "--resume", code=2)
-    assert "is inconsistent: the artifacts of draft are there, but section_research before it is not done" in program.err
+    assert (
+        "is inconsistent: the artifacts of draft are there, but section_research before it is not done" in program.err
+    )
     assert "--incomplete accept" in program.err
     program("Fernstone", "--resume", "--incomplete", "accept")
     assert program.ran() == [*AGENTS[2:]]
@@ -232,7 +234,7 @@ def test_where_a_migration_fails_the_folder_stays_and_a_new_one_begins_announced
     before = everything(here / ONE)
     said = program("Fernstone", "--resume")
     assert "no field 'thesis' to be found" in said.splitlines()[0]
-    assert said.splitlines()[1] == f"⚠️  Starting from scratch in a new folder; {ONE} stays as it is..."
+    assert said.splitlines()[1] == f"⚠️  Starting from scratch in a new folder; {ONE} is not changed..."
     assert program.ran() == [*AGENTS]
     assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
     assert everything(here / ONE) == before
@@ -274,7 +276,7 @@ def test_a_folder_of_newer_code_is_refused_by_name_stays_and_a_new_one_begins(
     before = everything(here / ONE)
     said = program("Fernstone", "--resume")
     assert re.match(r"⚠️  .*/Fernstone-v0\.0\.1 was written by version 2 of 'memo', but this code is version 1", said)
-    assert f"; {ONE} stays as it is..." in said
+    assert f"; {ONE} is not changed..." in said
     assert "✓ Memo complete: output/Fernstone-v0.0.2/4-final-draft.md" in said
     assert everything(here / ONE) == before
 

@@ -56,7 +56,7 @@ def test_ctrl_c_in_an_agent_says_how_to_resume_and_that_goes_on_there(tmp_path: 
     memo = Memo(tmp_path, forks)
     said = memo.write(at="enrich_visualizations", by=signal.SIGINT)
     (command,) = re.findall(r"^Resume: .* (Fernstone --resume --version v0\.0\.1)$", said, re.MULTILINE)
-    assert "Interrupted; what is done is kept." in said
+    assert "Interrupted. Finished work is kept." in said
     memo.write("--resume", at="cite", by=signal.SIGINT)
     said = memo.write(*command.split()[1:])
     goes_on = said[said.index("✓ Resuming from checkpoint: ") :]
@@ -70,7 +70,7 @@ def test_a_memo_that_is_terminated_says_how_to_resume_as_one_that_is_interrupted
     here: Path, program: Program, forks: Forks
 ) -> None:
     kept, resume = Memo(here, forks).write(at="cite", by=signal.SIGTERM).splitlines()[-2:]
-    assert kept == "Terminated; what is done is kept."
+    assert kept == "Terminated. Finished work is kept."
     (command,) = re.findall(r"^Resume: .* (Fernstone --resume --version v0\.0\.1)$", resume)
     assert "✓ Memo complete: " in program(*command.split())
 
@@ -143,12 +143,12 @@ def test_a_normal_call_begins_in_a_new_version_and_resume_takes_the_latest_or_th
     (here / ONE).rename(here / "output/Fernstone-v0.0.9")  # a session knows its folder by name, so this one is new:
     before = sorted((here / "output/Fernstone-v0.0.9").rglob("*"))
     program("Fernstone", "--until", "draft", code=3)
-    assert program.err.startswith("hint: output/Fernstone-v0.0.9 was not finished; to go on with it: ")
+    assert program.err.startswith("hint: output/Fernstone-v0.0.9 was not finished. Resume it: ")
     assert (here / "output/Fernstone-v0.0.10").is_dir()
     assert sorted((here / "output/Fernstone-v0.0.9").rglob("*")) == before
     said = program("Fernstone", "--resume", "--until", "cite", code=3)
     assert said.startswith("✓ Resuming from checkpoint: enrich_trademark\n")
-    warning = "⚠️  Several versions are incomplete: Fernstone-v0.0.9, Fernstone-v0.0.10; this is Fernstone-v0.0.10"
+    warning = "⚠️  Several versions are incomplete: Fernstone-v0.0.9, Fernstone-v0.0.10; resuming Fernstone-v0.0.10"
     assert warning in program.err
     program("Fernstone", "--force-restart", "--resume", "--until", "research", code=3)
     assert (here / "output/Fernstone-v0.0.11").is_dir()
@@ -176,10 +176,10 @@ def test_a_part_is_redone_with_from(here: Path, program: Program) -> None:
     assert program.out.startswith("✓ Memo already complete: "), "it is direct already"
     program("Fernstone", "--until", "research", code=3)
     program("Fernstone", "--from", "cite", code=2)
-    assert program.err.startswith("memo: --from: cite has not ended yet, so there is nothing to redo; go on: ")
+    assert program.err.startswith("memo: --from: cite has not finished yet, so there is nothing to redo. Resume: ")
     assert program.err.endswith(" Fernstone --resume --version v0.0.2\n")
     program("Fernstone", "--resume", "--until", "research", code=2)
-    assert program.err == "memo: --until: research has ended already; --from research redoes it\n"
+    assert program.err == "memo: --until: research has already finished. Redo it with --from research.\n"
 
 
 @pytest.mark.covers("S4.56")
@@ -230,10 +230,7 @@ def test_what_is_given_anew_is_used_and_what_is_the_same_changes_nothing(
     program("Fernstone", "--resume", "--data", "other.json", "--until", "enrich_trademark", code=3)
     assert (here / ONE / "header.md").read_text().startswith("# FERN™\n")
     program("Fernstone", "--resume", "--documents", "nowhere", code=2)
-    assert (
-        program.err
-        == "memo: nowhere: there is no such folder; --documents names one with PDF, Markdown, text or HTML\n"
-    )
+    assert program.err == "memo: nowhere: There is no such folder. Name a folder of documents with --documents.\n"
 
 
 def test_what_is_given_anew_is_worked_in_also_after_a_crash_right_behind_it(
@@ -294,7 +291,7 @@ def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command
     program("Quietwater", "--resume")
     assert "✓ Memo complete: output/Quietwater-v0.0.1/4-final-draft.md" in program.out
     text = (here / "output/Quietwater-v0.0.1/4-final-draft.md").read_text()
-    assert text.count("The sources at hand say nothing that belongs into this section.") == 7
+    assert text.count("The available sources contain nothing for this section") == 7
 
 
 def test_to_write_a_memo_does_not_go_on_with_another_one_whose_review_was_answered(
@@ -329,9 +326,9 @@ def test_at_a_terminal_it_offers_to_resume_asks_for_the_review_and_about_edits(h
     assert "✓ Memo complete: output/Quietwater-v0.0.1/4-final-draft.md" in said
     header = here / "output/Quietwater-v0.0.1/header.md"
     header.write_text(header.read_text().replace("Investment", "Confidential"))
-    code, said = at_terminal(here, "Quietwater", "--resume", answers=[("What is to become of it?", "stop")])
+    code, said = at_terminal(here, "Quietwater", "--resume", answers=[("Accept or discard the changes?", "stop")])
     assert (code, "cite (0." in said) == (6, True)
-    answers = [("What is to become of it?", "accept"), ("(approve, reject, later)", "later")]
+    answers = [("Accept or discard the changes?", "accept"), ("(approve, reject, later)", "later")]
     code, said = at_terminal(here, "Quietwater", "--resume", answers=answers)
     assert (code, "Running agent: cite" in said) == (3, True)
 
@@ -343,7 +340,7 @@ def test_ctrl_c_says_what_is_finished_first_and_twice_ends_that(here: Path) -> N
             process.until("Running agent: draft\n")
             asked, _ = silent.accept()
             process.signal(signal.SIGINT)
-            process.until("SIGINT received: what draft is at is finished first; once more ends it\n")
+            process.until("SIGINT received: The current operation of draft finishes first. Interrupt again")
             process.signal(signal.SIGINT)
             done = process.wait()
             asked.close()
@@ -356,11 +353,11 @@ def test_ctrl_c_where_it_asks_ends_it_at_once_with_the_command_that_goes_on(here
     header = here / ONE / "header.md"
     header.write_text(header.read_text().replace("Investment", "Confidential"))
     with Process("Fernstone", "--resume", cwd=here, tty=True, program=("-m", "pausepoint.apps.memo")) as process:
-        process.until("What is to become of it? (accept, discard, stop) [stop]: ")
+        process.until("Accept or discard the changes? (accept, discard, stop) [stop]: ")
         process.interrupt()
         done = process.wait()
     assert done.code == 130
-    assert "Interrupted; what is done is kept." in done.stdout
+    assert "Interrupted. Finished work is kept." in done.stdout
     assert "Fernstone --resume --version v0.0.1" in done.stdout
 
 
@@ -412,40 +409,40 @@ def test_documents_that_cannot_be_read_are_told_and_the_others_are_used(here: Pa
 # refusals
 
 BAD: list[tuple[list[str], str]] = [
-    (["Nowhere"], "COMPANY: nothing is known of 'Nowhere': there is no data/Nowhere.json."),
-    ([" "], "COMPANY: a name is needed"),
-    (["Fernstone", "--from", "sited"], "--from: there is no agent 'sited'; there are deck_analyst, research, "),
-    (["Fernstone", "--until", "end"], "--until: there is no agent 'end'"),
+    (["Nowhere"], "COMPANY: There is no data about 'Nowhere' in data/Nowhere.json."),
+    ([" "], "COMPANY: The name must contain"),
+    (["Fernstone", "--from", "sited"], "--from: There is no agent 'sited'. The agents: deck_analyst, research, "),
+    (["Fernstone", "--until", "end"], "--until: There is no agent 'end'"),
     (["Fernstone", "--type", "loan"], "'loan' is none of them"),
     (["Fernstone", "--mode", "maybe"], "'maybe' is none of them"),
     (["Fernstone", "--deck", "nowhere.pdf"], "nowhere.pdf: No such file or directory"),
-    (["Fernstone", "--deck", "notes.md"], "notes.md: a deck is a PDF file"),
+    (["Fernstone", "--deck", "notes.md"], "notes.md: The deck is not a PDF file"),
     (["Fernstone", "--deck", "locked.pdf"], "locked.pdf: The PDF is encrypted"),
     (["Fernstone", "--deck", "damaged.pdf"], "damaged.pdf: The PDF cannot be read"),
-    (["Fernstone", "--documents", "nowhere"], "nowhere: there is no such folder"),
-    (["Fernstone", "--documents", "empty"], "empty: no document is in it"),
+    (["Fernstone", "--documents", "nowhere"], "nowhere: There is no such folder"),
+    (["Fernstone", "--documents", "empty"], "empty: The folder contains no documents"),
     (["Fernstone", "--outline", "nowhere.toml"], "nowhere.toml: No such file or directory"),
     (["Fernstone", "--outline", "broken.toml"], "broken.toml: Expected "),
-    (["Fernstone", "--outline", "twice.toml"], "twice.toml: section.name: 'a' is there twice"),
+    (["Fernstone", "--outline", "twice.toml"], "twice.toml: section.name: 'a' occurs twice"),
     (["Fernstone", "--outline", "path.toml"], "path.toml: section.0.name: String should match pattern"),
     (["Fernstone", "--data", "broken.json"], "broken.json: Invalid JSON: "),
-    (["Fernstone", "--data", "other.json"], "other.json: name: it is the data of 'Other', not of 'Fernstone'"),
+    (["Fernstone", "--data", "other.json"], "other.json: name: The data is about 'Other', not about 'Fernstone'"),
     (["Fernstone", "--data", "field.json"], "field.json: founded: Input should be a valid integer"),
-    (["Fernstone", "--data", "link.json"], "link.json: links.X: 'x.example' is no address: one begins with https://"),
+    (["Fernstone", "--data", "link.json"], "link.json: links.X: 'x.example' is not a web address"),
     (["Fernstone", "--edits", "accept", "--edits", "discard"], "--edits accept and --edits discard: give one of them"),
-    (["Fernstone", "--force-restart", "--from", "cite"], "--force-restart begins anew; --from goes on"),
+    (["Fernstone", "--force-restart", "--from", "cite"], "--force-restart cannot be combined with --from"),
     (["Fernstone", "--from", "cite", "--until", "draft"], "--until: draft comes before cite"),
-    (["🚀 / …"], "COMPANY: a name is needed, with a letter or a digit in it"),
-    (["Fernstone", "--deck", "folder.pdf"], "folder.pdf: it is a folder; --deck names a PDF"),
-    (["Fernstone", "--deck", "scan.pdf"], "scan.pdf: there is no text in it; a scan has to go through"),
-    (["Fernstone", "--deck", "nothing.pdf"], "nothing.pdf: the file is empty"),
+    (["🚀 / …"], "COMPANY: The name must contain a letter or a digit"),
+    (["Fernstone", "--deck", "folder.pdf"], "folder.pdf: This is a folder. Name a PDF file"),
+    (["Fernstone", "--deck", "scan.pdf"], "scan.pdf: The file contains no text. Run text recognition"),
+    (["Fernstone", "--deck", "nothing.pdf"], "nothing.pdf: The file is empty"),
     (["Fernstone", "--outline", "none.toml"], "none.toml: section: List should have at least 1 item"),
-    (["Fernstone", "--outline", "blank.toml"], "blank.toml: section: Field required; an outline is a list of"),
-    (["Fernstone", "--outline", "case.toml"], "case.toml: section.name: 'A' is there twice"),
-    (["Fernstone", "--outline", "titles.toml"], "titles.toml: section.title: 'Same' is there twice"),
+    (["Fernstone", "--outline", "blank.toml"], "blank.toml: section: Field required. An outline is a list of"),
+    (["Fernstone", "--outline", "case.toml"], "case.toml: section.name: 'A' occurs twice"),
+    (["Fernstone", "--outline", "titles.toml"], "titles.toml: section.title: 'Same' occurs twice"),
     (["Fernstone", "--outline", "lines.toml"], "lines.toml: section.0.title: String should match pattern"),
-    (["Fernstone", "--data", "logo.json"], "logo.json: trademark.logo: 'javascript:x' is no address"),
-    (["Fernstone", "--data", "page.json"], "page.json: people.0.linkedin: 'https://x.example/linkedin.com/in/a' is no"),
+    (["Fernstone", "--data", "logo.json"], "logo.json: trademark.logo: 'javascript:x' is not a web address"),
+    (["Fernstone", "--data", "page.json"], "page.json: people.0.linkedin: 'https://x.example/linkedin.com/in/a' is"),
     (["Fernstone", "--data", "list.json"], "list.json: Input should be an object"),
 ]  # fmt: skip
 

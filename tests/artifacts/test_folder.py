@@ -94,9 +94,9 @@ async def test_of_sessions_that_begin_in_one_folder_at_a_time_one_gets_it(tmp_pa
     async with desk.engine() as engine:
         said = await asyncio.gather(*(run(engine, number) for number in range(4)))
         owner = said.index("completed")
-        assert [text for text in said if f"belongs to session 's{owner}'" in text and "Choose another folder" in text] == [
-            text for text in said if text != "completed"
-        ]
+        assert [
+            text for text in said if f"belongs to session 's{owner}'" in text and "Choose another folder" in text
+        ] == [text for text in said if text != "completed"]
         assert len({*said}) == 2
         state: Any = await engine.state(f"s{owner}")
         assert desk.file("4-final.md").read_text() == state.memo
@@ -220,7 +220,9 @@ async def test_a_text_that_may_be_cut_off_is_not_complete_where_only_the_folder_
         session = await engine.rebuild(desk.folder, memo)
         with pytest.raises(UndecidedEdits, match="it was shortened or truncated"):
             await session.resume()
-        with pytest.raises(FolderRefused, match=r"rebuilt from its folder. Accept the file as it is .* or run step .finalize. again"):
+        with pytest.raises(
+            FolderRefused, match=r"rebuilt from its folder. Accept the file as it is .* or run step .finalize. again"
+        ):
             await session.resume(edits="discard")
         outcome = await (await session.resume(rerun="finalize")).outcome()
     assert calls.taken() == ["finalize"]

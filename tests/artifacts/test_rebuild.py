@@ -198,7 +198,9 @@ async def test_a_late_artifact_without_its_predecessors_is_inconsistent(desk: De
     assert len(found.inconsistent) == 2
     assert "2 of 3 files are there" in found.inconsistent[0]
     async with Engine(desk.path / "other.db", workflows=[memo], signals=False) as engine:
-        with pytest.raises(FolderRefused, match="is inconsistent: the artifacts of header are there, but draft before it"):
+        with pytest.raises(
+            FolderRefused, match="is inconsistent: the artifacts of header are there, but draft before it"
+        ):
             await engine.rebuild(desk.folder, memo, company="Fern", outline=["01-intro", "02-team", "03-risks"])
         given: dict[str, Any] = {"company": "Fern", "outline": ["01-intro", "02-team", "03-risks"]}
         session = await engine.rebuild(desk.folder, memo, incomplete="accept", **given)
@@ -315,7 +317,7 @@ async def test_a_session_whose_steps_leave_artifacts_needs_a_folder_and_others_h
 
     quiet = Workflow("quiet", state=Nothing, steps=[rest])
     async with desk.engine() as engine:
-        with pytest.raises(FolderRefused, match="needs a folder for them. Pass folder="):
+        with pytest.raises(FolderRefused, match=r"needs a folder for them\. Pass folder="):
             await engine.start(rated, company="Fern")
         with pytest.raises(FolderRefused, match="publishes no artifacts"):
             await engine.start(quiet, folder=desk.folder)
@@ -350,7 +352,7 @@ async def test_a_folder_that_was_moved_is_not_taken_for_one_whose_files_are_miss
         await desk.resume()
     assert not desk.folder.exists()
     async with desk.engine() as engine:
-        with pytest.raises(FolderRefused, match="which is in this store, with its folder at"):
+        with pytest.raises(FolderRefused, match="which is in this store with its folder at"):
             await engine.rebuild(moved, rated)
         session = await engine.rebuild(moved, rated, session_id="s2")
         await session.resume()

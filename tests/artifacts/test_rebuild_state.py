@@ -155,7 +155,9 @@ async def test_a_note_of_edits_that_is_damaged_is_refused_by_its_name(tmp_path: 
     desk = Desk(tmp_path)
     await desk.run()
     (desk.folder / OWN / "edited.json").write_text("{")
-    with pytest.raises(FolderRefused, match=r"edited\.json is damaged .* Delete it. The last edits of the state are then lost"):
+    with pytest.raises(
+        FolderRefused, match=r"edited\.json is damaged .* Delete it. The last edits of the state are then lost"
+    ):
         detect(desk.folder, memo)
     await desk.resume()
     assert detect(desk.folder, memo).complete, "who has the log puts it right"

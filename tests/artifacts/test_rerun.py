@@ -263,7 +263,7 @@ async def test_a_visit_that_remembers_work_on_what_was_edited_begins_anew(tmp_pa
     if edited:
         desk.edit_research()
     plan = await desk.ask(lambda engine: engine.plan("s1"))
-    assert ("begins anew" in plan["compose"].why) is edited
+    assert ("starts again" in plan["compose"].why) is edited
     outcome = await desk.resume()
     assert outcome.status.value == "completed"
     assert calls.taken() == (["one", "one", "two"] if edited else ["one", "two"])

@@ -58,7 +58,7 @@ async def test_an_edit_with_finished_readers_is_not_taken_in_without_a_decision(
     assert "draft (" in str(refused.value), "what redoing costs is said"
     verdicts = {each.step: each.verdict for each in plan}
     assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
-    assert "kept" in plan["header"].why
+    assert "reused" in plan["header"].why
     assert plan.undecided == ("1-research.json",)
     assert [(each.step, each.seconds > 0) for each in plan.stale] == [("draft", True), ("finalize", True)]
     assert (calls.taken(), desk.bin()) == ([], [])
@@ -320,7 +320,7 @@ async def test_a_plan_and_a_resume_say_that_code_has_changed_and_keep_what_it_le
     assert "its code has changed" in plan["draft"].why
     assert plan.changed == ("research", "draft", "header", "finalize")
     await desk.resume()
-    assert "the code of step 'draft' has changed since it ran; its artifacts are kept. resume(rerun=['draft'])" in caplog.text
+    assert "has changed since it ran; its artifacts are kept. resume(rerun=['draft'])" in caplog.text
     caplog.clear()
     monkeypatch.undo()
     await desk.resume()
@@ -386,7 +386,7 @@ async def test_adopt_and_restore_do_it_for_single_files_and_run_nothing(desk: De
     async with desk.engine() as engine:
         assert await engine.restore("s1", ["header.md"]) == ["header.md"]
         stale = await engine.adopt("s1", ["1-research.json"], by="ada", reason="a typo")
-        with pytest.raises(VerbRefused, match=r"header\.md is valid"):
+        with pytest.raises(VerbRefused, match=r"'header\.md' is valid"):
             await engine.adopt("s1", ["header.md"])
         plan = await engine.plan("s1")
     assert desk.file("header.md").read_bytes() == whole
@@ -418,7 +418,7 @@ async def test_something_else_at_the_place_of_an_artifact_is_set_aside(tmp_path:
 @on_loop
 async def test_a_fork_leaves_its_own_files_in_a_folder_of_its_own(desk: Desk) -> None:
     async with desk.engine() as engine:
-        with pytest.raises(FolderRefused, match="say where"):
+        with pytest.raises(FolderRefused, match="needs a folder"):
             await engine.fork("s1", at_step="header", session_id="s2")
         assert (await engine.plan_fork("s1", at_step="header"))["header"].verdict == "next"
         session = await engine.fork("s1", at_step="header", session_id="s2", folder=desk.path / "other")
@@ -537,9 +537,7 @@ async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk
     desk.workflow = newer
     async with desk.engine() as engine:
         before = (await engine.info("s1")).seq
-        with pytest.raises(
-            VerbRefused, match=r"version 1 of 'memo', and this code is version 2. Migrate it before you change its artifacts"
-        ):
+        with pytest.raises(VerbRefused, match=r"this code is version 2. Migrate it before you change its artifacts"):
             await engine.resume("s1")
         assert (await engine.info("s1")).seq == before
 

@@ -284,7 +284,7 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
     async with opened(place) as engine:
         assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)
-    assert (done.code, "takes no more messages" in done.stderr) == (5, True)
+    assert (done.code, "accepts no more messages" in done.stderr) == (5, True)
 
 
 @on_loop

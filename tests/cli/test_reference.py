@@ -98,7 +98,7 @@ def test_the_exit_codes_of_the_page_are_those_of_the_program() -> None:
 
 def test_the_page_lists_every_variable_that_is_looked_at() -> None:
     listed = {name for cell, _ in rows(section(PAGE, "Settings")) for name in code(cell)}
-    source = "".join(path.read_text("utf-8") for path in sorted(Path(failing.__file__).parent.glob("*.py")))
+    source = "".join(path.read_text("utf-8") for path in sorted(Path(failing.__file__).parent.rglob("*.py")))
     used = set(re.findall(r"environ(?:\.get\(|\[)\"([A-Z_]+)\"", source))
     assert used | {"PAUSEPOINT_STORE", "COLUMNS"} == listed
 

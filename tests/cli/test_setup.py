@@ -139,7 +139,7 @@ def modules(args):
 
 print(json.dumps([modules(args) for args in json.loads(sys.argv[1])]))
 """
-HEAVY = {"pydantic", "apsw", "msgspec", "rich", "pausepoint.engine.engine", "pausepoint.model"}
+HEAVY = {"pydantic", "apsw", "msgspec", "rich", "pausepoint.engine.engine", "pausepoint.model.sessions"}
 STRANGE = {"rich", "pytest", "hypothesis", "pausepoint.testing", "pausepoint.apps.demo", "opentelemetry", "jsonschema"}
 
 

@@ -292,7 +292,7 @@ def test_diff_refuses_what_it_cannot_compare(zoo: Zoo) -> None:
 
 
 def test_frames_of_the_engine_are_left_out_and_others_kept() -> None:
-    lines = ['  File "/lib/pausepoint/engine.py", line 5, in _call', "    value = await fn()", "            ^^^"]
+    lines = ['  File "/lib/pausepoint/runtime/visit.py", line 5, in _call', "    value = await fn()", "            ^^^"]
     own = ['  File "/srv/pausepoint/apps/brief.py", line 1, in write', "    raise ValueError", "ValueError: no"]
     assert own_frames(["Traceback:", *lines, *own]) == ["Traceback:", *own]
 

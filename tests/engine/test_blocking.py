@@ -341,11 +341,11 @@ def test_one_engine_object_is_not_used_both_ways() -> None:
             pass
 
     outer = Engine(":memory:")
-    with outer, pytest.raises(CallRefused, match="opened with `with`. Create another one for `async with`"):
+    with outer, pytest.raises(CallRefused, match=r"opened with `with`\. Create another one for `async with`"):
         asyncio.run(both(outer))
     outer = Engine(":memory:")
     asyncio.run(both(outer))
-    with pytest.raises(CallRefused, match="opened by `async with`; make another one for `with`"), outer:
+    with pytest.raises(CallRefused, match=r"opened with `async with`\. Create another one for `with`"), outer:
         pass
     assert loop_threads() == []
 
@@ -371,7 +371,7 @@ def test_a_closed_engine_says_so_and_closing_twice_is_no_error(engine: BlockingE
     engine.close()
     engine.close()
     for verb in (session.info, session.outcome, session.events, engine.sessions):
-        with pytest.raises(StoreClosed, match="closed. Open another one"):
+        with pytest.raises(StoreClosed, match=r"closed\. Open another one"):
             verb()
 
 

@@ -40,7 +40,7 @@ async def test_a_redacted_field_is_gone_from_state_log_and_files(tmp_path: Path)
         assert events[-1].data == {
             "field": "letter", "by": "dpo", "reason": "asked for", "signals": [], "records": [[before[1].seq] * 2],
         }  # fmt: skip
-        with pytest.raises(Redacted, match=f"record {before[1].seq}"):
+        with pytest.raises(Redacted, match=f"Record {before[1].seq}"):
             await session.state(at_checkpoint="write")
         assert (await session.state(at_checkpoint="research")).facts == ["about Ada"]
         with pytest.raises(Redacted):
@@ -74,7 +74,7 @@ async def test_a_field_without_a_default_needs_a_value_that_the_model_admits() -
     async with Engine(":memory:", workflows=[case]) as engine:
         session = await closed_case(engine)
         before = await engine.store.get("c1")
-        with pytest.raises(StateRefused, match="'name' has no default. Pass value="):
+        with pytest.raises(StateRefused, match=r"'name' has no default\. Pass value="):
             await session.redact(field="name")
         with pytest.raises(StateRefused):
             await session.redact(field="score", value="many")
@@ -97,12 +97,12 @@ async def test_one_record_can_be_redacted_by_number_or_by_its_event(tmp_path: Pa
         done = await session.redact(event=operation.cursor, by="dpo")
         [seq] = done.records
         assert "redacted" in [event.event_type async for event in session.events()]
-        with pytest.raises(VerbRefused, match=f"record {seq} was redacted before"):
+        with pytest.raises(VerbRefused, match=f"record {seq}: it was redacted before"):
             await session.redact(seq=seq)
         last = (await engine.store.get("c1")).seq  # type: ignore[union-attr]
         with pytest.raises(VerbRefused, match="lists what was redacted"):
             await session.redact(seq=last - 1)
-        with pytest.raises(VerbRefused, match=f"the numbers 1 to {last}"):
+        with pytest.raises(VerbRefused, match=f"the records 1 to {last}"):
             await session.redact(seq=last + 1)
         report = await session.verify()
         assert (report.ok, report.redacted) == (True, 1)

@@ -268,7 +268,7 @@ async def test_a_session_of_a_workflow_that_the_engine_was_not_given_is_a_clear_
     await stopped_at_verdict(path)
     other = Workflow("pipelines", state=Doc, steps=Pipeline()._steps({}))
     async with Engine(path, workflows=[other]) as engine:
-        with pytest.raises(DefinitionError, match=r"workflow 'pipeline', which is not registered with this engine") as refused:
+        with pytest.raises(DefinitionError, match="'pipeline', which is not registered with this engine") as refused:
             await engine.resume("memo-1")
         assert "Did you mean 'pipelines'?" in str(refused.value)
         assert (await engine.info("memo-1")).status is Status.READY  # looking needs no definition

@@ -160,7 +160,7 @@ def _changed(path: Path, change: Any) -> None:
     [
         (lambda lines: [line for line in lines if "file" not in line], "is missing"),
         (lambda lines: [line | {"base64": "eHg="} if "file" in line else line for line in lines], "does not match"),
-        (lambda lines: [line for line in lines if line.get("base64") != lines[-1]["base64"]], "is missing|does not match"),
+        (lambda lines: [line for line in lines if line.get("base64") != lines[-1]["base64"]], "missing|does not match"),
     ],
     ids=["without", "changed", "cut"],
 )

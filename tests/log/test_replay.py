@@ -372,5 +372,8 @@ def test_guards_are_asked_in_order_then_the_route_then_the_list(
 
 
 def test_a_route_that_is_not_listed_is_refused_with_the_list() -> None:
-    with pytest.raises(IllegalTransition, match="returned 'elsewhere' after step 'review', but its return type allows only: draft, publish"):
+    with pytest.raises(
+        IllegalTransition,
+        match="returned 'elsewhere' after step 'review', but its return type allows only: draft, publish",
+    ):
         settle(docs, "review", lambda check: "elsewhere")

@@ -137,7 +137,7 @@ def test_a_pause_ends_the_trace_and_a_resume_begins_one_without_what_is_remember
     assert [attributes(span)["resumed"] for span in (first, second)] == [False, True]
     assert trace_id(first) != trace_id(second)
     left, again = seen.named("visit long")
-    assert (attributes(left)["status"], left.status.status_code, left.events) == ("left", StatusCode.UNSET, ())
+    assert (attributes(left)["status"], left.status.status_code, left.events) == ("exited", StatusCode.UNSET, ())
     assert (attributes(again)["remembered"], attributes(again)["visit"]) == (1, 1)
     assert [span.name for span in seen.spans if trace_id(span) == trace_id(second)] == [
         "session long", "visit long", "operation look_up"

@@ -131,5 +131,7 @@ def test_an_outline_that_is_unknown_or_the_same_is_no_difference(old: list[str])
 def test_a_session_of_a_newer_version_is_left_alone() -> None:
     line = at(["a", "b"], 1)
     line.version = 2
-    with pytest.raises(DoesNotFit, match=r"stored by version 2 of 'flow', but this code is version 1.*run the newer code"):
+    with pytest.raises(
+        DoesNotFit, match=r"stored by version 2 of 'flow', but this code is version 1.*run the newer code"
+    ):
         asyncio.run(upgrade(flow(["a", "b"]), line, SqliteStore(":memory:"), DEFAULT_LIMITS))

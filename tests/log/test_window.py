@@ -306,7 +306,9 @@ async def test_a_part_that_grew_although_it_is_younger_than_what_is_stored_is_to
     async with Engine(tmp_path / "h.db", workflows=[Workflow("talk", state=NewTalk, steps=[new, look])]) as engine:
         outcome = await (await engine.resume("s")).outcome()
         assert (outcome.status, outcome.pauses[0].kind) == (Status.PAUSED, "definition")
-        assert "Field 'room': a nested field was added to its model after this session started" in outcome.pauses[0].reason
+        assert (
+            "Field 'room': a nested field was added to its model after this session started" in outcome.pauses[0].reason
+        )
 
 
 # what it costs

@@ -59,7 +59,7 @@ async def test_what_an_agent_fails_with_is_told_to_who_waits_for_it_and_ends_no_
 async def test_an_id_is_for_one_agent_at_a_time() -> None:
     agents = Agents()
     first = agents.add(Agent("a", twice))
-    with pytest.raises(DefinitionError, match="an agent 'a' already"):
+    with pytest.raises(DefinitionError, match="An agent with the id 'a' exists already"):
         agents.add(Agent("a", twice))
     await first.finished()
     second = agents.add(Agent("a", twice))
@@ -96,7 +96,7 @@ async def test_a_snapshot_stays_as_it_is_while_the_agents_go_on_from_it() -> Non
 @on_loop
 async def test_a_snapshot_with_agents_that_are_not_here_is_refused_naming_them() -> None:
     snapshot = RunStateSnapshot(0, (AgentState("a"), AgentState("b")))
-    with pytest.raises(RestoreRefused, match="not here: a, b; add them, or give the registry a revive=") as refused:
+    with pytest.raises(RestoreRefused, match=r"does not have: a, b\. Add them, or pass revive=") as refused:
         await Agents().restore_from_snapshot(snapshot)
     assert refused.value.agent_ids == ["a", "b"]
 

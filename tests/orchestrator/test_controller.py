@@ -220,7 +220,7 @@ def test_the_wait_for_idle_agents_takes_30_seconds_unless_it_is_told_otherwise(t
 async def test_agents_that_are_stuck_are_named_and_nothing_is_claimed(tmp_path: Path) -> None:
     crew = Crew(tmp_path, "a", "b", idle_timeout=0.02)
     await crew.busy()
-    with pytest.raises(AgentsStuck, match=r"after 0\.02 s .*: a, b; the pause stays asked for") as stuck:
+    with pytest.raises(AgentsStuck, match=r"within 0\.02 s: a, b\. The pause is still requested") as stuck:
         await crew.controller.pause()
     assert stuck.value.agent_ids == ["a", "b"]
     assert (crew.controller.get_state(), crew.controller.phase) == (RUNNING, Phase.PAUSING)
@@ -310,7 +310,7 @@ async def test_a_snapshot_that_cannot_be_saved_leaves_no_claim_and_the_next_atte
     crew = Crew(tmp_path, "a")
     crew.gate.set()
     (tmp_path / ".devs").write_text("in the way")
-    with pytest.raises(SnapshotNotSaved, match=r"state_snapshot\.json .*pause again"):
+    with pytest.raises(SnapshotNotSaved, match=r"state_snapshot\.json: .*pause again"):
         await crew.controller.pause()
     assert (crew.controller.get_state(), crew.controller.phase, crew.events) == (RUNNING, Phase.PAUSING, [])
     (tmp_path / ".devs").unlink()
@@ -393,7 +393,7 @@ async def test_without_a_snapshot_a_resume_says_so_and_stays_paused(tmp_path: Pa
     crew.gate.set()
     await crew.controller.pause()
     crew.store.path.unlink()
-    with pytest.raises(SnapshotMissing, match=r"state_snapshot\.json.*put it back"):
+    with pytest.raises(SnapshotMissing, match=r"state_snapshot\.json.*Restore the snapshot"):
         await crew.controller.resume()
     assert (crew.controller.get_state(), crew.agents["a"].idle, len(crew.events)) == (PAUSED, True, 1)
     await crew.end()
@@ -408,7 +408,7 @@ async def test_with_a_damaged_snapshot_a_resume_says_so_and_stays_paused(tmp_pat
     await crew.controller.pause()
     crew.store.path.unlink()
     crew.store.path.write_bytes(damage.encode("utf-8", "surrogateescape"))
-    with pytest.raises(DamagedSnapshot, match=r"state_snapshot\.json is no snapshot"):
+    with pytest.raises(DamagedSnapshot, match=r"state_snapshot\.json is not a snapshot"):
         await crew.controller.resume()
     assert (crew.controller.get_state(), crew.agents["a"].idle, len(crew.events)) == (PAUSED, True, 1)
     await crew.end()

@@ -136,7 +136,7 @@ async def test_a_budget_for_a_run_that_is_not_paused_is_refused_and_not_kept_for
         shop.hold("a/first")
         await shop.run.start(CHAIN, budget=3)
         await shop.reached("a/first")
-        with pytest.raises(VerbRefused, match="not paused; pause it to give it another budget"):
+        with pytest.raises(VerbRefused, match="not paused. Pause it before you change its budget"):
             await shop.run.resume(budget=5)
         await shop.run.resume()
         await paused_opening(shop, "a/first")
@@ -152,10 +152,10 @@ async def test_without_its_snapshot_a_run_goes_on_as_the_message_says(tmp_path: 
         await shop.run.start(CHAIN)
         await shop.run.pause()
         FileStateStore(tmp_path).path.write_text("{")
-        with pytest.raises(DamagedSnapshot, match="or resume its sessions themselves"):
+        with pytest.raises(DamagedSnapshot, match="or resume the sessions one by one"):
             await shop.run.resume()
         FileStateStore(tmp_path).path.unlink()
-        with pytest.raises(SnapshotMissing, match="or resume its sessions themselves"):
+        with pytest.raises(SnapshotMissing, match="or resume the sessions one by one"):
             await shop.run.resume()
         await engine.resume("run")
         assert (await shop.run.outcome()).counts == {"done": 5}

@@ -17,7 +17,7 @@ from tests.support.loop import on_loop
 @pytest.mark.parametrize(
     ("tasks", "says"),
     [
-        ([Task(id="a"), Task(id="a")], "several tasks have the same id: a"),
+        ([Task(id="a"), Task(id="a")], "Several tasks have the same id: a"),
         ([Task(id="build"), Task(id="test", needs=["biuld"])], "'test' needs 'biuld'.*Did you mean 'build'"),
         ([Task(id="a", needs=["a"])], "a → a"),
         ([Task(id="a", needs=["c"]), Task(id="b", needs=["a"]), Task(id="c", needs=["b"])], "a → c → b → a"),

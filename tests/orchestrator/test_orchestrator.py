@@ -88,7 +88,7 @@ async def test_what_cannot_be_an_orchestrator_or_a_run_is_refused() -> None:
         with pytest.raises(ValueError, match="agents must be at least 1, not 0"):
             Shop(engine, agents=0)
         shop = Shop(engine)
-        with pytest.raises(DefinitionError, match="there is no run 'run' yet"):
+        with pytest.raises(DefinitionError, match="Run 'run' does not exist"):
             await shop.run.start()
         with pytest.raises(UnknownSession):
             await shop.run.pause()
@@ -282,7 +282,7 @@ async def test_agents_that_do_not_come_to_a_boundary_are_named_with_their_tasks(
         shop.hold("a/first")
         await shop.run.start([Task(id="a"), Task(id="x")])
         await shop.reached("a/first", "x/second")
-        with pytest.raises(AgentsStuck, match=r"agent-1 \(task a\); the pause stays"):
+        with pytest.raises(AgentsStuck, match=r"agent-1 \(task a\)\. The pause is still requested"):
             await shop.run.pause()
         await shop.run.resume()  # takes it back
         shop.open()
@@ -375,11 +375,11 @@ async def test_what_is_said_about_tasks_must_name_one_that_is_there_and_find_the
         shop.hold("a/first")
         await shop.run.start(CHAIN)
         await shop.reached("a/first")
-        with pytest.raises(DefinitionError, match="run 'run' has no task 'z'"):
+        with pytest.raises(DefinitionError, match="Run 'run' has no task 'z'"):
             await shop.run.skip("z")
         with pytest.raises(VerbRefused, match="'a' has not failed"):
             await shop.run.retry("a")
-        with pytest.raises(VerbRefused, match="pause it first"):
+        with pytest.raises(VerbRefused, match="Pause it and wait"):
             await shop.run.skip("a")
         shop.open()
         await shop.run.outcome()
@@ -474,7 +474,7 @@ async def test_a_snapshot_that_does_not_fit_the_store_is_refused_and_the_run_sta
         await pausing
         whole = json.loads(store.path.read_text())
         for change, says in (
-            ({"sessionId": "other"}, "of another run: agent-1 works in session 'other'"),
+            ({"sessionId": "other"}, "another run: agent 'agent-1' works in session 'other'"),
             ({"seq": 10_000}, "the store is older than the snapshot"),
         ):
             kept = json.loads(json.dumps(whole))
@@ -538,9 +538,9 @@ async def test_a_plan_can_be_changed_and_only_what_that_touches_is_done_anew() -
         shop = Shop(engine, agents=1)
         await shop.run.run(CHAIN)
         plan = [Task(id="a", priority=9), Task(id="b", needs=["a"], data="new"), *CHAIN[2:4], Task(id="z", needs=["c"])]
-        with pytest.raises(InputConflict, match=r"use replan\(tasks\)"):
+        with pytest.raises(InputConflict, match=r"Use replan\(tasks\)"):
             await shop.run.start(plan)
-        with pytest.raises(DefinitionError, match="which is no task"):
+        with pytest.raises(DefinitionError, match="which is not a task"):
             await shop.run.replan([Task(id="a", needs=["nothing"])])
         assert await shop.run.replan(plan, "it grew", by="ann") == ["b", "c", "z"]
         await shop.run.start(plan)
@@ -579,5 +579,5 @@ async def test_a_task_that_is_done_is_not_skipped_so_what_needs_it_gets_its_resu
         shop = Shop(engine)
         shop.failing["b"] = "no"
         await shop.run.run([Task(id="a"), Task(id="b", needs=["a"])])
-        with pytest.raises(VerbRefused, match=r"task 'a' is done.*redo\(\)"):
+        with pytest.raises(VerbRefused, match=r"Task 'a' is done.*redo\(\)"):
             await shop.run.skip("a")

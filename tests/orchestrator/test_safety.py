@@ -40,7 +40,7 @@ async def spend(ctx: Context) -> None:
 STOPS = {
     "same_error": (fails_alike_now_and_then, "3 tasks failed in the same way: ValueError: the key is wrong", 6),
     "failures_in_a_row": (fails_otherwise, "5 tasks in a row failed, the last one with ValueError: t4", 5),
-    "budget_share": (spends, "$8.0000 of a budget of $10.0000 are spent, which is 80%", 8),
+    "budget_share": (spends, "$8.0000 of a budget of $10.0000 is spent, which is 80%", 8),
 }
 TASKS = [Task(id=f"t{n}") for n in range(9)]
 

@@ -154,7 +154,7 @@ async def test_each_session_is_afterwards_what_it_was_before(tmp_path: Path) -> 
 async def test_a_session_that_is_not_in_the_store_is_named() -> None:
     async with Engine(":memory:") as engine:
         snapshot = RunStateSnapshot(0, (AgentState("gone", session_id="gone"),))
-        with pytest.raises(RestoreRefused, match="'gone', which is not in this store"):
+        with pytest.raises(RestoreRefused, match="Session 'gone' of agent 'gone' is not in this store"):
             await SessionAgents(engine).restore_from_snapshot(snapshot)
 
 

@@ -143,7 +143,7 @@ async def test_what_cannot_be_right_is_told_at_once_and_asked_again_with_the_rea
     async with Engine(":memory:") as engine:
         session = await engine.start(one_step(lambda ctx: ctx.ask("How many?", int)))
         question = await waits(session)
-        with pytest.raises(AnswerRefused, match="it must be of type integer, not dict. The session asks again") as refused:
+        with pytest.raises(AnswerRefused, match=r"of type integer, not dict\. The session asks again") as refused:
             await session.answer({"n": 1}, by="eve")
         assert (refused.value.question_id, refused.value.reason) == (question.id, "it must be of type integer, not dict")
         again = await waits(session)
@@ -332,7 +332,7 @@ async def test_of_early_answers_the_first_counts_as_well() -> None:
         first = await session.answer("so", key="n", by="ann", channel="web")
         clock.advance(5)
         assert await session.answer("so", key="n", by="bob") == first
-        with pytest.raises(AnswerConflict, match="already has a different answer, given by ann through web") as conflict:
+        with pytest.raises(AnswerConflict, match="has a different answer, given by ann through web") as conflict:
             await session.answer("not so", key="n", by="bob")
         assert conflict.value.by == "ann"
         await session.resume()

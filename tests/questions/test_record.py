@@ -149,7 +149,7 @@ async def test_there_is_no_other_status(tmp_path: Path) -> None:
     ]  # fmt: skip
     async with Engine(tmp_path / "it.db") as engine:
         await waits(await engine.start(Asking().workflow))
-        with pytest.raises(ValueError, match="is not a status of a question. Did you mean 'EXPIRED'"):
+        with pytest.raises(ValueError, match=r"is not a status of a question\. Did you mean 'EXPIRED'"):
             await engine.questions(status="EXPIRE")
         with pytest.raises(CalledProcessError):  # the table's own check
             outside_sql(tmp_path / "it.db", "UPDATE questions SET status = 'FAILED'")

@@ -235,7 +235,7 @@ async def test_a_step_that_takes_longer_than_its_time_out_is_left_and_fails() ->
         assert outcome.status is Status.FAILED
         assert outcome.failure is not None
         assert outcome.failure.type == "StepTimeout"
-        assert outcome.failure.message == "Step 'slow' exceeded its timeout of 0.01 s. Raise @step(timeout=...), or split the step."
+        assert outcome.failure.message.startswith("Step 'slow' exceeded its timeout of 0.01 s.")
         assert cancelled == ["slow"]
 
 

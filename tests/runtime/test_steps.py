@@ -344,7 +344,8 @@ async def test_a_step_that_cancels_itself_fails_instead_of_taking_the_driver_dow
 
     outcome = await run(Workflow("story", state=Story, steps=[odd]))
     assert outcome.status is Status.FAILED
-    assert (outcome.failure.type, outcome.failure.message) == (StepError.__name__, "Step 'odd' cancelled its own task. To make the step fail, raise an exception instead.")
+    assert outcome.failure.type == StepError.__name__
+    assert outcome.failure.message.startswith("Step 'odd' cancelled its own task.")
 
 
 def test_a_step_that_ends_the_program_leaves_the_session_ready(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 
 P = ParamSpec("P")
 
-PATIENCE = 20.0
+PATIENCE = 60
 """Seconds after which a test that waits for something is taken to hang."""
 
 

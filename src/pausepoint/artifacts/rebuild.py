@@ -1,6 +1,6 @@
 """Rebuilds a session's log from its folder of artifacts, for a store that does not have the session.
 
-Every step that is done according to the folder becomes a checkpoint with its values. A resume then continues like in
+Every step that is done according to the folder becomes a checkpoint with its values. A resume then continues as in
 any other session.
 """
 

@@ -1,6 +1,6 @@
-"""What a shell is told when somebody presses Tab: ids, workflows, targets, steps.
+"""Shell completion of session ids, workflows, targets and steps.
 
-Whatever goes wrong, a shell that asks gets an empty answer: a person in the middle of a line has no use for an error.
+If anything goes wrong, the shell gets an empty list: an error in the middle of a command line would not help.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Items = list[CompletionItem[str]]
 
 MOST = 50
-"""How many sessions are offered: the last that moved."""
+"""The number of sessions to offer, the last updated ones."""
 
 PARKED = ("ready", "created", "failed", "paused", "waiting", "sleeping")
 SENSIBLE: dict[str, tuple[str, ...]] = {
@@ -34,11 +34,11 @@ SENSIBLE: dict[str, tuple[str, ...]] = {
     "send": ("running", "pausing", *PARKED),
     "watch": ("running", "pausing", "sleeping", "waiting", "ready", "created"),
 }
-"""Command → the statuses in which it has something to do; others take every session."""
+"""Command → the statuses that it can act on. Other commands accept every session."""
 
 
 def complete(kind: str, ctx: click.Context, incomplete: str) -> Items:
-    """What could be meant by the beginning of a word; ``kind`` is the name of a function below."""
+    """Return the completions of a word. ``kind`` is the name of a function below."""
     try:
         found: Items = KINDS[kind](ctx, incomplete)
     except Exception:
@@ -47,22 +47,22 @@ def complete(kind: str, ctx: click.Context, incomplete: str) -> Items:
 
 
 def sessions(ctx: click.Context, incomplete: str) -> Items:
-    """The ids of sessions with which the command could do something."""
+    """Return the ids of sessions that the command can act on."""
     statuses = SENSIBLE.get(ctx.info_name or "")
 
     async def look(engine: Engine) -> Items:
         found = await engine.sessions(prefix=incomplete, status=statuses, sort="updated", limit=MOST)
-        return [CompletionItem(str(info.session_id), help=_said(info)) for info in found]
+        return [CompletionItem(str(info.session_id), help=_session_help(info)) for info in found]
 
-    return _looked(ctx, look)
+    return _from_store(ctx, look)
 
 
-def _said(info: SessionInfo) -> str:
+def _session_help(info: SessionInfo) -> str:
     return f"{info.workflow} {info.status.value}{position_phrase(info)} {ago(info.updated_at)}"
 
 
 def questions(ctx: click.Context, incomplete: str) -> Items:
-    """The ids of questions that wait, and those of their sessions."""
+    """Return the ids of waiting questions and of their sessions."""
 
     async def look(engine: Engine) -> Items:
         found = await engine.questions()
@@ -70,38 +70,38 @@ def questions(ctx: click.Context, incomplete: str) -> Items:
         some = [(name, each) for name, each in named.items() if name.startswith(incomplete)][:MOST]
         return [CompletionItem(name, help=one_line(f"{each.workflow_id}: {each.next_question}")) for name, each in some]
 
-    return _looked(ctx, look)
+    return _from_store(ctx, look)
 
 
 def workflows(ctx: click.Context, incomplete: str) -> Items:
-    """The names of workflows, of the project and of the sessions that are stored."""
+    """Return the names of the workflows of the project and of the stored sessions."""
 
     async def look(engine: Engine) -> Items:
         return [CompletionItem(name) for name, _ in await engine.tally()]
 
     cli = _cli(ctx)
-    names = {*cli.project.targets, *cli.host.workflows_by_name, *(item.value for item in _looked(ctx, look))}
-    return _beginning(names, incomplete)
+    names = {*cli.project.targets, *cli.host.workflows_by_name, *(item.value for item in _from_store(ctx, look))}
+    return _starting_with(names, incomplete)
 
 
 def targets(ctx: click.Context, incomplete: str) -> Items:
-    """The workflows that the project names; else files."""
+    """Return the workflows that the project names, or file completion."""
     cli = _cli(ctx)
     known = {*cli.project.targets, *cli.host.workflows_by_name}
-    return _beginning(known, incomplete) or [CompletionItem(incomplete, type="file")]
+    return _starting_with(known, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def steps(ctx: click.Context, incomplete: str) -> Items:
-    """The steps of the session, or of the workflow, that stands before it on the line."""
+    """Return the steps of the session or workflow that the command line names."""
 
     async def look(engine: Engine) -> Items:
-        # With an option whose value is still to come, what stands before it is not taken for a parameter.
+        # While an option still lacks its value, click has not parsed the arguments before it.
         info = await engine.find(ctx.params.get("session") or ctx.args[0])
         return [CompletionItem(name) for name in await engine.outline(info.session_id)]
 
     if TARGET in ctx.meta:
-        return _beginning({step.name: None for step in ctx.meta[TARGET][0].workflow.steps}, incomplete)
-    return _beginning({item.value: None for item in _looked(ctx, look)}, incomplete)
+        return _starting_with({step.name: None for step in ctx.meta[TARGET][0].workflow.steps}, incomplete)
+    return _starting_with({item.value: None for item in _from_store(ctx, look)}, incomplete)
 
 
 KINDS: dict[str, Callable[[click.Context, str], Items]] = {
@@ -113,7 +113,7 @@ KINDS: dict[str, Callable[[click.Context, str], Items]] = {
 }
 
 
-def _beginning(names: dict[str, None] | set[str], incomplete: str) -> Items:
+def _starting_with(names: dict[str, None] | set[str], incomplete: str) -> Items:
     ordered = sorted(names) if isinstance(names, set) else names
     return [CompletionItem(name) for name in ordered if name.startswith(incomplete)]
 
@@ -122,8 +122,8 @@ def _cli(ctx: click.Context) -> Cli:
     return Cli(ctx.params.get("store") or ctx.meta.get(STORE), (), False, False)
 
 
-def _looked(ctx: click.Context, look: Callable[[Engine], Coroutine[Any, Any, Items]]) -> Items:
-    """What is found in the store; nothing if there is none."""
+def _from_store(ctx: click.Context, look: Callable[[Engine], Coroutine[Any, Any, Items]]) -> Items:
+    """Return what is found in the store; nothing if there is no store."""
     cli = _cli(ctx)
 
     async def main() -> Items:

@@ -1,4 +1,4 @@
-"""A state in somebody's editor: a file of JSON, and what was changed in it."""
+"""Edit a state in the person's editor: write it to a JSON file, and find out what was changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USUAL = ("sensible-editor", "editor", "nano", "vim", "vi")
 
 
 def write_state(state: dict[str, Any], session_id: str) -> Path:
-    """The state as a file that only its owner can read."""
+    """Write the state to a file that only its owner can read."""
     number, name = tempfile.mkstemp(prefix=f"{NAME}-{session_id[:40]}-", suffix=".json")
     with os.fdopen(number, "w", encoding="utf-8") as file:
         file.write(json.dumps(state, indent=2, ensure_ascii=False) + "\n")
@@ -29,58 +29,63 @@ def write_state(state: dict[str, Any], session_id: str) -> Path:
 
 
 def read_back(path: Path) -> str:
-    """What the editor left; `ValueError` if it is no text."""
+    """Return the edited text. Raises `ValueError` if it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise Refused(f"{path} cannot be read any more: {error.strerror}; nothing was changed", FAILED) from None
+        raise Refused(
+            f"The edited file {path} cannot be read: {error.strerror}. Nothing was changed; edit the session again.",
+            FAILED,
+        ) from None
 
 
 def changes(before: dict[str, Any], text: str) -> dict[str, Any]:
-    """The fields that differ. `ValueError` for what cannot be meant."""
+    """Return the changed fields. Raises `ValueError` if the text is not an edited state."""
     try:
         after = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"that is no JSON: {error}") from None
+        raise ValueError(f"The edited file is not valid JSON: {error}.") from None
     if not isinstance(after, dict):
-        raise ValueError("the state is one JSON object, with the name of each field")
+        raise ValueError("The edited file is not a JSON object. Keep the braces and the field names.")
     for name in after:
         if name not in before:
-            raise ValueError(f"the state has no field {name!r}{did_you_mean(name, before)}")
+            raise ValueError(f"The state has no field {name!r}{did_you_mean(name, before)}")
     missing = [name for name in before if name not in after]
     if missing:
-        raise ValueError(f"{missing[0]!r} is missing: a field that is to stay as it is, is left as it is")
+        raise ValueError(f"The field {missing[0]!r} is missing. Keep the fields that you do not change.")
     return {name: after[name] for name in before if json.dumps(after[name]) != json.dumps(before[name])}
 
 
 def at_terminal() -> bool:
-    """Whether there is somebody to ask."""
+    """Return whether a person is at a terminal and can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def open_editor(command: list[str], path: Path) -> None:
-    """Wait until the editor is closed."""
-    # An editor has its own use for Ctrl+C, which reaches all of a terminal's foreground. Not SIG_IGN: it would inherit.
+    """Open the editor, and wait until it is closed."""
+    # Ctrl+C reaches the editor, too, which handles it itself. Not SIG_IGN, because the editor would inherit it.
     former = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         code = subprocess.run([*command, str(path)], check=False).returncode
     except OSError as error:
         path.unlink()
         raise Refused(
-            f"the editor {command[0]!r} cannot be started: {error.strerror}; look at $EDITOR", USAGE
+            f"The editor {command[0]!r} cannot be started: {error.strerror}. Check $VISUAL and $EDITOR.", USAGE
         ) from None
     finally:
         signal.signal(signal.SIGINT, former)
     if code:
-        raise Refused(f"{command[0]} ended with {code}; nothing was changed, and your text is kept in {path}", FAILED)
+        raise Refused(
+            f"The editor {command[0]!r} exited with code {code}. Nothing was changed; your text is in {path}", FAILED
+        )
 
 
 def editor() -> list[str]:
-    """The command that opens a file for somebody to edit."""
+    """Return the command that opens a file in the person's editor."""
     named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if named:
         return shlex.split(named)
     usual = next((name for name in USUAL if shutil.which(name)), None)
     if usual is None or not at_terminal():
-        raise Refused("there is no editor here: set $EDITOR, or use --set FIELD=VALUE", USAGE)
+        raise Refused("No editor was found. Set $EDITOR, or use --set FIELD=VALUE.", USAGE)
     return [usual]

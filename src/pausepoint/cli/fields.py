@@ -1,7 +1,7 @@
-"""From the fields of a state to options of ``run``, by the model's JSON schema.
+"""Turn the fields of a state into options of ``run``, by the model's JSON schema.
 
-Text, numbers and choices are options with a value, booleans are switches (``--x``, ``--no-x``), lists are given by
-repeating, all else as JSON. ``--field NAME=VALUE`` sets any field, also one whose name is an option of ``run``.
+Text, numbers and choices are options with a value, booleans are switches (``--x``, ``--no-x``), lists are repeated
+options, everything else is JSON. ``--field NAME=VALUE`` sets any field, even one whose name is an option of ``run``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
 
 PREFIX = "field__"
-"""Before the name of a field in the parameters of a call: a name that no other parameter can have."""
+"""The prefix of a field's parameter name, which no other parameter has."""
 
 SCALARS = {"string": click.STRING, "integer": click.INT, "number": click.FLOAT, "boolean": click.BOOL}
 
 
 class Json(click.ParamType[Any]):
-    """A value written as JSON. Where a text would do as well, what is no JSON is taken as one."""
+    """A value written as JSON. With ``or_text``, anything that is not JSON is a string."""
 
     name = "json"
 
@@ -43,11 +43,11 @@ class Json(click.ParamType[Any]):
         except ValueError as error:
             if self.or_text:
                 return value
-            self.fail(f"{value!r} is no JSON ({error}); an example: '{{\"a\": [1, 2]}}'", param, ctx)
+            self.fail(f"{value!r} is not JSON ({error}). Write for example '{{\"a\": [1, 2]}}'.", param, ctx)
 
 
 class OneOf(click.ParamType[Any]):
-    """One of the values of an enumeration, written as they are."""
+    """One of the values of an enumeration."""
 
     name = "choice"
 
@@ -56,12 +56,12 @@ class OneOf(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value not in self.values:
-            self.fail(f"{value!r} is none of them{did_you_mean(str(value), self.values)}", param, ctx)
+            self.fail(f"{value!r} is not one of the choices{did_you_mean(str(value), self.values)}", param, ctx)
         return self.values[value]
 
 
 class Field:
-    """One field of the state and how it is given."""
+    """One field of the state, as an option or argument."""
 
     def __init__(self, name: str, schema: dict[str, Any], definitions: dict[str, Any], required: bool) -> None:
         self.name = name
@@ -73,17 +73,17 @@ class Field:
         self.type = _type(resolved(kind.get("items", {}), definitions) if self.many else kind)
         self.switch = self.type is click.BOOL and not self.many
         self.is_path = str(kind.get("format", "")).endswith("path")
-        self.taken = False  # its option means something else: only --field can set it
+        self.taken = False  # its option has another meaning, so only --field can set it
         self.by_position = False
 
     @property
     def option(self) -> str:
-        """As it is written on the command line."""
+        """The name of the option."""
         return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
     def metavar(self) -> str:
-        """What stands for the value."""
+        """The placeholder for the value in the help."""
         if isinstance(self.type, OneOf):
             return "|".join(self.type.values)
         if self.is_path:
@@ -94,7 +94,7 @@ class Field:
 
     @property
     def usage(self) -> str:
-        """How to give it."""
+        """How to write the field on the command line."""
         if self.by_position:
             return f"{self.name.upper()}..." if self.many else self.name.upper()
         if self.taken:
@@ -102,23 +102,23 @@ class Field:
         return f"{self.option} / --no-{self.option[2:]}" if self.switch else f"{self.option} {self.metavar}"
 
     def convert(self, texts: list[str]) -> Any:
-        """The value of ``--field NAME=VALUE``; several only for a list."""
+        """Return the value of ``--field NAME=VALUE``. Only a list accepts several texts."""
         if self.many:
             return [self.type.convert(text, None, None) for text in texts]
         if len(texts) > 1:
-            raise click.UsageError(f"--field {self.name}= was given {len(texts)} times; it takes one value")
+            raise click.UsageError(f"--field {self.name} is given {len(texts)} times. Give it once.")
         return self.type.convert(texts[0], None, None)
 
 
 def resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Without references, and without the ``null`` of an optional field."""
+    """Return a schema without references, and without the ``null`` of an optional field."""
     if "$ref" in schema:
         return resolved(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
     some = [resolved(each, definitions) for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     if len(some) == 1:
         return some[0]
     if some and all(each.get("type") in SCALARS for each in some) and any(each["type"] == "string" for each in some):
-        return {"type": "string"}  # a Decimal, say: the model makes of the text what it is
+        return {"type": "string"}  # such as a Decimal; the model parses the text
     return {"texts": any(each.get("type") == "string" for each in some)} if some else schema
 
 
@@ -131,13 +131,13 @@ def _type(kind: dict[str, Any]) -> click.ParamType[Any]:
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, Field]:
-    """The fields of a workflow's state, or of what a program makes it from, in their order."""
+    """Return the fields of a model in their order: of a workflow's state, or of a program's ``begin``."""
     from pydantic.errors import PydanticInvalidForJsonSchema
 
     try:
         schema = model.model_json_schema(by_alias=False)
     except PydanticInvalidForJsonSchema:
-        schema = {}  # a type of its own that says nothing about JSON: then every field takes JSON, or a text
+        schema = {}  # a custom type without a JSON schema: every field then accepts JSON or text
     known, definitions = schema.get("properties", {}), schema.get("$defs", {})
     return {
         name: Field(name, known.get(name, {}), definitions, info.is_required())
@@ -146,7 +146,7 @@ def fields_of(model: type[BaseModel]) -> dict[str, Field]:
 
 
 class FieldOption(click.Option):
-    """The option of a field. It is left out of a call unless it was given."""
+    """The option of a field. It is passed to the command only if it was given."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -158,12 +158,12 @@ class FieldOption(click.Option):
         )  # fmt: skip
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """With what else there is to know: required, repeatable, what it is if nobody says."""
+        """Return the help of the option: required, repeatable, default."""
         return self.field.usage, field_help(self.field)
 
 
 class FieldArgument(click.Argument):
-    """A field that is given by its place. Whether one is missing is said of all fields at once, so not here."""
+    """A field as an argument. Missing fields are reported together, so the argument itself is optional."""
 
     def __init__(self, field: Field) -> None:
         field.by_position = True
@@ -174,7 +174,7 @@ class FieldArgument(click.Argument):
 
 
 def field_help(field: Field) -> str:
-    """What the help says about a field."""
+    """Return the help text of a field."""
     notes = ["required"] if field.required else []
     notes += ["repeatable"] if field.many else []
     if not field.required and field.default not in (None, "", [], {}):
@@ -183,7 +183,7 @@ def field_help(field: Field) -> str:
 
 
 def options_for(fields: Iterable[Field], taken: Iterable[str], arguments: Sequence[str] = ()) -> list[click.Parameter]:
-    """An option for every field whose name is still free; those that are ``arguments`` are given by their place."""
+    """Return an argument for each name in ``arguments``, and an option for every other field whose name is free."""
     known = {field.name: field for field in fields}
     used = set(taken)
     found: list[click.Parameter] = [FieldArgument(known.pop(name)) for name in arguments]
@@ -197,7 +197,7 @@ def options_for(fields: Iterable[Field], taken: Iterable[str], arguments: Sequen
 
 
 def collect_values(given: dict[str, Any], pairs: Iterable[str], fields: dict[str, Field]) -> dict[str, Any]:
-    """The fields that were given, by options and by ``--field``. Refuses unknown ones and says which are missing."""
+    """Return the values of all fields, from options and ``--field``. Refuse unknown and missing fields."""
     values = {
         name.removeprefix(PREFIX): list(value) if isinstance(value, tuple) else value
         for name, value in given.items()
@@ -207,26 +207,26 @@ def collect_values(given: dict[str, Any], pairs: Iterable[str], fields: dict[str
     for pair in pairs:
         name, mark, text = pair.partition("=")
         if not mark:
-            raise click.UsageError(f"--field takes NAME=VALUE, not {pair!r}")
+            raise click.UsageError(f"--field {pair!r} has no value. Write NAME=VALUE.")
         name = name if name in fields else name.replace("-", "_")
         if name not in fields:
-            raise Refused(f"there is no field {name!r}{did_you_mean(name, fields)}", USAGE)
+            raise Refused(f"The workflow has no field {name!r}{did_you_mean(name, fields)}", USAGE)
         texts.setdefault(name, []).append(text)
     values |= {name: fields[name].convert(found) for name, found in texts.items()}
     missing = [field for field in fields.values() if field.required and field.name not in values]
     if missing:
-        raise click.UsageError(f"missing: {', '.join(field.usage for field in missing)}")
+        raise click.UsageError(f"Missing input: {', '.join(field.usage for field in missing)}")
     return values
 
 
 def start_arguments(workflow: Workflow[Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The input as `Engine.start` takes it: fields; a model if one of them has the name of an option there."""
+    """Return the input for `Engine.start`: fields, or a model if a field has the name of a parameter there."""
     from pausepoint.engine.engine import Engine
 
     if values.keys().isdisjoint(inspect.signature(Engine.start).parameters):
         return None, values
     state = workflow.shape.build(workflow.shape.start(values))
-    state.model_fields_set.intersection_update(values)  # defaults are no input
+    state.model_fields_set.intersection_update(values)  # defaults are not input
     return state, {}
 
 
@@ -237,23 +237,24 @@ _JSON_TYPES = {
 
 
 def assigned(workflow: Workflow[Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """The values of ``--set``, by field or part of one (``plan.title``). They are plain; the model validates them."""
+    """Return the values of ``--set``, by field or part of a field (``plan.title``). The model validates them later."""
     found: dict[str, Any] = {}
     for each in assignments:
         path, equals, text = each.partition("=")
         path = path.strip()
         if not equals or not path:
-            raise Refused(f"--set {each!r}: write FIELD=VALUE, such as --set topic=squid", USAGE)
+            raise Refused(f"--set {each!r} has no field or no value. Write FIELD=VALUE, such as topic=squid.", USAGE)
         if path in found:
-            raise Refused(f"--set {path} is given twice", USAGE)
+            raise Refused(f"--set {path} is given twice. Give it once.", USAGE)
         found[path] = from_text(workflow.shape.place(path).annotation, text)
     return found
 
 
 def from_text(annotation: Any, text: str) -> Any:
-    """What a text means where a value of some type is wanted.
+    """Return the value that a text means for a type.
 
-    A text where only a text can be meant; else JSON; what is no JSON is left for the type itself to read or refuse.
+    If the type accepts only strings, the text stays as it is; otherwise it is read as JSON. Text that is not JSON stays
+    as it is, too, and the type itself reads or refuses it.
 
     >>> from_text(str, "5"), from_text(int, "5"), from_text(list[str], '["a"]'), from_text(bool, "yes")
     ('5', 5, ['a'], 'yes')
@@ -273,7 +274,7 @@ def from_text(annotation: Any, text: str) -> Any:
 
 
 def typed(workflow: Workflow[Any], plain: dict[str, Any]) -> dict[str, Any]:
-    """Plain values, by field or part of one, as their types read them from JSON: a strict model takes no others."""
+    """Return plain values, by field or part of a field, converted to the fields' types. A strict model needs this."""
     return {path: _typed(workflow.shape.place(path).annotation, value) for path, value in plain.items()}
 
 
@@ -283,11 +284,11 @@ def _typed(annotation: Any, plain: Any) -> Any:
     try:
         return TypeAdapter(annotation).validate_json(json.dumps(plain))
     except (ValidationError, PydanticUserError):
-        return plain  # so that the state's own model says what is wrong
+        return plain  # the state model reports what is wrong
 
 
 def _kinds(annotation: Any) -> set[str]:
-    """Which kinds of JSON a type takes; empty if that is not known."""
+    """Return the JSON types that a type accepts; empty if they are not known."""
     from pydantic import PydanticUserError, TypeAdapter
 
     try:

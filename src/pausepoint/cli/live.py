@@ -218,7 +218,8 @@ class Lines(Display):
                 self.out.line(f"Pausing at the next safe point of {visit_name(*here)}")
             self.pausing = info.status.value == "pausing"
             if ending and not self.ending:
-                self.out.note(f"{ending}: finishing the current operation of {visit_name(*here)}; a second signal aborts it")
+                what = f"finishing the current operation of {visit_name(*here)}; a second signal aborts it"
+                self.out.note(f"{ending}: {what}")
         self.ending = ending
 
     def _items(self, info: SessionInfo) -> None:

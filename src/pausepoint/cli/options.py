@@ -113,9 +113,10 @@ by_option = click.option(
 
 def reason_and_by(fn: F) -> F:
     """Add ``--reason`` and ``--by``."""
-    return click.option("--reason", metavar="TEXT", default="", callback=_storable, help="The reason, for the history.")(
-        by_option(fn)
+    reason = click.option(
+        "--reason", metavar="TEXT", default="", callback=_storable, help="The reason, for the history."
     )
+    return reason(by_option(fn))
 
 
 def login_name() -> str | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def paragraph(cli: Cli, lines: Sequence[str]) -> None:
+    """Print an empty line and then the lines, if there are any."""
     for line in ["", *lines] if lines else ():
         cli.out.say(line)
 
@@ -29,15 +30,15 @@ MARKS = {"done": "✓", "next": "▸", "will run": "·", "may run": "?", "left o
 
 
 def print_plan(cli: Cli, found: Plan, ways: Sequence[str] = ()) -> None:
-    """A plan for a person; ``ways``: what can be done, one a line."""
+    """Print a plan for a person. ``ways``: lines about what the person can do."""
     out = cli.out
-    out.line(f"{found.session_id} {out.status_phrase(found.status.value)}: {_in_short(found)}")
+    out.line(f"{found.session_id} {out.status_phrase(found.status.value)}: {_step_counts(found)}")
     print_steps(cli, found)
     paragraph(cli, ways)
 
 
 def print_steps(cli: Cli, found: Plan) -> None:
-    """What becomes of every step."""
+    """Print what a plan does with every step."""
     out = cli.out
     for obstacle in found.obstacles:
         out.say(out.paint(f"! {obstacle}", "red"), 2)
@@ -58,24 +59,24 @@ def why_of(planned: PlannedStep) -> str:
     return one_line(planned.why)
 
 
-def _in_short(found: Plan) -> str:
+def _step_counts(found: Plan) -> str:
     counts = Counter(each.verdict for each in found)
     running = counts["next"] + counts["will run"]
-    perhaps = f", {counts['may run']} perhaps" if counts["may run"] else ""
+    perhaps = f", {counts['may run']} may run" if counts["may run"] else ""
     visits = sum(each.visits for each in found)
     return f"{visits} {'visit' if visits == 1 else 'visits'} done, {running} to run{perhaps}"
 
 
 def artifact_counts(found: Iterable[ArtifactState]) -> str:
-    """How many artifacts stand how; empty if there are none."""
+    """Return how many artifacts are in each state; empty if there are none."""
     counts: Counter[str] = Counter(each.state for each in found)
     return ", ".join(f"{counts[state]:,} {state}" for state in COLOURS if counts[state])
 
 
 def rerun_cost(each: Stale) -> str:
-    """A step that runs again, with what that took and cost before."""
+    """Return a step that runs again, with the time and cost of its last run."""
     cost = f", {money(each.usd)}" if each.usd else ""
-    return f"{each.step} ({span(timedelta(seconds=each.seconds))}{cost} when it last ran)"
+    return f"{each.step} (last run: {span(timedelta(seconds=each.seconds))}{cost})"
 
 
 COLOURS = {"valid": "green", "edited": "yellow", "invalid": "red", "missing": "red", "stale": "bright_black"}

@@ -1,7 +1,6 @@
-"""`program`: workflows as a program of their own, with the commands of ``pausepoint``.
+"""`program`: turn workflows into a program of their own, with the commands of ``pausepoint``.
 
-The commands are the same ones. What differs is in the `Host` that they find: which workflows there are, where the
-store is, what the program is called.
+The commands are the same ones. The `Host` tells them the program's name, its workflows and its store.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from pausepoint.model.views import Outcome, SessionInfo
 S = TypeVar("S", bound=BaseModel)
 
 Ending = int | None | tuple[int, Any]
-"""How a program's own function ended: an exit code (None: 0), if it has one with the document for ``--json``."""
+"""The result of a program's own function: an exit code (None means 0), or a code and the document for ``--json``."""
 
-RUN = """Start a session and show it until it ends or needs somebody.
+RUN = """Start a session and show it until it ends or needs a person.
 
-At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that
-goes on; twice aborts it.
+At a terminal, the session's questions are asked right here. Ctrl+C finishes the current operation and prints the
+command that resumes the session; a second Ctrl+C aborts the operation.
 """
 
 
@@ -50,21 +49,23 @@ def program(
     instead: Callable[..., Ending] | None = None, without: Sequence[str] = (), arguments: Sequence[str] = (),
     name: str | None = None, help: str = "", store: str | Path | None = None, step_word: str = "step",
 ) -> Program:  # fmt: skip
-    """Make workflows a program: ``if __name__ == "__main__": program(brief)()``.
+    """Turn workflows into a program: ``if __name__ == "__main__": program(brief)()``.
 
-    Without a command it runs a session of ``workflow``; its other commands are those of ``pausepoint``. ``others`` are
-    run by name, and by `Context.call`.
+    Without a command the program runs a session of ``workflow``. It has the commands of ``pausepoint``, too. ``others``
+    are workflows that are run by name, or with `Context.call`.
 
-    ``begin`` makes the starting state. Its parameters become the options, as fields of the state do without it; an
-    `Annotated` description is their help. One that is annotated `Start` is told the store and the owner instead. It
-    returns a state, or a mapping of fields, and refuses with a `ValueError` that says what is wrong. ``result`` makes
-    the text that is printed when a session has completed. ``instead`` takes the place of ``run``: a function of its own
-    drives sessions, a chat say. Its parameters become options as those of ``begin`` do; it returns the exit code, or
-    that and the document that ``--json`` prints. With a ``name`` it needs no workflow, if it makes its own. ``without``
-    are commands of ``pausepoint`` that the program does not have, or brings its own of. ``arguments`` are options that
-    are given by their place instead. What Python keeps for itself has an underscore behind it: ``from_`` is ``--from``.
-    ``store`` is used unless ``--store`` or ``PAUSEPOINT_STORE`` names another; without it, the project's.
-    ``step_word`` is what the program calls a step when it prints progress, such as ``"agent"``.
+    - ``begin``: a function that returns the starting state, or a mapping of fields. Its parameters become the options
+      of ``run``, instead of the state's fields; an `Annotated` description is their help. A parameter annotated `Start`
+      gets the store and the owner. It raises `ValueError` to refuse the input.
+    - ``result``: a function that returns the text to print when a session has completed.
+    - ``instead``: a function that replaces ``run`` and drives sessions itself, such as a chat. Its parameters become
+      options. It returns the exit code, or the exit code and the document for ``--json``. With a ``name``, the program
+      needs no workflow.
+    - ``without``: commands of ``pausepoint`` that the program does not have, or replaces with its own.
+    - ``arguments``: options that become positional arguments. For a Python keyword, append an underscore to the
+      parameter: ``from_`` is ``--from``.
+    - ``store``: the program's store. ``--store`` and ``PAUSEPOINT_STORE`` override it; the default is the project's.
+    - ``step_word``: what progress lines call a step, such as ``"agent"``.
 
     >>> from pydantic import BaseModel
     >>> from pausepoint import Workflow, program, step
@@ -80,7 +81,9 @@ def program(
     """
     called = name or (workflow.name if workflow is not None else "")
     if instead is not None and (begin is not None or result is not None):
-        raise DefinitionError(f"program {called}: begin and result are for run; instead replaces it")
+        raise DefinitionError(
+            f"Program {called!r} has instead=, which replaces run, so begin= and result= have no effect. Remove them."
+        )
     start: _Begin | None = None
     if instead is not None and called:
         fields = _parameters(instead, called, "instead")[0].model_fields
@@ -88,7 +91,7 @@ def program(
         start = None if begin is None else _Begin(begin, workflow, arguments)
         fields = (workflow.model if start is None else start.model).model_fields
     else:
-        raise DefinitionError("program(): give it a workflow to run; or a name, and what it does instead of that")
+        raise DefinitionError("program() has nothing to run. Pass a workflow, or name= and instead=.")
     _check_arguments(arguments, fields, called)
     brought = () if workflow is None else (workflow, *others)
     made = Program(brought, start, result, tuple(arguments), called, help, store, step_word)
@@ -101,13 +104,13 @@ def program(
 def _check_arguments(arguments: Sequence[str], fields: Mapping[str, Any], name: str) -> None:
     for number, each in enumerate(arguments):
         if each not in fields:
-            raise DefinitionError(f"program {name}: no option {each!r} to be an argument{did_you_mean(each, fields)}")
+            raise DefinitionError(f"Program {name!r} has no option {each!r} for arguments={did_you_mean(each, fields)}")
         if each in arguments[:number]:
-            raise DefinitionError(f"program {name}: the argument {each!r} is named twice")
+            raise DefinitionError(f"Program {name!r} names the argument {each!r} twice. Name it once in arguments=.")
 
 
 class Program(App):
-    """A click group: call it, and it ends the process. Commands of its own can be added as to any group."""
+    """A click group. Calling it runs the program and exits the process. You can add commands as to any group."""
 
     left_out = frozenset({"init", "demo", "completion"})
 
@@ -126,29 +129,31 @@ class Program(App):
         self.first: str = "run"
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command of the program's own. One that would hide another, or never be reached, is refused."""
+        """Add a command to the program. Raises `DefinitionError` if the name is already used."""
         taken, here = name or cmd.name or "", getattr(cmd.callback, "__name__", "a group")
         if taken in self.commands:
-            other = f"another command of it, {getattr(self.commands[taken].callback, '__name__', 'a group')}"
-            way = "give it another name"
+            other = f"by {getattr(self.commands[taken].callback, '__name__', 'a group')}"
+            way = "Use another name."
         elif taken in COMMANDS and taken not in self.left_out:
-            other = f"`pausepoint {taken}` ({COMMANDS[taken][1].rstrip('.').lower()}), which this program has as well"
-            way = f"give it another name, or make the program without={[taken]!r}"
+            other = f"by `pausepoint {taken}` ({COMMANDS[taken][1].rstrip('.').lower()})"
+            way = f"Use another name, or pass without={[taken]!r} to program()."
         else:
             super().add_command(cmd, name)
             return
-        raise DefinitionError(f"program {self.name}: its command {taken!r} ({here}) has the name of {other}; {way}")
+        raise DefinitionError(
+            f"Program {self.name!r}: the command name {taken!r} of {here} is already used {other}. {way}"
+        )
 
     def leave_out(self, names: Sequence[str]) -> None:
-        """Do without commands of ``pausepoint``; those of the program's own may have their names."""
+        """Remove commands of ``pausepoint``. The program's own commands may use their names."""
         for each in names:
             if each not in COMMANDS:
-                raise DefinitionError(f"program {self.name}: pausepoint has no command {each!r} to be without"
-                                      f"{did_you_mean(each, COMMANDS)}")  # fmt: skip
+                raise DefinitionError(f"Program {self.name!r}: without= names {each!r}, which is not a command of"
+                                      f" pausepoint{did_you_mean(each, COMMANDS)}")  # fmt: skip
         self.left_out = self.left_out | set(names)
 
     def replace_run(self, command: click.Command) -> None:
-        """Have a command of the program's own take the place of ``run``."""
+        """Replace ``run`` with a command of the program."""
         self.left_out = self.left_out | {"run"}
         self.first = str(command.name)
         self.add_command(command)
@@ -157,7 +162,7 @@ class Program(App):
         self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
         standalone_mode: bool = True, **extra: Any,
     ) -> Any:  # fmt: skip
-        """Run as the process that this is, and end it with the exit code that fits."""
+        """Run the program and exit the process with its exit code."""
         words, launch = started_by()
         if "obj" not in extra:
             drives = not self.workflows
@@ -172,7 +177,7 @@ class Program(App):
         return guarded(call, str(self.name)) if standalone_mode else call(False)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command it is ``run``, or what takes its place. ``--store`` may come before the command."""
+        """Without a command, use ``run`` or the command that replaces it. Accept ``--store`` before the command."""
         if args and args[0].partition("=")[0] == "--store":
             given, equals, path = args[0].partition("=")
             if not equals and len(args) < 2:
@@ -187,10 +192,10 @@ class Program(App):
     def _check_word(self, ctx: click.Context, word: str) -> None:
         names = [workflow.name for workflow in self.workflows[1:]] if self.first == "run" else []
         if word and not word.startswith("-") and word not in names and not self.arguments:
-            raise Unknown(f"no command {word!r}{did_you_mean(word, [*self.list_commands(ctx), *names])}")
+            raise Unknown(f"There is no command {word!r}{did_you_mean(word, [*self.list_commands(ctx), *names])}")
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The workflows are known: no command has to be told where they are."""
+        """Return a command without its TARGET and ``--target``, because the workflows are known."""
         if name == "run" == self.first and name not in self.commands:
             return _Run(self)
         found = super().get_command(ctx, name)
@@ -201,33 +206,35 @@ class Program(App):
         return found
 
     def fitting(self, params: Sequence[click.Parameter]) -> list[click.Parameter]:
-        """Parameters of a command of ``pausepoint`` as they are here."""
+        """Return the parameters of a command of ``pausepoint``, adapted to this program."""
         kept = [copy.copy(param) for param in params if param.name not in ("target", "where")]
         for param in kept:
             if param.name == "store" and self.store is not None and isinstance(param, click.Option):
-                param.help = f"The store; else {VARIABLE}, {self.store}."
+                param.help = f"The store. Default: {VARIABLE}, or {self.store}."
         return kept
 
     def verb(self, name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
-        """A command of the program's own about its sessions, with ``--store`` and ``--json`` like the others.
+        """Add a command of the program about its sessions, with ``--store`` and ``--json``.
 
-        The function gets an open `BlockingEngine` or a `Start`, as its first parameter is annotated, then what click's
-        decorators on it bring. It returns a text for people and a document for ``--json`` (a model, or what JSON can
-        hold); or a session, which is then gone on with and shown as ``resume`` does; or an exit code, if it has one
-        with a document, and has told people itself. It refuses with a `ValueError`.
+        The function gets an open `BlockingEngine`, or a `Start` if its first parameter has that annotation, then the
+        parameters of its click decorators. It raises `ValueError` to refuse. It returns one of:
+
+        - a text for people and a document for ``--json`` (a model or JSON data),
+        - a session, which is then resumed and shown as ``resume`` does,
+        - an exit code, or an exit code and a document, if the function has printed the text itself.
         """
 
         def decorate(fn: Callable[..., Any]) -> click.Command:
             @functools.wraps(fn)
             def call(cli: Cli, **given: Any) -> int:
-                return _told(cli, fn, given)
+                return _run_verb(cli, fn, given)
 
             return self.command(name or fn.__name__.replace("_", "-"))(common()(call))
 
         return decorate
 
     def loaded(self, name: str) -> Loaded:
-        """A workflow and how a session of it is started."""
+        """Return a workflow with the fields that start a session of it."""
         workflow = next(each for each in self.workflows if each.name == name)
         if workflow is not self.workflows[0]:
             return Loaded(name, workflow, fields_of(workflow.model))
@@ -240,7 +247,7 @@ class Program(App):
             return ["[COMMAND]", *inner.command.collect_usage_pieces(inner)]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Those of ``run``, which needs no name, then the commands."""
+        """Write the options of ``run``, then the commands."""
         with self._run(ctx) as inner:
             inner.command.format_options(inner, formatter)
         self.format_commands(ctx, formatter)
@@ -258,14 +265,14 @@ class Program(App):
                 formatter.write_dl(rows)
 
 
-def _told(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
-    """Do what a verb does, say what came of it, and go on with the session that it returns."""
+def _run_verb(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
+    """Call a verb and print its result, or resume the session that it returns."""
     from pausepoint.engine.blocking import BlockingSession
 
-    found, goes_on = _done(cli, fn, given)
-    if goes_on is not None:
-        driven = DrivenSession(cli, cli.host.workflows_by_name[goes_on.workflow], None)
-        return driven.drive(lambda engine: driven.resume(engine, goes_on.session_id, None, {}))
+    found, session = _called(cli, fn, given)
+    if session is not None:
+        driven = DrivenSession(cli, cli.host.workflows_by_name[session.workflow], None)
+        return driven.drive(lambda engine: driven.resume(engine, session.session_id, None, {}))
     assert not isinstance(found, BlockingSession)
     what, document = found if isinstance(found, tuple) else (found, None)
     if not isinstance(what, int):
@@ -275,8 +282,8 @@ def _told(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> int:
     return what if isinstance(what, int) else DONE
 
 
-def _done(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[Any, SessionInfo | None]:
-    """What a verb returns; if that is a session, what is known of it."""
+def _called(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[Any, SessionInfo | None]:
+    """Return a verb's result, and the session's info if the result is a session."""
     from pausepoint.engine.blocking import BlockingSession
     from pausepoint.engine.engine import Engine
 
@@ -292,7 +299,7 @@ def _done(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[Any,
 
 
 class _Run(RunCommand):
-    """``run`` of a program: its workflow is known, others are named first."""
+    """``run`` of a program: it runs the main workflow, or another one that is named first."""
 
     def __init__(self, program: Program) -> None:
         params = program.fitting(run.params)
@@ -311,11 +318,11 @@ class _Run(RunCommand):
 
 
 class _Instead(click.Command):
-    """What takes the place of ``run``: a function of the program's own, with its parameters as options."""
+    """The command that replaces ``run``: a function of the program, with its parameters as options."""
 
     def __init__(self, act: Callable[..., Ending], program_name: str, program: Program) -> None:
         self.act = act
-        self.model, self.told = _parameters(act, program_name, "instead")
+        self.model, self.start_names = _parameters(act, program_name, "instead")
         self.fields = fields_of(self.model)
         shared: click.Command = click.command()(common()(self._call))
         params = program.fitting(shared.params)
@@ -327,10 +334,10 @@ class _Instead(click.Command):
         try:
             read = self.model.model_validate(collect_values(given, (), self.fields))
         except ValidationError as error:
-            raise Refused(_said(error, self._named), USAGE) from error
-        told = dict.fromkeys(self.told, cli.start())
+            raise Refused(_problems(error, self._named), USAGE) from error
+        starts = dict.fromkeys(self.start_names, cli.start())
         with _refusing():
-            ended = self.act(**told, **{name: getattr(read, name) for name in read.model_fields_set})
+            ended = self.act(**starts, **{name: getattr(read, name) for name in read.model_fields_set})
         code, document = ended if isinstance(ended, tuple) else (ended, None)
         if not cli.out.for_people and document is not None:
             cli.out.document(document)
@@ -342,45 +349,45 @@ class _Instead(click.Command):
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What a program's own function finds wrong is a refusal: one line, and a code that says so."""
+    """Turn an error of a program's own function into a refusal: one line and an exit code."""
     try:
         yield
     except (PausepointError, BrokenPipeError):
-        raise  # it says itself what is wrong; or nobody reads any more, which is no fault of what was given
+        raise  # `guarded` handles both
     except ValidationError as error:
-        raise Refused(_said(error), USAGE) from error
+        raise Refused(_problems(error), USAGE) from error
     except OSError as error:
         raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
     except ValueError as error:
-        raise Refused(str(error) or f"refused: {type(error).__name__}", USAGE) from error
+        raise Refused(str(error) or f"The input was refused: {type(error).__name__}", USAGE) from error
 
 
 class _Begin:
-    """A program's ``begin``, with its parameters as a model: they are described and read as fields of a state are."""
+    """A program's ``begin``, with its parameters as a model, so that they work like the fields of a state."""
 
     def __init__(self, make: Callable[..., Any], workflow: Workflow[Any], arguments: Sequence[str]) -> None:
         if iscoroutinefunction(make):
-            raise DefinitionError(f"program {workflow.name}: begin is async; it has to be a plain function")
+            raise DefinitionError(f"Program {workflow.name!r}: begin is async. Make it a plain function.")
         self.make = make
         self.workflow = workflow
         self.arguments = arguments
-        self.model, self.told = _parameters(make, workflow.name, "begin")
+        self.model, self.start_names = _parameters(make, workflow.name, "begin")
 
     def __call__(self, values: dict[str, Any], start: Start) -> dict[str, Any]:
-        """The values that a session starts with. What cannot be one is refused before anything is stored."""
+        """Return the values that a session starts with. Wrong input is refused before anything is stored."""
         try:
             given = self.model.model_validate(values)
         except ValidationError as error:
-            raise Refused(_said(error, self._named), USAGE) from error
+            raise Refused(_problems(error, self._named), USAGE) from error
         try:
-            told = dict.fromkeys(self.told, start)
-            made = self.make(**told, **{name: getattr(given, name) for name in given.model_fields_set})
+            starts = dict.fromkeys(self.start_names, start)
+            made = self.make(**starts, **{name: getattr(given, name) for name in given.model_fields_set})
         except ValidationError as error:
-            raise Refused(_said(error), USAGE) from error
+            raise Refused(_problems(error), USAGE) from error
         except OSError as error:
             raise Refused(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE) from error
         except (ValueError, PausepointError) as error:
-            raise Refused(str(error) or f"begin refuses it: {type(error).__name__}", USAGE) from error
+            raise Refused(str(error) or f"The input was refused: {type(error).__name__}", USAGE) from error
         return self._values(made)
 
     def _named(self, name: str) -> str:
@@ -389,40 +396,40 @@ class _Begin:
     def _values(self, made: Any) -> dict[str, Any]:
         if isinstance(made, self.workflow.model):
             given = {name: getattr(made, name) for name in made.model_fields_set}
-            # A list that was filled in place is not among them: a field counts as given once it is not its default.
+            # `model_fields_set` lacks a list that was filled in place, so a field that differs from its default counts.
             default = self.workflow.shape.start(given)
             others = {name: getattr(made, name) for name in default if name not in given}
             return given | {name: value for name, value in others.items() if value != default[name]}
         if isinstance(made, Mapping):
             return dict(made)
         raise DefinitionError(
-            f"program {self.workflow.name}: begin returned {type(made).__name__}; it returns a"
-            f" {self.workflow.model.__name__}, or a mapping of its fields"
+            f"Program {self.workflow.name!r}: begin returned {type(made).__name__}. Return a"
+            f" {self.workflow.model.__name__}, or a mapping of its fields."
         )
 
 
 def _parameters(make: Callable[..., Any], name: str, role: str) -> tuple[type[BaseModel], list[str]]:
-    """Those that become options, as a model; and who is told the `Start`."""
+    """Return the parameters that become options, as a model, and the names of those that get the `Start`."""
     try:
         hints = resolve(make)
     except DefinitionError as error:
-        raise DefinitionError(f"program {name}: {role}: {error}") from error
+        raise DefinitionError(f"Program {name!r}, {role}: {error}") from error
     fields: dict[str, Any] = {}
-    told: list[str] = []
+    start_names: list[str] = []
     for each in signature(make).parameters.values():
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
-            raise DefinitionError(f"program {name}: {role} takes {each}; only parameters with a name become options")
+            raise DefinitionError(f"Program {name!r}: {role} takes {each}, which cannot become an option. Name it.")
         if each.name not in hints:
-            raise DefinitionError(f"program {name}: {role} does not say of which type {each.name!r} is")
+            raise DefinitionError(f"Program {name!r}: parameter {each.name!r} of {role} has no type. Annotate it.")
         if hints[each.name] is Start:
-            told.append(each.name)
+            start_names.append(each.name)
         else:
             fields[each.name] = hints[each.name], ... if each.default is Parameter.empty else each.default
-    return create_model("Input", __config__=ConfigDict(protected_namespaces=()), **fields), told
+    return create_model("Input", __config__=ConfigDict(protected_namespaces=()), **fields), start_names
 
 
-def _said(error: ValidationError, named: Callable[[str], str] = str) -> str:
-    """Which values cannot be, and why: one line."""
+def _problems(error: ValidationError, named: Callable[[str], str] = str) -> str:
+    """Return the wrong values and what is wrong with them, as one line."""
     found = []
     for each in error.errors(include_url=False):
         first, *inner = each["loc"] or ("",)

@@ -43,11 +43,11 @@ def ask(out: Output, question: Question) -> Any:
     show_question(out, question)
     out.say(out.paint(f"{LEAVE}.", dim=True))
     if question.kind == "confirm":
-        return _decided()
+        return _ask_confirmation()
     fields = fields_of(question)
     if fields is None:
-        return _single(_whole(question), question.default)
-    return _object(fields, needs_some=question.kind == "collect")
+        return _ask_value(_value_field(question), question.default)
+    return _ask_parts(fields, needs_some=question.kind == "collect")
 
 
 def show_question(out: Output, question: Question) -> None:
@@ -116,29 +116,29 @@ def _converted(field: Field, texts: list[str]) -> Any:
 # prompts
 
 
-def _whole(question: Question) -> Field:
+def _value_field(question: Question) -> Field:
     schema = question.answer_schema
     schema = {"type": "string"} if schema is None else schema
     return Field("", schema, schema.get("$defs", {}), required=True)
 
 
-def _decided() -> dict[str, Any]:
+def _ask_confirmation() -> dict[str, Any]:
     while True:
-        said = _typed("Approve? [y/n] ").casefold()
+        said = _read_text("Approve? [y/n] ").casefold()
         if said in ("y", "yes"):
             return confirmation(True)
         if said in ("n", "no"):
-            return confirmation(False, _typed("Reason (optional): "))
+            return confirmation(False, _read_text("Reason (optional): "))
         click.echo(f"Type y or n. {LEAVE}.")
 
 
-def _single(field: Field, default: Any) -> Any:
+def _ask_value(field: Field, default: Any) -> Any:
     if isinstance(field.type, OneOf) and not field.many:
         for number, name in enumerate(field.type.values, 1):
             click.echo(f"  {number}  {one_line(name)}")
-    shown = "" if default is None else f" [{one_line(_written(default))}]"
+    shown = "" if default is None else f" [{one_line(_as_text(default))}]"
     while True:
-        text = _typed(f"Answer{_hint(field)}{shown}: ")
+        text = _read_text(f"Answer{_hint(field)}{shown}: ")
         if not text and default is not None:
             return default
         if not text:
@@ -150,21 +150,21 @@ def _single(field: Field, default: Any) -> Any:
             click.echo(error.message)
 
 
-def _object(fields: dict[str, Field], needs_some: bool) -> dict[str, Any]:
+def _ask_parts(fields: dict[str, Field], needs_some: bool) -> dict[str, Any]:
     """Ask for each part of an answer. An empty line skips an optional part."""
     while True:
-        parts = {name: _part(field) for name, field in fields.items()}
+        parts = {name: _ask_part(field) for name, field in fields.items()}
         found = {name: part[0] for name, part in parts.items() if part}
         if found or not needs_some:
             return found
         click.echo(f"Give at least one of them. {LEAVE}.")
 
 
-def _part(field: Field) -> tuple[Any] | None:
+def _ask_part(field: Field) -> tuple[Any] | None:
     about = f" ({one_line(field.help)})" if field.help else ""
-    shown = "" if field.default is None else f" [{one_line(_written(field.default))}]"
+    shown = "" if field.default is None else f" [{one_line(_as_text(field.default))}]"
     while True:
-        text = _typed(f"  {field.name}{about}{_hint(field)}{shown}: ")
+        text = _read_text(f"  {field.name}{about}{_hint(field)}{shown}: ")
         if not text and not field.required:
             return None
         if not text:
@@ -182,7 +182,7 @@ def _hint(field: Field) -> str:
     return f" ({field.metavar}, several: a, b)" if field.many else f" ({field.metavar})"
 
 
-def _written(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -215,12 +215,12 @@ def _is_list(text: str) -> bool:
         return False
 
 
-def _typed(label: str) -> str:
+def _read_text(label: str) -> str:
     """Ask for a line of text."""
     while True:
         click.echo(label, nl=False)
         try:
-            line = _line()
+            line = _read_line()
             if not line:
                 click.echo()
                 raise Later
@@ -232,7 +232,7 @@ def _typed(label: str) -> str:
             click.echo("The input is not UTF-8. Type it again.")
 
 
-def _line() -> bytes:
+def _read_line() -> bytes:
     """Read a line from the terminal; empty at the end of the input.
 
     It also waits for signals, because Python handles a signal that arrives just before a read only after the read.

@@ -158,7 +158,7 @@ def clock(moment: datetime, now: datetime | None = None) -> str:
 
 
 def position(info: SessionInfo) -> str:
-    """Return a session's position: ``write#2``, or ``write`` on the first visit; ``after write`` if a guard holds it."""
+    """Return a session's position: ``write#2``, ``write`` on the first visit, ``after write`` if a guard holds it."""
     if info.step is None:
         return ""
     name = info.step if info.visit == 1 else f"{info.step}#{info.visit}"
@@ -305,11 +305,11 @@ def _pause_line(pause: Pause) -> str:
 def standing_pause_line(pause: Pause, finishing: int = 0) -> str:
     """Return a line about a pause of everything: since when, by whom, why, and how many sessions still finish."""
     since = to_datetime(pause.created_at)
-    who = f" by {pause.by}" if pause.by else ""
+    who = f", by {pause.by}" if pause.by else ""
     why = f": {pause.reason}" if pause.reason else ""
-    rest = f"; {counted(finishing, 'session')} still {'finishes' if finishing == 1 else 'finish'}" if finishing else ""
-    verb = "is being" if finishing else "is"
-    return one_line(f"Everything in this store {verb} paused{who} since {clock(since)} ({ago(since)}){why}{rest}")
+    head = "Pausing everything in this store" if finishing else "Everything in this store has been paused"
+    rest = f"; {counted(finishing, 'session')} still finishing" if finishing else ""
+    return one_line(f"{head} since {clock(since)} ({ago(since)}){who}{why}{rest}")
 
 
 def _child_line(child: SessionInfo) -> str:
@@ -322,7 +322,7 @@ async def _open_children(engine: Engine, info: SessionInfo) -> list[SessionInfo]
 
 
 async def next_commands(cli: Cli, engine: Engine, info: SessionInfo, resumes: bool = False) -> list[tuple[str, str]]:
-    """Return labels and exact commands for what a person can do now. ``resumes``: an answer also resumes the session."""
+    """Return labels and exact commands for what a person can do. ``resumes``: an answer also resumes the session."""
     name, workflow = info.session_id, info.workflow
     resume = cli.resume(info)
     match info.status.value:

@@ -49,7 +49,7 @@ class Artifact:
     ``carries`` names the field of the state that the file shows. The default is the field that the step writes.
     ``codec`` is ``"json"``, ``"text"``, ``"markdown"`` or a `Codec`. The default is JSON for a path that ends in
     ``.json`` and for every value that is not a string, and text otherwise.
-    ``count`` is the required number of files, or the name of a field that is or has this length.
+    ``count`` is the required number of files, or the name of a field that holds this number or has this many entries.
     ``holds`` checks the value. It returns None, True or an empty string if the value is complete. It returns False, or
     a string that says what is missing, if the step is not done.
     ``min_bytes`` is the smallest size of a file that is not recorded. A smaller file counts as incomplete.
@@ -375,4 +375,4 @@ LARGEST = 2**28
 
 
 LONGEST = 240
-"""The longest name in a path, in bytes. The rest is for the prefix that a file gets in the bin."""
+"""The longest name in a path, in bytes. It is below the usual limit of 255, because files in the bin get a prefix."""

@@ -63,8 +63,8 @@ class Workflow(Generic[S]):
     for no limit, or by default the engine's setting. Raises `DefinitionError`, which lists all problems.
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
-    artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps
-    (``was=``) to the present ones. ``migrations`` maps the version that a migration starts from to the migration.
+    artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
+    ones. ``migrations`` maps the version that a migration starts from to the migration.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ class Artifacts(Rerun):
         """
         self._check_open()
         row, workflow, line = await self._artifact_session(session_id)
-        found = await self._examined(workflow, row, line, written_anew=True)
+        found = await self._examined(workflow, row, line, even_if_gone=True)
         chosen = _chosen(found, paths, ("edited", "invalid", "missing"), row)
         return await self._restore(row, workflow, line, chosen)
 
@@ -170,12 +170,12 @@ class Artifacts(Rerun):
 
     async def _examined(
         self, workflow: Workflow[Any], row: SessionRow, line: Line, rerun: Sequence[str] = (),
-        written_anew: bool = False,
+        even_if_gone: bool = False,
     ) -> Examination:  # fmt: skip
-        """Examine all artifacts. Raises `FolderRefused` if the whole folder is gone, unless ``written_anew``."""
+        """Examine all artifacts. Raises `FolderRefused` if the whole folder is gone, unless ``even_if_gone``."""
         assert line.trail is not None
         shelf = ArtifactFolder(Path(line.trail.folder))
-        if not written_anew and await in_thread(is_gone, line.trail, shelf):
+        if not even_if_gone and await in_thread(is_gone, line.trail, shelf):
             raise gone(row.session_id, shelf.path)
         found = await in_thread(look, workflow, line.trail, shelf)
         past = Past(_Looked(self, workflow, row, line), shelf)
@@ -278,7 +278,7 @@ class Artifacts(Rerun):
         names = ", ".join(each.file.path for each in chosen)
         summary = f"edited{f' by {by}' if by else ''}: {names}"
         await self._revise(
-            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row)
+            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._cancelled_questions(row)
         )  # fmt: skip
         return line
 
@@ -314,9 +314,9 @@ class Artifacts(Rerun):
         edited = [
             each.file.field for each in (*found.taken, *found.undecided) if each.state == "edited" and not each.same
         ]
-        anew = line.step if is_concerned(workflow, line, edited) else None
+        restarted = line.step if is_concerned(workflow, line, edited) else None
         changed, rounds = _changed(workflow, line.trail), await self._rounds(row, line, found)
-        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, anew, rounds)
+        return with_artifacts(plan, line.trail, found, stale_of(line, found), changed, writes, restarted, rounds)
 
     async def _rounds(self, row: SessionRow, line: Line, found: Examination) -> list[str]:
         """Return the steps that were visited more than once since the first visit that runs again."""

@@ -131,13 +131,13 @@ class Control(Artifacts, Retention, Transfer, Questions):
                 return created
             if known is not None:
                 await self._check_folder(known, folder)
-                return await self._go_on(workflow, new, by)
+                return await self._resume_existing(workflow, new, by)
 
     async def _create(self, workflow: Workflow[S], new: NewSession) -> Session[S] | None:
         if new.claim:
             self._check_drives("start", new.session_id)
         with self.driver.begins(new.session_id):
-            with self._driven_after_all(new.session_id):
+            with self._driven_if_cancelled(new.session_id):
                 row = await self.store.create(new)
             if row is None:
                 return None
@@ -207,7 +207,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
             records.append(seal(last.digest, last.seq + 1, last.seq, "checkpoint", step.name, 1, now, to_payload(skip)))
         return tuple(records), target
 
-    async def _go_on(self, workflow: Workflow[S], new: NewSession, by: str | None) -> Session[S]:
+    async def _resume_existing(self, workflow: Workflow[S], new: NewSession, by: str | None) -> Session[S]:
         row = await self._row(new.session_id)
         if (row.workflow, row.input_digest) != (new.workflow, new.input_digest):
             raise InputConflict(
@@ -219,7 +219,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
         if new.pause is not None:  # start(paused=True) pauses an existing session instead of resuming it
             await self.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return Session(self, SessionId(row.session_id))
-        if await self._is_part_of_all(row):
+        if await self._is_paused_with_all(row):
             return Session(self, SessionId(row.session_id))
         budget = None if new.budget_usd is None else Decimal(new.budget_usd) / 1_000_000
         return cast("Session[S]", await self.resume(row.session_id, by=by, owner=new.owner, budget=budget))
@@ -263,7 +263,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
             if created is not None:
                 return created
             if known is not None:
-                return await self._go_on(workflow, new, by)
+                return await self._resume_existing(workflow, new, by)
 
     async def rebuild(
         self, folder: str | Path, workflow: Workflow[S], /, *, session_id: str | None = None,
@@ -324,7 +324,8 @@ class Control(Artifacts, Retention, Transfer, Questions):
         - ``steal``: take the session over from the process that drives it. Otherwise `AlreadyRunning` is raised.
         - ``budget``: a new budget in dollars.
         - ``wake``: end its open timers now.
-        - ``code="accept"``: resume even though step code that the session depends on has changed.
+        - ``code="accept"``: resume although steps before the session's position have changed, or a migration is
+          missing. Without it, the session pauses with the reason.
         - ``until``: the step after which the session pauses again, if it gets there while this engine drives it.
         - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
           `UndecidedEdits` is raised if the edits would make finished steps stale.
@@ -446,14 +447,14 @@ class Control(Artifacts, Retention, Transfer, Questions):
         fence: int | None = None, **how: Any,
     ) -> Run:  # fmt: skip
         seq, steal = row.seq, steal or self.driver.strands(row)
-        with self.driver.begins(row.session_id), self._driven_after_all(row.session_id, **how):
+        with self.driver.begins(row.session_id), self._driven_if_cancelled(row.session_id, **how):
             row = await self.store.claim(row.session_id, steal, fence)
             if not row.seq == seq == records[-1].seq:
                 records = await self.store.records(row.key, row.key_frame)
             return self._begin(workflow, row, records, taken_up=True, **how)
 
     @contextmanager
-    def _driven_after_all(self, session_id: str, **how: Any) -> Iterator[None]:
+    def _driven_if_cancelled(self, session_id: str, **how: Any) -> Iterator[None]:
         """If the caller is cancelled while it claims the session, as a web request may be, drive the session anyway."""
         try:
             yield

@@ -98,14 +98,14 @@ def make_plan(
 
 def with_artifacts(
     plan: Plan, trail: Trail, found: Examination, stale: list[Stale], changed: Sequence[str],
-    writes: Mapping[str, tuple[str, ...]], anew: str | None, rounds: Collection[str] = (),
+    writes: Mapping[str, tuple[str, ...]], restarted: str | None, rounds: Collection[str] = (),
 ) -> Plan:  # fmt: skip
     """Return the plan, extended by what follows from the artifacts in the session's folder.
 
-    ``changed`` are the steps whose code has changed, ``writes`` the fields that each step writes. ``anew`` is the open
-    step if it starts again. ``rounds`` are the steps visited more than once since the first step that runs again.
+    ``changed`` are the steps whose code has changed, ``writes`` the fields that each step writes. ``restarted`` is the
+    open step if it starts again. ``rounds`` are the steps visited more than once since the first step that runs again.
     """
-    outlook = _Outlook(trail, found, anew, rounds)
+    outlook = _Outlook(trail, found, restarted, rounds)
     steps: list[PlannedStep] = []
     for each in plan.steps:
         each = outlook.of(each, writes[each.step])
@@ -126,9 +126,9 @@ class _Outlook:
     ``first`` is the first step that runs again. ``written`` are the fields that may have changed by then.
     """
 
-    def __init__(self, trail: Trail, found: Examination, anew: str | None, rounds: Collection[str]) -> None:
+    def __init__(self, trail: Trail, found: Examination, restarted: str | None, rounds: Collection[str]) -> None:
         self.first = min(found.redo, key=lambda step: found.redo[step].since, default=None)
-        self.trail, self.redo, self.anew, self.rounds = trail, {**trail.redo, **found.redo}, anew, rounds
+        self.trail, self.redo, self.restarted, self.rounds = trail, {**trail.redo, **found.redo}, restarted, rounds
         self.behind, self.versions, self.written = False, dict(trail.versions), set[str]()
 
     def of(self, each: PlannedStep, writes: Sequence[str]) -> PlannedStep:
@@ -157,7 +157,7 @@ class _Outlook:
             return "done", "reused: its inputs are unchanged"
         if self.first is not None and each.verdict == "next":
             return ("will run", each.why) if self.behind else ("may run", f"runs again after {self.first}")
-        return each.verdict, "starts again: its input was edited" if each.step == self.anew else each.why
+        return each.verdict, "starts again: its input was edited" if each.step == self.restarted else each.why
 
     def _first_written(self, work: Work) -> str:
         """Return the first field that a finished visit reads and that an earlier step may write now."""

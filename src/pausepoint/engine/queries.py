@@ -243,12 +243,12 @@ class Queries(Service):
                 row = await self._row(session_id)
                 if self.driver.strands(row):
                     raise self.driver.troubles.get(session_id) or _undriven(row)
-                if not (row.live or await self._moves_by_itself(row)):
+                if not (row.live or await self._continues_alone(row)):
                     return row
                 self._workflow_of(row)  # raise now rather than after the wait
                 await self._news_of(news)
 
-    async def _moves_by_itself(self, row: SessionRow) -> bool:
+    async def _continues_alone(self, row: SessionRow) -> bool:
         """Return whether a parked session will continue on its own, because a timer runs or a child works."""
         if row.wakes_by_itself:
             return not self.waker.skips(row)
@@ -278,7 +278,7 @@ class Queries(Service):
         self._check_open()
         return await self.store.standing_pause()
 
-    async def _is_part_of_all(self, row: SessionRow) -> bool:
+    async def _is_paused_with_all(self, row: SessionRow) -> bool:
         """Return whether a pause of everything holds the session. Only a resume may then continue it, not a start."""
         return row.pause_requested and any(pause.standing for pause in await self.store.pauses(row.key))
 

@@ -35,7 +35,7 @@ class Rerun(TimeTravel):
         """
         assert now.trail is not None
         works = _in_order(now.trail)
-        behind = _behind(now.trail)
+        behind = _later_writers(now.trail)
         begins = [redo.since for redo in found.redo.values()] + [work.seq for work in works if work.step in behind]
         since = min(begins, default=row.seq)
         line, base, visit = await self._back(row, since if begins else f"{now.step}#{now.visit}", False)
@@ -157,7 +157,7 @@ def is_concerned(workflow: Workflow[Any], line: Line, fields: Sequence[str] = ()
     return any(overlap(place, field) for place in workflow.step(line.step).depends_on for field in edited)
 
 
-def _behind(trail: Trail) -> set[str]:
+def _later_writers(trail: Trail) -> set[str]:
     """Return the steps that wrote a field after a step whose files were edited. The edit must go before them."""
     found: set[str] = set()
     for step in trail.pending:

@@ -106,7 +106,7 @@ class Session(Generic[S]):
 
         - ``steal``: take the session over from the process that drives it.
         - ``budget``: a new budget in dollars. ``wake``: end open timers now.
-        - ``code="accept"``: resume even though step code has changed.
+        - ``code="accept"``: resume although steps before the session's position have changed.
         - ``until``: the step after which the session pauses again.
         - ``edits``: ``"accept"`` or ``"discard"`` edited artifacts. ``rerun``: finished steps to run again.
         - ``here=False``: only close the operator pauses and leave the session to another engine.

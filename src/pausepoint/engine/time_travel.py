@@ -91,9 +91,10 @@ class TimeTravel(Queries):
         line.edit(body)
         facts = await self._ask_guards_again(row, lending, line)
         summary = f"edited{f' by {by}' if by else ''}: {', '.join(given)}"
+        questions = await self._cancelled_questions(row)
         await self._revise(
-            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=await self._asked_anew(row), **facts
-        )
+            row, line, "edit", body, summary, blobs=blobs, closed_by=by, questions=questions, **facts
+        )  # fmt: skip
 
     def _editing(self, row: SessionRow, version: int, state: State, instead: str) -> StateAccess:
         """Return the access that validates edits of a state. ``instead`` says what to do if the version differs."""
@@ -106,7 +107,7 @@ class TimeTravel(Queries):
             )  # fmt: skip
         return StateAccess(workflow, state, self.store, self.limits)
 
-    async def _asked_anew(self, row: SessionRow) -> tuple[QuestionChange, ...]:
+    async def _cancelled_questions(self, row: SessionRow) -> tuple[QuestionChange, ...]:
         """Return changes that cancel the open questions. After the edit the step asks again if it still needs to."""
         waiting = await self.store.questions(Inquiry(session=row.key, statuses=(QuestionStatus.WAITING,)))
         for damage in waiting.damaged:

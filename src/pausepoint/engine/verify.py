@@ -351,8 +351,8 @@ class _Walk:
     def _compare(self, line: Line, key_frame: int) -> None:
         """Check that the facts in the session's row match its log."""
         row = self.row
-        told = {"step": line.step, "visit": line.visit, "held_by_guard": line.held_by_guard, "key_frame": key_frame}
-        for name, value in told.items():
+        expected = {"step": line.step, "visit": line.visit, "held_by_guard": line.held_by_guard, "key_frame": key_frame}
+        for name, value in expected.items():
             if getattr(row, name) != value:
                 self.problem("facts", f"its row says {name} = {getattr(row, name)!r}, but its log says {value!r}.")
         at_its_end = line.step is None and not line.held_by_guard

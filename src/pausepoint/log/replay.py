@@ -276,7 +276,7 @@ class Line:
         self.spans: list[tuple[int, int]] = []  # the times of these operations
         self.usd = 0
         self.spent = 0  # the part of ``usd`` before the open visit
-        self.trail: Trail | None = None  # of a session that leaves artifacts
+        self.trail: Trail | None = None  # only in a session that publishes artifacts
         self.records_since_key = 0
         self.bytes_since_key = 0
 

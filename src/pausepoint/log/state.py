@@ -212,7 +212,7 @@ class State:
         target = _at(slot, rest)
         data = self._joined(target)
         if type(target) is Grown and target.act == "merge" and len(data) * 2 < sum(map(_weight, target.segments)):
-            # Most of the segments was overwritten. Drop it, so that the cost of reading does not grow with the history.
+            # Most of the content was overwritten. Drop it, so that the cost of reading does not grow with the history.
             target.segments[:] = [Inline(msgspec.Raw(data))]
         return data
 

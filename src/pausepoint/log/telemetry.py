@@ -304,7 +304,7 @@ def tell(level: int, text: str, session_id: str, step: str = "", visit: int = 0)
 
 
 def _tell(level: int, text: str, session_id: str, step: str, visit: int) -> None:
-    # Not with ``extra=``: that raises where the program's own record factory sets one of these names as well.
+    # ``extra=`` is not used, because it raises if the program's own record factory sets one of these names too.
     record = logger.makeRecord(logger.name, level, __file__, 0, "session %s: %s", (session_id, text), None)
     record.__dict__.update(session_id=session_id, step=step or "-", visit=visit)
     logger.handle(record)
@@ -424,7 +424,7 @@ class _Span:
 
         # Signals and cancellations exit a block too, but are not failures.
         raised = error if isinstance(error, Exception) and not isinstance(error, self.quiet) else self.trouble
-        span.set_attribute(_STATUS, self.status or ("completed" if error is None else "failed" if raised else "left"))
+        span.set_attribute(_STATUS, self.status or ("completed" if error is None else "failed" if raised else "exited"))
         if raised is not None:
             span.record_exception(raised)
         if raised is not None or self.failure:

@@ -69,7 +69,7 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class QuestionStatus(StrEnum):
-    """The stored status of a question. A waiting question may have expired: see `QuestionRow.standing`."""
+    """The stored status of a question. A waiting question may have expired: see `QuestionRow.status_at`."""
 
     WAITING = "WAITING_USER_INPUT"
     RESUMED = "RESUMED"

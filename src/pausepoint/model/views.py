@@ -103,7 +103,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     ``seq`` is its record number, ``fields`` the fields that it wrote, ``version`` the version of the workflow.
     ``left_behind`` means that a rewind went back past this checkpoint, so it no longer affects the session's state.
-    ``redacted`` means that its content was deleted; only ``step``, ``visit``, ``seq`` and ``at`` are known.
+    ``redacted`` means that its content was deleted; only ``step``, ``visit``, ``seq`` and ``ended_at`` are known.
     """
 
     step: str

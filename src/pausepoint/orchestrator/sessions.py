@@ -20,6 +20,7 @@ from pausepoint.orchestrator.workflow import TaskAgent, TaskStatus
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.SLEEPING)
 _LEFT_ALONE = (Status.PAUSING, Status.PAUSED)
 _OPEN = tuple(status for status in Status if status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED))
+_RESUMABLE = (*_OPEN, Status.FAILED)
 
 
 class SessionAgents:
@@ -50,7 +51,7 @@ class SessionAgents:
         await self.engine.pause(**self._which, everything=self._everything, reason=reason, by=by)
 
     async def _open(self) -> Listing[SessionInfo]:
-        return await self.engine.sessions(**self._which, status=_OPEN)
+        return await self.engine.sessions(**self._which, status=_RESUMABLE)
 
     async def await_all_idle(self, timeout: float | None = IDLE_TIMEOUT) -> None:
         """See `AgentRegistry`. A session that was started meanwhile is asked to pause, too."""

@@ -120,7 +120,7 @@ class Drive(Holding):
             self.flags = flags  # the store returns the same object again, so later comparisons are by identity
             return
         if self.flags.pause_requested and not flags.pause_requested:
-            self._goes_on_after_all()
+            self._pause_withdrawn()
         self.flags = flags
         self.nudge.set()
         if flags.pause_requested and flags.pause_mode == "abort":
@@ -188,15 +188,15 @@ class Drive(Holding):
 
     async def _run(self) -> None:
         if self.taken_up:
-            await self._take_up()
+            await self._begin_resumed()
         else:
             await self._look()
         if self.line.trail is not None:
             self.desk = Publisher(self, self.line.trail, self.ledger)
             await self.desk.take_up()
-        while self._goes_on() or not await self._parked():
+        while self._may_continue() or not await self._parked():
             if self.line.held_by_guard:
-                await self._leave_again()
+                await self._settle_again()
                 continue
             assert self.line.step is not None
             await self._run_visit(self.workflow.step(self.line.step))
@@ -206,7 +206,7 @@ class Drive(Holding):
     async def _announce(self, on_step: OnStep, step: BoundStep) -> None:
         try:
             await on_step(SessionId(self.session_id), step.name, self.line.visit)
-        except Exception as error:  # whoever follows the session must not fail it
+        except Exception as error:  # a failing callback must not fail the session
             tell(logging.ERROR, f"on_step failed: {said(error)}", self.session_id)
 
     async def _run_visit(self, step: BoundStep) -> None:
@@ -289,7 +289,7 @@ class Drive(Holding):
             changes = self.lending.accept(step, value, blobs)
             return await self.lending.accept_whole(changes, blobs) if self.workflow.shape.needs_whole else changes
         except OversizedValue as error:
-            raise Paused("oversized", f"{step.name}: {error}") from error
+            raise Paused("oversized", f"step {step.name!r}: {error}") from error
         except WriteRefused as error:
             id = f"refused:{self.fence}.{attempt}"
             self.ledger.effect(id, "write.refused", str(error), {"field": error.field}, step.agent)
@@ -428,7 +428,7 @@ class Drive(Holding):
             self.line.state.forget()
         if self.desk is not None:
             await self.desk.publish(step.name)
-        if step.name == self.until and self._goes_on():
+        if step.name == self.until and self._may_continue():
             await self._pause_after(step.name)
 
     def _end_facts(self, settled: Settled, failure: Failure | None) -> dict[str, Any]:
@@ -457,7 +457,7 @@ class Drive(Holding):
         except Exception as error:
             return Settled(None), _failure(step, error, attempts)
 
-    async def _leave_again(self) -> None:
+    async def _settle_again(self) -> None:
         """Evaluate the guards and the route of the finished step again, after a guard held it or the route failed."""
         step = self.line.step
         assert step is not None

@@ -91,7 +91,7 @@ class LocalDriver:
         if drive.row.parent_id is None:
             self.changed(drive.session_id)
         else:
-            self._tell_all()  # callers that wait for a parent also wait for this session
+            self._notify_all()  # callers that wait for a parent also wait for this session
         above = self.drive(drive.row.parent_id) if drive.row.parent_id is not None else None
         if above is not None and above.visit is not None:
             above.visit.look_again(drive.session_id)  # the parent may be busy and miss the listeners' event
@@ -139,7 +139,7 @@ class LocalDriver:
     async def stop(self, reason: str) -> None:
         """Stop every drive after its current operation."""
         self.ending = reason
-        self._tell_all()
+        self._notify_all()
         if self.errands:
             await asyncio.wait(self.errands)
         for run in list(self.runs.values()):
@@ -176,12 +176,12 @@ class LocalDriver:
         for run in self.runs.values() if budgets else ():
             if run.drive is not None:
                 run.drive.budgeted = None
-        self._tell_all()
+        self._notify_all()
         self.on_news()
         if self.runs and (self.refreshing is None or self.refreshing.done()):
             self.refreshing = asyncio.get_running_loop().create_task(self.refresh(), name=f"{NAME} refresh")
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         for listeners in self.listeners.values():
             for listener in listeners:
                 listener.set()

@@ -85,7 +85,7 @@ class Given:
         cls, session_id: str, source: Source, filename: str | None, content_type: str | None, metadata: dict[str, Any]
     ) -> Given:
         """Check the arguments of `Files.add`. Raises `FileRefused` if one is wrong."""
-        mark, size, name = _looked_at(session_id, source)
+        mark, size, name = _inspected(session_id, source)
         if filename is None and not name:
             raise FileRefused("The stream has no name. Pass one: add(stream, 'notes.pdf').", session_id=session_id)
         label = cleaned(_text(session_id, "filename", name if filename is None else filename))
@@ -210,7 +210,7 @@ class Files:
             _remember(_cleared, folder.path)
 
     async def _pour(self, upload: Upload, given: Given, on_progress: OnProgress | None) -> None:
-        tell = _telling(lambda size: on_progress(self._uploading(given, size)) if on_progress else None)
+        tell = _throttled(lambda size: on_progress(self._uploading(given, size)) if on_progress else None)
         if isinstance(given.source, AsyncIterable):
             async for piece in given.source:
                 await in_thread(upload.busily, partial(self._write, upload, piece))
@@ -412,20 +412,20 @@ def _facts_of(given: Given, upload: Upload, name: str, origin: str) -> FileFacts
     )
 
 
-def _telling(hear: Callable[[int], None]) -> Callable[[int], None]:
+def _throttled(report: Callable[[int], None]) -> Callable[[int], None]:
     """Return a function, callable in any thread, that reports the size on the event loop every `TELL_EVERY` bytes."""
-    loop, told = asyncio.get_running_loop(), 0
+    loop, reported = asyncio.get_running_loop(), 0
 
     def tell(size: int) -> None:
-        nonlocal told
-        if size - told >= TELL_EVERY:
-            told = size
-            loop.call_soon_threadsafe(hear, size)
+        nonlocal reported
+        if size - reported >= TELL_EVERY:
+            reported = size
+            loop.call_soon_threadsafe(report, size)
 
     return tell
 
 
-def _looked_at(session_id: str, source: Any) -> tuple[str, int | None, str]:
+def _inspected(session_id: str, source: Any) -> tuple[str, int | None, str]:
     """Return a source's distinguishing mark, size and name, as far as they are known before it is read."""
     if isinstance(source, bytes | bytearray | memoryview):
         return f"bytes:{sha256(source).hexdigest()}", memoryview(source).nbytes, ""

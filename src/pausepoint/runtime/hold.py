@@ -46,7 +46,7 @@ OnStep = Callable[[SessionId, str, int], Awaitable[None]]
 
 
 class Holding:
-    """A held session, as far as it does not run steps. `pausepoint.runtime.drive.Drive` adds that."""
+    """A held session without the running of its steps, which `pausepoint.runtime.drive.Drive` adds."""
 
     # An instance with more than thirty attributes gets its own dictionary, and each access is a lookup in it.
     __slots__ = (
@@ -70,7 +70,7 @@ class Holding:
         self.taken_up = False
         self.resumed = False
         self.resumed_by: str | None = None
-        self.accept_code = False  # whether to resume even if step code has changed
+        self.accept_code = False  # whether to accept changed steps before the position
         self.wake = False  # whether open timers end now
         self.until: str | None = None  # the step after which the session must pause
         # Whether the session or one of its parents has a budget. None: not looked up yet.
@@ -107,7 +107,7 @@ class Holding:
     def _take(self, flags: Flags) -> None:
         raise NotImplementedError
 
-    def _goes_on_after_all(self) -> None:
+    def _pause_withdrawn(self) -> None:
         """React to a pause that was withdrawn before it took effect. A new budget may apply; timers were not frozen."""
         self.budgeted = None
         self.ledger.thaws = True
@@ -119,7 +119,7 @@ class Holding:
 
     # parking
 
-    def _goes_on(self) -> bool:
+    def _may_continue(self) -> bool:
         """Return whether nothing prevents the next step from running."""
         flags = self.flags
         return not (
@@ -221,7 +221,7 @@ class Holding:
 
     # picking up a session that ran before
 
-    async def _take_up(self) -> None:
+    async def _begin_resumed(self) -> None:
         """Write the first record of a resumed session: what it skips and which pauses close, or why it stays paused."""
         pauses = [pause for pause in await self.store.pauses(self.row.key) if pause.kind != "operator"]
         if obstacle := await self._obstacle(pauses):

@@ -185,7 +185,7 @@ async def call(
             return done
         if row is not None and row.ended is not None:
             await _raise_failure(visit, row)
-        await _keep_going(visit, workflow, row, child, given)
+        await _start_or_resume(visit, workflow, row, child, given)
         await visit.wait(frame, Wait("child", child=child))
 
 
@@ -246,8 +246,8 @@ async def _raise_failure(visit: Visit, row: SessionRow) -> None:
     failing children would restart each other forever, because the end of each one wakes the parent.
     """
     reports = await _reports(visit, row.session_id)
-    told = row.session_id in visit.host.line.noticed and not _is_first_look(visit, row)
-    if row.ended == "failed" and not (reports or told):
+    reported = row.session_id in visit.host.line.noticed and not _is_first_look(visit, row)
+    if row.ended == "failed" and not (reports or reported):
         return
     why = f" Reason: {row.failure.type}: {row.failure.message}" if row.failure is not None else ""
     failed = row.ended == "failed"
@@ -258,7 +258,7 @@ async def _raise_failure(visit: Visit, row: SessionRow) -> None:
     raise ChildFailed(text + hint + why, child_id=row.session_id, status=str(row.ended))
 
 
-async def _keep_going(
+async def _start_or_resume(
     visit: Visit, workflow: Workflow[Any], row: SessionRow | None, child: str, given: BaseModel | Mapping[str, Any]
 ) -> None:
     if row is None:

@@ -214,9 +214,9 @@ class Store(Protocol):
     async def pause(self, query: Filter, pause: Pause) -> Found:
         """Request a pause of all unended sessions that match, in one transaction. Each request is a signal.
 
-        Return all matching sessions as they are afterwards, including ended ones, which stay unchanged. A session with
-        a pause request stays as it is, with two exceptions: ``abort`` overrides ``finish``, and a session that is part
-        of the pause of everything also gets a pause of its own.
+        Return all matching sessions as they are afterwards, including ended ones, which stay unchanged. A session that
+        already has a pause request stays as it is, with three exceptions: ``abort`` overrides ``finish``, ``freeze``
+        freezes its timers from now on, and a session under the pause of everything also gets a pause of its own.
 
         With ``pause.standing``, the same transaction starts the pause of everything: `create`, `revise` and `import_`
         apply it until `lift`. If it is already in effect, its author and start time stay.
@@ -246,7 +246,7 @@ class Store(Protocol):
     async def cancel(self, session_id: str, by: str | None, reason: str, at: int) -> Found:
         """Request the end of a session and its unended descendants. Return them, the session itself first.
 
-        Damaged descendants are cancelled too, as far as possible, like with `pause`.
+        Damaged descendants are cancelled too, as far as the database can be written.
         """
 
     async def send(self, session_id: str, by: str | None, at: int, payload: bytes) -> SessionRow:

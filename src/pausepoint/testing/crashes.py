@@ -46,7 +46,7 @@ class _Trial:
     fields: dict[str, Any]
     play: Play | None
     compare: Compare
-    left: dict[str, bytes] = field(default_factory=dict)
+    published: dict[str, bytes] = field(default_factory=dict)
     """The artifacts of the run before."""
 
     async def life(self, engine: InlineEngine) -> Outcome[Any]:
@@ -62,8 +62,8 @@ class _Trial:
             async with Machine(trial.workflow) as machine:
                 write = None if point is None else await machine.crash(trial.life, point)
                 outcome = await machine.run(trial.life)
-                self.left.clear()
-                self.left.update(_files(trial.fields.get("folder")))
+                self.published.clear()
+                self.published.update(_files(trial.fields.get("folder")))
                 return machine, write, outcome
 
     def seen(self, outcome: Outcome[Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class _Trial:
         failure = outcome.failure and (outcome.failure.step, outcome.failure.type, outcome.failure.message)
         reasons = sorted((pause.kind, pause.reason) for pause in outcome.pauses)
         facts = {"status": outcome.status.value, "failure": failure, "pauses": reasons, "spent": outcome.spent_usd}
-        return {"state": self.compare(outcome.state), **facts, "artifacts": dict(self.left)}
+        return {"state": self.compare(outcome.state), **facts, "artifacts": dict(self.published)}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The investment memo: thirteen agents that write one from documents, leaving files that people edit."""
+"""The investment memo: thirteen agents write it from documents, and publish files that people can edit."""
 
 from pausepoint.apps.memo.models import MemoDocument, MemoState
 from pausepoint.apps.memo.workflow import AGENTS, memo

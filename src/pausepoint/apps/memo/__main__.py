@@ -1,4 +1,4 @@
-"""``python -m pausepoint.apps.memo``: the memo as a program. Without arguments it writes that of an invented company."""
+"""``python -m pausepoint.apps.memo``: the command line. Without arguments it writes the memo of a made-up company."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pausepoint.errors import AlreadyRunning
 
 HELP = f"""Write an investment memo with thirteen agents, from documents, a pitch deck and a company's data.
 
-Every agent leaves its files in output/COMPANY-v0.0.x/. Stopped at any moment it goes on with --resume; what somebody
-edits there is taken in, and exactly the agents that have read it run again.
+Every agent publishes its files in output/COMPANY-v0.0.x/. You can stop the program at any moment and continue with
+--resume. You can also edit the files: a resume runs exactly those agents again that have read an edited file.
 
 The agents, as --from and --until name them: {", ".join(AGENTS)}.
 """
@@ -33,35 +33,36 @@ The agents, as --from and --until name them: {", ".join(AGENTS)}.
 
 def write(
     start: Start,
-    company: Annotated[str, Field(description="The company; its data is data/COMPANY.json.")] = SAMPLES[0],
-    resume: Annotated[bool, Field(description="Go on with the latest version, from its last checkpoint.")] = False,
-    version: Annotated[str | None, Field(description="Go on with this version, such as v0.0.3.")] = None,
-    force_restart: Annotated[bool, Field(description="Begin anew, whatever there is.")] = False,
-    from_: Annotated[str | None, Field(description="Go on, and redo this agent and all behind it.")] = None,
-    until: Annotated[str | None, Field(description="Pause once this agent has ended.")] = None,
-    type_: Annotated[InvestmentType | None, Field(description="What is invested in; else direct.")] = None,
-    mode: Annotated[MemoMode | None, Field(description="What the memo is for; else consider.")] = None,
-    data: Annotated[Path | None, Field(description="The company's JSON.")] = None,
+    company: Annotated[str, Field(description="The company. Its data is data/COMPANY.json.")] = SAMPLES[0],
+    resume: Annotated[bool, Field(description="Resume the latest version from its last checkpoint.")] = False,
+    version: Annotated[str | None, Field(description="Resume this version, such as v0.0.3.")] = None,
+    force_restart: Annotated[bool, Field(description="Always start a new version.")] = False,
+    from_: Annotated[str | None, Field(description="Resume, and redo this agent and all after it.")] = None,
+    until: Annotated[str | None, Field(description="Pause when this agent has finished.")] = None,
+    type_: Annotated[InvestmentType | None, Field(description="The type of investment. Default: direct.")] = None,
+    mode: Annotated[MemoMode | None, Field(description="The purpose of the memo. Default: consider.")] = None,
+    data: Annotated[Path | None, Field(description="The company's data, a JSON file.")] = None,
     deck: Annotated[Path | None, Field(description="The pitch deck, a PDF.")] = None,
     documents: Annotated[Path | None, Field(description="The folder of documents.")] = None,
     outline: Annotated[Path | None, Field(description="The sections, a TOML file.")] = None,
-    output: Annotated[Path, Field(description="Where versions go.")] = Path("output"),
+    output: Annotated[Path, Field(description="The folder for all versions.")] = Path("output"),
     edits: Annotated[
         Literal["accept", "discard"] | None,
-        Field(description="Take in files that somebody has edited, or put edited or damaged ones back."),
+        Field(description="Accept edited files, or restore edited and damaged ones."),
     ] = None,
     incomplete: Annotated[
-        Literal["accept"] | None, Field(description="Go on at the first gap of files that do not add up.")
+        Literal["accept"] | None, Field(description="Resume at the first gap if files are missing.")
     ] = None,
-    by: Annotated[str | None, Field(description="Who does this; kept in the history.")] = None,
+    by: Annotated[str | None, Field(description="Your name, kept in the history.")] = None,
 ) -> Ending:
-    """Write a memo, or go on with one."""
+    """Write a memo, or resume one."""
     check_agent("--from", from_)
     check_agent("--until", until)
     if from_ is not None and until is not None and AGENTS.index(until) < AGENTS.index(from_):
-        raise BadInput(f"--until: {until} comes before {from_}, which is that of --from; give a later one")
+        raise BadInput(f"--until: {until} comes before {from_}, the agent of --from. Name a later agent.")
     if force_restart and (version or from_):
-        raise BadInput(f"--force-restart begins anew; {'--version' if version else '--from'} goes on: give one of them")
+        other = "--version" if version else "--from"
+        raise BadInput(f"--force-restart cannot be combined with {other}. Pass only one of them.")
     drive = Drive(
         start, company, VersionFolders(output, company),
         lambda: starting(company, data=data, deck=deck, documents=documents, outline=outline, kind=type_ or "direct",
@@ -74,7 +75,10 @@ def write(
 
 
 def _driven(drive: Drive, version: str | None, goes_on: bool | None) -> Ending:
-    """``goes_on`` is None if it must begin anew. Nothing is asked while an engine is open, which minds Ctrl+C then."""
+    """Drive the memo. ``goes_on`` is None if it must start a new version.
+
+    Prompts appear only while no engine is open, because an open engine handles Ctrl+C.
+    """
     try:
         goes_on = goes_on is not None and (goes_on or drive.offered())
         stand = asyncio.run(drive.go_on(version) if goes_on else drive.begin())
@@ -88,7 +92,7 @@ def _driven(drive: Drive, version: str | None, goes_on: bool | None) -> Ending:
                 break
             stand = asyncio.run(drive.answer(stand.question, answer))
     except AlreadyRunning as error:
-        click.echo(f"{drive.folder} is being written by {error.holder}", err=True)
+        click.echo(f"{drive.folder} is being written by {error.holder}.", err=True)
         click.echo(f"Stop it: {drive.start.command('pause', str(error.session_id))}", err=True)
         return CONFLICT, None
     except (KeyboardInterrupt, click.Abort):
@@ -101,11 +105,11 @@ def _driven(drive: Drive, version: str | None, goes_on: bool | None) -> Ending:
 
 
 def _left(drive: Drive, why: str, code: int) -> Ending:
-    """This program has to end. The last line is the command that goes on."""
+    """Report that the program ends early. The last line is the command that resumes the memo."""
     if drive.folder is None:
-        click.echo(f"{why} before anything was done.", err=True)
+        click.echo(f"{why} before any work was done.", err=True)
     else:
-        click.echo(f"{why}; what is done is kept.", err=True)
+        click.echo(f"{why}. Finished work is kept.", err=True)
         click.echo(f"Resume: {drive.command}", err=True)
     return code, None
 

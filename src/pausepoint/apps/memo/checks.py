@@ -1,12 +1,12 @@
-"""validate_citations, fact_check and validate: is what the memo says in its sources, and how good is it by that?
+"""validate_citations, fact_check and validate: check the memo against its sources, and compute its score.
 
 The score is ten times the weighted mean of three shares:
 
-- **coverage** (0.4): sections that rest on sources. Two cited claims make a section whole, one half of it.
-- **citations** (0.3): claims that cite a passage which bears them out, of all claims.
-- **support** (0.3): numbers, dates and names that are found in a source, of all of them.
+- **coverage** (0.4): the share of sections with sources. A section with two cited claims counts fully, with one half.
+- **citations** (0.3): the share of claims that cite a passage which supports them.
+- **support** (0.3): the share of numbers, dates and names that a source contains.
 
-A share of nothing is 0: a memo that claims nothing has nothing to show.
+An empty share is 0: a memo without claims gets no points.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pausepoint.apps.memo.models import (
 from pausepoint.apps.memo.research import by_key, of_data
 
 ENOUGH = 8.0
-"""A memo with this score is finalized; a lower one is reviewed by a person first."""
+"""A memo with at least this score is finalized. A person reviews a memo with a lower score first."""
 
 WEIGHTS = {"coverage": 0.4, "citations": 0.3, "support": 0.3}
 
 
 def check_citations(memo: str, sources: list[Source], company: str = "") -> CitationValidation:
-    """Every citation against its passage."""
+    """Check every citation against its passage."""
     known, defined, cited = by_key(sources), definitions(memo), references(memo)
     cites = {number: known[key][1] for number, key in defined.items() if key in known}
     names = _names(sources)
@@ -54,29 +54,30 @@ def check_citations(memo: str, sources: list[Source], company: str = "") -> Cita
 
 
 def _names(sources: list[Source]) -> set[str]:
-    """Words that the sources have as names."""
+    """Return the words that the sources use as names."""
     return Known("\n".join(passage.text for source in sources for passage in source.passages)).names()
 
 
 def _unsupported(claim: Claim, cites: dict[int, Passage], names: set[str], company: str) -> Unsupported | None:
-    """What is wrong with a claim and its citations; None if nothing is."""
+    """Return the problem with a claim and its citations, or None."""
     first = claim.cited[0] if claim.cited else None
     if first is None:
         lacking = [fact.text for fact in facts(claim.text, names)]
         return Unsupported(section=claim.section, claim=claim.text, facts=lacking, why="it has no citation")
     there = [cites[number] for number in claim.cited if number in cites]
     if not there:
-        return Unsupported(section=claim.section, claim=claim.text, citation=first, why="its citation leads nowhere")
+        return Unsupported(section=claim.section, claim=claim.text, citation=first, why="its citation does not exist")
     text, headings = ("\n".join(each) for each in zip(*((each.text, each.heading) for each in there), strict=True))
     lacking = [fact.text for fact in Known(text).lacks(claim.text, names)]
-    why = f"the passage does not have {', '.join(lacking)}" if lacking else doubt(claim.text, text, headings, company)
+    missing = f"the passage does not contain {', '.join(lacking)}"
+    why = missing if lacking else doubt(claim.text, text, headings, company)
     if not why:
         return None
     return Unsupported(section=claim.section, claim=claim.text, citation=first, facts=lacking, why=why)
 
 
 def check_facts(memo: str, sources: list[Source], data: CompanyData, company: str = "") -> FactCheck:
-    """Every number, date and name against everything that was read; the company's own name proves nothing."""
+    """Check every number, date and name against all sources. The company's own name does not count."""
     texts = [passage.text for source in [*sources, of_data(data)] for passage in source.passages]
     titles = [f"{source.title}. {passage.heading}" for source in sources for passage in source.passages]
     its = {(plain(name),) for name in about(memo, company)}
@@ -86,14 +87,14 @@ def check_facts(memo: str, sources: list[Source], data: CompanyData, company: st
         lacking = [fact.text for fact in everything.lacks(claim.text, names) if fact.value not in its]
         count += sum(1 for fact in facts(claim.text, names) if fact.value not in its)
         if lacking:
-            why = f"no source has {', '.join(lacking)}"
+            why = f"no source contains {', '.join(lacking)}"
             unsupported.append(Unsupported(section=claim.section, claim=claim.text, facts=lacking, why=why))
     return FactCheck(facts=count, supported=count - sum(len(each.facts) for each in unsupported),
                      unsupported=unsupported)  # fmt: skip
 
 
 def score(memo: str, outline: list[Section], found: Validation) -> tuple[Scores, float]:
-    """What the memo is worth by its sources, from 0.0 to 10.0."""
+    """Return the score of the memo, from 0.0 to 10.0, with its parts."""
     citations, checked = found.citation_validation, found.fact_check_results
     assert citations is not None
     assert checked is not None

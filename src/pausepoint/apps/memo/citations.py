@@ -1,7 +1,7 @@
-"""cite: the memo as one text, with numbered citations that lead to a list at its end.
+"""cite: assemble the memo as one text, with numbered citations and a list of them at the end.
 
-A sentence that names its passages cites them. One that does not, as somebody has written it, gets the first passage
-that bears it out; if there is none it stays uncited, for the validators to say so.
+A sentence that names its passages cites them. A sentence without a passage, written by a person, gets the first passage
+that supports it. If there is none, it stays uncited and the validators report it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pausepoint.apps.words import one_line
 
 HEADING = "## Citations"
 QUOTED = 200
-"""Characters of a passage that its citation shows."""
+"""The number of characters of a passage that a citation shows."""
 
 _DEFINITION = re.compile(r"^\[\^(\d+)\]: (.*) \(([A-Za-z0-9._-]+)\)$", re.MULTILINE)
 _LIST = re.compile(rf"^{HEADING}[ \t]*$", re.MULTILINE)
 _PROFILE = re.compile(rf"[-*] \[[^\]]+\]\([^)]*{re.escape(LINKEDIN)}[^)]*\)")
 _TITLE = re.compile(rf"^{re.escape(VIZ)}[^\n]*-->\n\*\*[^\n]*?\*\*", re.MULTILINE)
 _SKIPPED = re.compile(r"```mermaid.*?```|<!--.*?-->|!\[[^\]\n]*\]\([^)\n]*\)", re.DOTALL)
-"""What says nothing by itself: charts, which are made of the table above them, comments, pictures."""
+"""Parts without claims of their own: charts (which repeat the table above them), comments, pictures."""
 
 
 class Claim(NamedTuple):
-    """A sentence, or a row of a table, and the citations behind it."""
+    """A sentence or a table row, and its citations."""
 
     section: str
     text: str
@@ -40,14 +40,14 @@ class Claim(NamedTuple):
 
 
 def assembled(header: str, sections: dict[str, str], outline: list[Section], sources: list[Source]) -> str:
-    """The whole memo."""
+    """Return the whole memo."""
     known = by_key(sources)
     numbers: dict[str, int] = {}
     company = " ".join(about(header))
     parts = [_cited(sections[section.name], known, numbers, company) for section in outline if section.name in sections]
     listed = [_definition(number, key, known) for key, number in numbers.items()]
     body = "\n\n".join([header.strip(), *(part.strip() for part in parts)])
-    none = "No source was cited: there was none that says anything about what the memo is about."
+    none = "No source was cited, because no source contains anything about the subject of this memo."
     ending = "\n".join(listed) if listed else none
     return f"{body}\n\n{HEADING}\n\n{ending}\n"
 
@@ -60,14 +60,14 @@ def _cited_line(line: str, known: dict[str, tuple[Source, Passage]], numbers: di
     def number(match: re.Match[str]) -> str:
         key = match[1]
         if key not in known:
-            return ""  # whoever wrote it meant a passage that there is not: the validators find it uncited
+            return ""  # the passage does not exist; the validators report the claim as uncited
         return f"[^{numbers.setdefault(key, len(numbers) + 1)}]"
 
     return KEY.sub(number, line)
 
 
 def _with_sources(text: str, known: dict[str, tuple[Source, Passage]], company: str) -> str:
-    """A section in which sentences that somebody has put in name the passage that has their facts."""
+    """Return a section in which sentences added by people name the passage that contains their facts."""
     lines = []
     quiet = False
     for line in text.splitlines():
@@ -88,7 +88,7 @@ def _sourced(sentence: str, known: dict[str, tuple[Source, Passage]], company: s
 
 
 def supporting(claim: str, known: dict[str, tuple[Source, Passage]], company: str) -> str | None:
-    """The first passage that bears a claim out; for one that has names alone none is looked for."""
+    """Return the first passage that supports a claim, or None. A claim with nothing but names gets none."""
     wanted = facts(claim)
     if all(fact.kind == "name" for fact in wanted):
         return None
@@ -111,35 +111,35 @@ def _definition(number: int, key: str, known: dict[str, tuple[Source, Passage]])
     return f"[^{number}]: {source.title}{page}, {source.where}: “{quoted}” ({key})"
 
 
-# reading it again
+# reading the memo
 
 
 def definitions(memo: str) -> dict[int, str]:
-    """Number → key of a passage, as the list at the end has it."""
+    """Return the passage keys by citation number, from the list at the end."""
     listed = memo[len(body_of(memo)) :]
     return {int(match[1]): match[3] for match in _DEFINITION.finditer(listed)}
 
 
 def references(memo: str) -> list[int]:
-    """The numbers that are cited in the text, each once, in order."""
+    """Return the numbers that the text cites, each once, in order."""
     return list(dict.fromkeys(int(match[1]) for match in FOOTNOTE.finditer(body_of(memo))))
 
 
 def body_of(memo: str) -> str:
-    """The memo without the list at its end."""
+    """Return the memo without the list at its end."""
     return memo[: max((match.start() for match in _LIST.finditer(memo)), default=len(memo))]
 
 
 def about(memo: str, company: str = "") -> list[str]:
-    """What the memo, or its header, is about: the company, as it is named and as it writes its name."""
+    """Return the names of the memo's subject: the company's name, and the name in the title."""
     title = re.search(r"^# (.+)$", memo, re.MULTILINE)
     return [name for name in (company, title[1] if title else "") if name]
 
 
 def claims(memo: str, company: str = "", names: Collection[str] = ()) -> Iterator[Claim]:
-    """What the memo says, sentence by sentence: all that has a number, a date or a name in it, or is cited.
+    """Yield the claims of the memo: sentences that contain a number, a date or a name, or are cited.
 
-    The name of what it is about is no claim. ``names`` are words that are names also where a sentence begins.
+    The name of the subject is not a claim. ``names`` are words that are names even at the start of a sentence.
     """
     names_of_it = {(plain(name),) for name in about(memo, company)}
     section, of_table = "", tuple[int, ...]()

@@ -1,7 +1,7 @@
-"""Whether a passage bears a claim out, beyond its numbers, dates and names: is it about the same, and not denied?
+"""Check whether a passage supports a claim beyond its numbers, dates and names.
 
-That is judged by words. A claim is doubted if it denies what the passage does not deny, or says what it denies; if
-something falls in the one and rises in the other; and if hardly a word of it is in the passage.
+The check compares words. A claim is doubtful if it denies something that the passage does not deny, or the reverse; if
+something falls in one and rises in the other; or if the passage contains hardly any of its words.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pausepoint.apps.memo.facts import facts
 from pausepoint.apps.memo.prose import sentences, stem, stems
 
 SHARED = 0.25
-"""The part of a claim's words that its passage has at least."""
+"""The minimum share of a claim's words that its passage must contain."""
 
 _DENIES = re.compile(r"\b(?:not|never|cannot|no longer|no|nor|fail(?:s|ed)? to|unable to)\b|n[’']t\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"[.,;:!?()]|\b(?:but|and|because|although)\b", re.IGNORECASE)
 _SCOPE = 3
-"""Words that a denial is about."""
+"""The number of words that a denial covers."""
 
 _FORMS = {
     "fell": "fall", "fallen": "fall", "rose": "rise", "risen": "rise", "grew": "grow", "grown": "grow", "lost": "lose",
@@ -29,10 +29,10 @@ _DOWN = {stem(word) for word in ("fall", "decline", "decrease", "drop", "shrink"
 
 
 def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str:
-    """Why a passage does not bear a claim out, though it may have its facts; empty if nothing speaks against it.
+    """Return why a passage does not support a claim although it contains its facts, or an empty string.
 
     >>> doubt("Acme did not raise $3 million.", "Acme raised $3 million from Harbour Capital.")
-    'it denies what the passage does not deny'
+    'the claim denies something that the passage does not deny'
     >>> doubt("Acme raised $3 million.", "Acme raised $3 million from Harbour Capital.")
     ''
     """
@@ -42,11 +42,11 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "") -> str
     nearest = _nearest(own, passage)
     denied, theirs = _denied(claim), _denied(nearest)
     if denied and not denied & _denied(passage):
-        return "it denies what the passage does not deny"
+        return "the claim denies something that the passage does not deny"
     if not denied and theirs & own:
-        return "it says what the passage denies"
+        return "the passage denies the claim"
     if _directions(claim) and _directions(nearest) and not _directions(claim) & _directions(nearest):
-        return "the passage says that it went the other way"
+        return "the passage says the opposite: one rises, the other falls"
     return ""
 
 
@@ -61,22 +61,22 @@ def _words(text: str) -> set[str]:
 
 
 def _about(claim: str, own: set[str]) -> set[str]:
-    """The words of a claim apart from its facts."""
+    """Return the words of a claim without its facts."""
     return own - {word for fact in facts(claim) for word in stems(fact.text)}
 
 
 def _shares(own: set[str], said: set[str]) -> bool:
-    """Whether enough words are shared. One word alone can be another for the same."""
+    """Return whether enough words are shared. A single word may be a synonym and does not count."""
     return len(own) < 2 or len(own & said) >= max(1, SHARED * len(own))
 
 
 def _nearest(own: set[str], passage: str) -> str:
-    """The sentence of a passage that shares most words with a claim."""
+    """Return the sentence of a passage that shares the most words with a claim."""
     return max(sentences(passage), key=lambda each: len(_words(each) & own), default="")
 
 
 def _denied(text: str) -> set[str]:
-    """The words that a text denies: the first few behind a denial, within its clause."""
+    """Return the words that a text denies: the first few after a denial, within its clause."""
     found: set[str] = set()
     for match in _DENIES.finditer(text):
         clause = _CLAUSE.split(text[match.end() :], maxsplit=1)[0]

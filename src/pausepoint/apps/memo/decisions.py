@@ -1,4 +1,4 @@
-"""What is to become of files that somebody has edited or damaged: asked at a terminal, else said and left as it is."""
+"""Decide about edited or damaged files: ask at a terminal, otherwise report them and change nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Edits = Literal["accept", "discard"]
 
 
 def decision(plan: Plan, onward: str) -> Edits | None:
-    """What somebody at the terminal says. None: nothing yet; ``onward`` is the command that then needs an option."""
+    """Return the user's decision, or None if there is none yet. ``onward`` is the command to repeat with an option."""
     for each in plan.artifacts:
         if each.path in plan.undecided:
             click.echo(f"{each.path} is {each.state}: {each.why}", err=True)
@@ -28,24 +28,24 @@ def decision(plan: Plan, onward: str) -> Edits | None:
     if at_terminal():
         ways: dict[str, Edits | None] = {"accept": "accept", "discard": "discard", "stop": None}
         offered = [way for way in ways if not (broken and way == "accept")]
-        return ways[click.prompt("What is to become of it?", type=click.Choice(offered), default="stop")]
-    options = "--edits discard, or mend it" if broken else "--edits accept or --edits discard"
-    click.echo(f"Nothing was done. Decide with {options}: {onward}", err=True)
+        return ways[click.prompt("Accept or discard the changes?", type=click.Choice(offered), default="stop")]
+    options = "--edits discard, or repair the file" if broken else "--edits accept or --edits discard"
+    click.echo(f"Nothing was changed. Decide with {options}: {onward}", err=True)
     return None
 
 
 async def put_back(session: Session[MemoState], plan: Plan) -> None:
-    """Discard edits. What this store has never seen can only be made again."""
+    """Discard edits. A file whose content the store has never seen can only be written again."""
     try:
         await session.restore(plan.undecided)
     except FolderRefused as error:
         agents = [each.step for each in plan.artifacts if each.path in plan.undecided]
         first = earliest(min(agents, key=AGENTS.index))
-        raise BadInput(f"{error}; on the command line that is --edits accept, or --from {first}") from None
+        raise BadInput(f"{error} On the command line, that is --edits accept, or --from {first}.") from None
 
 
 def earliest(agent: str) -> str:
-    """The agent to begin with where only files are left: one that does not write over what it has read."""
+    """Return the agent to start with if only files remain: one that does not overwrite its own input."""
     if agent.startswith("enrich"):
         return "draft"
     return "validate_citations" if agent in ("fact_check", "validate") else agent

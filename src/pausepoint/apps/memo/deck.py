@@ -1,4 +1,4 @@
-"""deck_analyst: what a pitch deck says, page by page, and the figures, dates and names on its slides."""
+"""deck_analyst: read a pitch deck page by page, with the figures, dates and names on its slides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pausepoint.apps.memo.models import DeckAnalysis, FactKind, Slide, Source
 
 
 def analyze(path: Path) -> DeckAnalysis:
-    """Read a deck. `BadInput` names one that cannot be read."""
+    """Analyze a deck. Raises `BadInput` if it cannot be read."""
     source = read(path)
     pages: dict[int, list[str]] = {}
     titles: dict[int, str] = {}
@@ -27,7 +27,7 @@ def analyze(path: Path) -> DeckAnalysis:
 
 
 def read(path: Path) -> Source:
-    """The deck as a source that can be cited."""
+    """Return the deck as a source that can be cited."""
     return documents.read(path, "deck")
 
 

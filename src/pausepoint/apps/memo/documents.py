@@ -1,6 +1,6 @@
-"""Documents as sources: PDF, Markdown, text and HTML become passages that can be cited, with the links in them.
+"""Read documents (PDF, Markdown, text and HTML) as sources: passages that can be cited, with their links.
 
-A passage is a paragraph, or a table as a whole. Where it stands is kept: the page of a PDF, the heading above it.
+A passage is a paragraph or a whole table. It keeps its position: the page of a PDF and the heading above it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pausepoint.apps.words import one_line
 
 ENDINGS = (".pdf", ".md", ".markdown", ".txt", ".text", ".html", ".htm")
 LARGEST, LARGEST_PDF = 16 * 2**20, 512 * 2**20
-"""Bytes of a document. A larger one is no reading for a memo; most of a PDF are pictures."""
+"""The maximum size of a document in bytes. A PDF may be larger, because most of it is pictures."""
 
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((https?://[^\s()<>]+(?:\([^\s()<>]*\))?)\)")
 _BARE_LINK = re.compile(r"(?<!\()\bhttps?://[^\s()<>\"'|]+|\b(?:www\.)?linkedin\.com/in/[\w-]+", re.IGNORECASE)
@@ -27,7 +27,7 @@ LONGEST_TITLE = 120
 
 
 class Block(NamedTuple):
-    """A paragraph with the heading above it, or the page that it is on."""
+    """A paragraph with the heading above it and its page."""
 
     text: str
     heading: str = ""
@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A document as it was read."""
+    """The content of a document."""
 
     title: str
     blocks: list[Block]
@@ -44,31 +44,31 @@ class Reading(NamedTuple):
 
 
 def listed(folder: Path) -> list[Path]:
-    """The documents of a folder and of those in it, in order. Hidden ones are none."""
+    """Return the documents of a folder and its subfolders, in order, without hidden ones."""
     found = [path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()]
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def read(path: Path, kind: SourceKind = "document", where: str | None = None) -> Source:
-    """A document as a source. `BadInput` names one that cannot be read, and says why."""
+    """Return a document as a source. Raises `BadInput` with the reason if it cannot be read."""
     try:
         size = path.stat().st_size
         if not size:
-            raise BadInput(f"{path}: the file is empty")
+            raise BadInput(f"{path}: The file is empty.")
         most = LARGEST_PDF if path.suffix.lower() == ".pdf" else LARGEST
         if size > most:
-            raise BadInput(f"{path}: {size:,} bytes are too many; at most {most:,} are read")
+            raise BadInput(f"{path}: The file has {size:,} bytes; the maximum is {most:,}. Provide a shorter file.")
         found = _reading(path)
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise BadInput(f"{path}: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: byte {error.start} is no UTF-8; save the text as UTF-8") from None
-    except AssertionError as error:  # of the parser of HTML, about a declaration that is none
-        raise BadInput(f"{path}: the HTML cannot be read: {error}") from None
+        raise BadInput(f"{path}: Byte {error.start} is not UTF-8. Save the text as UTF-8.") from None
+    except AssertionError as error:  # raised by the HTML parser for a malformed declaration
+        raise BadInput(f"{path}: The HTML cannot be read: {error}") from None
     known = source(slug(path.stem), found, kind, found.address or where or path.name)
     if not known.passages:
-        scan = "; a scan has to go through text recognition first" if path.suffix.lower() == ".pdf" else ""
-        raise BadInput(f"{path}: there is no text in it{scan}")
+        scan = " Run text recognition on a scan first." if path.suffix.lower() == ".pdf" else ""
+        raise BadInput(f"{path}: The file contains no text.{scan}")
     return known
 
 
@@ -82,11 +82,11 @@ def _reading(path: Path) -> Reading:
             return _markdown(path.read_text("utf-8-sig"), path.stem)
         case ".txt" | ".text":
             return _text(path.read_text("utf-8-sig"), path.stem)
-    raise BadInput(f"{path}: only PDF, Markdown, text and HTML can be read ({', '.join(ENDINGS)})")
+    raise BadInput(f"{path}: Only PDF, Markdown, text and HTML files can be read ({', '.join(ENDINGS)}).")
 
 
 def source(key: str, found: Reading, kind: SourceKind, where: str) -> Source:
-    """What was read, as passages with keys."""
+    """Return the content of a document as passages with keys."""
     passages, links = list[Passage](), list(found.links)
     for block in found.blocks:
         is_table = block.text.lstrip().startswith("|")
@@ -113,7 +113,7 @@ def _links(text: str) -> list[Link]:
 
 
 def of_text(key: str, title: str, address: str, text: str) -> Source:
-    """A page that a search has found."""
+    """Return a page found by a search as a source."""
     return source(key, _markdown(text, title)._replace(title=title), "web", address)
 
 
@@ -127,7 +127,7 @@ def _pdf(path: Path) -> Reading:
             try:
                 text = page_text(document, number)
             except RuntimeError as error:
-                raise BadInput(f"{path}: page {number + 1} cannot be read: {error}") from None
+                raise BadInput(f"{path}: Page {number + 1} cannot be read: {error}") from None
             lines = [one_line(line) for line in text.split("\n")]
             heading = next((line for line in lines if line), "")
             blocks += [Block(text, heading, number + 1) for text in _joined(lines)]
@@ -135,13 +135,13 @@ def _pdf(path: Path) -> Reading:
 
 
 def pages(path: Path) -> int:
-    """How many pages a PDF has, with or without text."""
+    """Return the number of pages of a PDF, with or without text."""
     with opened(path, str(path)) as document:
         return len(document)
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
-    """Lines as paragraphs: one that goes on in the next line is put together again."""
+    """Yield lines as paragraphs: a sentence that continues on the next line is joined."""
     text = ""
     for line in [*lines, ""]:
         goes_on = bool(text) and bool(line) and text[-1] not in ".!?:" and not line[:1].isupper()
@@ -173,7 +173,7 @@ def _markdown(text: str, name: str) -> Reading:
 
 
 def _parts(lines: list[str]) -> Iterator[str]:
-    """A table as a whole, the items of a list one by one, all else as a paragraph."""
+    """Yield a table as one part, each list item as a part, and other lines as a paragraph."""
     held: list[str] = []
     for line in lines:
         begins = re.match(r"\s*(?:[-*+]|\d+\.)\s+", line)
@@ -195,14 +195,14 @@ def _html(text: str, name: str) -> Reading:
 
 
 def _address(given: str | None) -> str:
-    """An address of the web as Markdown can hold it; empty if it is none."""
+    """Return a web address escaped for Markdown, or an empty string if it is not one."""
     if not (given or "").strip().startswith(("http://", "https://")):
         return ""
     return re.sub(r"[\s()<>\[\]\"]", lambda match: f"%{ord(match[0]):02X}", str(given).strip())
 
 
 class _Page(HTMLParser):
-    """HTML as blocks of Markdown: headings, paragraphs, items, tables, links."""
+    """A parser that turns HTML into blocks of Markdown: headings, paragraphs, list items, tables, links."""
 
     BLOCKS = re.compile("p|div|section|article|li|blockquote|pre|table|ul|ol|dl|dd|dt|main|body|br")
     LEFT_OUT = re.compile("script|style|nav|footer|form|noscript|template|svg")
@@ -270,7 +270,7 @@ class _Page(HTMLParser):
             self.text.append(data)
 
     def end_block(self) -> None:
-        """A paragraph has ended."""
+        """End the current paragraph."""
         if self.inside or self.rows or self.row:
             return
         text, self.text, self.link = one_line("".join(self.text)), [], None

@@ -1,6 +1,6 @@
-"""draft: the sections of the memo. Sentences of the sources, attributed; or a model's, checked by the same validators.
+"""draft: write the sections of the memo from sentences of the sources, or with a model under the same validators.
 
-A sentence names its passage: ``[@annual-report-4]``. Where no source says anything, the section says that.
+A sentence names its passage: ``[@annual-report-4]``. If no source says anything, the section says so.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ OPENINGS = {
     ("fund", "justify"): "This memo gives the reasons for a commitment to the fund {company}.",
 }
 CLOSINGS = {
-    "consider": "What speaks for it and what speaks against it, as far as the sources go:",
-    "justify": "What the decision rests on, as far as the sources go:",
+    "consider": "The points for and against it, according to the sources:",
+    "justify": "The basis of the decision, according to the sources:",
 }
 NOTHING = (
-    "The sources at hand say nothing that belongs into this section. Nothing was made up in their place; add documents"
-    " about {company} and have the memo written again."
+    "The available sources contain nothing for this section, and nothing was invented. Add documents about {company}"
+    " and write the memo again."
 )
 INSTRUCTIONS = (
-    "You write one section of an investment memo from the findings that are given, and from nothing else. Each sentence"
-    " names the sources (keys) that it rests on. Keep every number, date and name exactly as its source has it. Do not"
-    " add facts, links or judgements that no finding supports. In mode 'consider' weigh; in mode 'justify' argue."
+    "You write one section of an investment memo from the given findings and from nothing else. Each sentence names the"
+    " sources (keys) that it is based on. Keep every number, date and name exactly as in its source. Do not add facts,"
+    " links or judgements that no finding supports. In mode 'consider', weigh the arguments. In mode 'justify', argue"
+    " for the investment."
 )
 
 
 class Job(BaseModel):
-    """All that is needed to write one section."""
+    """The input for writing one section."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,27 +50,27 @@ class Job(BaseModel):
 
 
 class Written(BaseModel):
-    """A sentence of a model, and the passages that it rests on."""
+    """A sentence from a model, and the passages that it is based on."""
 
     text: Text
     sources: list[str] = Field(min_length=1)
 
 
 async def write_section(job: Job, ctx: Context) -> str:
-    """One section as Markdown."""
+    """Return one section as Markdown."""
     if not job.findings:
         return nothing(job)
     return await _by_model(job, ctx) or extracted(job)
 
 
 def nothing(job: Job) -> str:
-    """A section that no source has anything for."""
+    """Return a section without any findings."""
     text = NOTHING.format(company=job.company)
     return f"## {job.section.title}\n\n{_opening(job)}{text}\n"
 
 
 def extracted(job: Job) -> str:
-    """A section of sentences that are in the sources, in paragraphs by source."""
+    """Return a section of sentences from the sources, one paragraph per source."""
     lines = [_attributed(finding.sentence, [finding.source]) for finding in job.findings]
     if job.section.gathers:
         closing = "" if "summary" in job.section.name else f"{CLOSINGS[job.memo_mode]}\n\n"
@@ -86,7 +87,7 @@ def _opening(job: Job) -> str:
 
 
 def _paragraphs(findings: list[Finding], lines: list[str]) -> list[str]:
-    """Sentences of one source make a paragraph."""
+    """Group the sentences into one paragraph per source."""
     found: dict[str, list[str]] = {}
     for finding, line in zip(findings, lines, strict=True):
         found.setdefault(finding.source.rpartition("-")[0], []).append(line)
@@ -94,13 +95,13 @@ def _paragraphs(findings: list[Finding], lines: list[str]) -> list[str]:
 
 
 def _attributed(sentence: str, keys: list[str]) -> str:
-    """The key stands before the full stop."""
+    """Add source keys to a sentence, before its full stop."""
     marks = "".join(f" [@{key}]" for key in dict.fromkeys(keys))
     return f"{sentence[:-1]}{marks}{sentence[-1]}" if sentence[-1] in ".!?" else f"{sentence}{marks}."
 
 
 def as_prose(text: str) -> str:
-    """What a model says as a sentence, and nothing but that: no heading, list, table, citation or link of its own."""
+    """Return a model's text as a plain sentence: no heading, list, table, citation or link."""
     return re.sub(r"\s+(?=[.,;:!?])", "", one_line(quoted(text)).lstrip("#>|*+- "))
 
 
@@ -116,10 +117,10 @@ async def _by_model(job: Job, ctx: Context) -> str | None:
             for each in self.sentences:
                 for key in each.sources:
                     if key not in known:
-                        raise ValueError(f"{key!r} is none of the sources that were given")
+                        raise ValueError(f"{key!r} is not one of the given sources")
                 for address in re.findall(r"\w+://[^\s)\]>]+", each.text):
                     if address not in said:
-                        raise ValueError(f"{address} is in none of the findings; add no links")
+                        raise ValueError(f"{address} is not in the findings; add no links")
             return self
 
     answer = await model.ask(ctx, INSTRUCTIONS, job, SectionText)

@@ -1,7 +1,7 @@
-"""The four enrichments: trademark, socials, links, visualisations. Only from what the data and the sources contain.
+"""The four enrichments: trademark, socials, links, visualisations. They use only the data and the sources.
 
-Each can be done again on its own result without doing anything twice. One that finds nothing says so in a comment of
-the Markdown, so that the files alone tell that it was done.
+Each enrichment is idempotent. If it finds nothing to add, it writes a comment into the Markdown, so that the files
+alone show that it is done.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MODES = {"consider": "for consideration", "justify": "in support of a decision"}
 _PROTECTED = re.compile(
     r"```.*?```|<!--.*?-->|!?\[[^\]]*\]\([^)]*\)|\[[@^][^\]]*\]|^[#|][^\n]*$", re.DOTALL | re.MULTILINE
 )
-"""What no link is put into: code, comments, links, citations, headings, tables."""
+"""The parts that get no links: code, comments, links, citations, headings, tables."""
 
 
 # header.md
 
 
 def header(company: str, data: CompanyData, kind: InvestmentType, mode: MemoMode) -> str:
-    """The head of the memo: the company's name as it writes it, its logo if it has one, and what the memo is."""
+    """Return the header of the memo: the company's name as it writes it, its logo, and the type of memo."""
     logo = f"![{one_line(company)}]({data.trademark.logo})\n\n" if data.trademark.logo else ""
     name = one_line(data.trademark.mark or company)
     return f"{logo}# {name}\n\n*Investment memo: {KINDS[kind]}, {MODES[mode]}.*\n"
@@ -43,13 +43,13 @@ def header(company: str, data: CompanyData, kind: InvestmentType, mode: MemoMode
 # socials
 
 _NO_NAME = {"linkedin", "profile", "page", "view", "see", "connect", "follow", "contact", "here"}
-"""Words that make a link a hint, and not a person."""
+"""Words that show that a link text is not a person's name."""
 
 
 def socials(
     sections: dict[str, str], outline: list[Section], data: CompanyData, sources: list[Source]
 ) -> dict[str, str]:
-    """The team section with the LinkedIn page of everybody who has one in the data or in a source."""
+    """Link people in the team section to the LinkedIn pages that the data or a source gives."""
     name = team(outline)
     if name is None:
         first = next(iter(sections))
@@ -66,7 +66,7 @@ def socials(
 
 
 def profiles(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
-    """Person → address. A bare address counts for the person whose names are in it."""
+    """Return LinkedIn addresses by person. A bare address belongs to the person whose name it contains."""
     found = {person.name: person.linkedin for person in data.people if LINKEDIN in person.linkedin}
     for source in sources:
         for link in source.links:
@@ -76,7 +76,7 @@ def profiles(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
 
 
 def _person(link: Link, source: Source) -> str:
-    """Whose page it is: who the link names, else who of the source is named in its address. Nobody, if in doubt."""
+    """Return the person of a page: named by the link, or by its address. Empty if in doubt."""
     words = link.text.split()
     if len(words) > 1 and all(word[:1].isupper() for word in words) and not _NO_NAME & {*link.text.casefold().split()}:
         return link.text
@@ -95,7 +95,7 @@ def _is_named_in(name: str, page: list[str]) -> bool:
 
 
 def links(sections: dict[str, str], data: CompanyData, sources: list[Source]) -> dict[str, str]:
-    """The first mention of everything that has an address leads there, in each section."""
+    """Link the first mention of everything that has an address, in each section."""
     known = addresses(data, sources)
     found = {name: _without(text, NO_LINKS) for name, text in sections.items()}
     for name, text in found.items():
@@ -109,7 +109,7 @@ def links(sections: dict[str, str], data: CompanyData, sources: list[Source]) ->
 
 
 def addresses(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
-    """Name → address, the longest names first, so that no part of a name is linked before the whole."""
+    """Return addresses by name, longest names first, so that a whole name is linked before its parts."""
     known = dict(data.links)
     if data.website.startswith(("http://", "https://")):
         known.setdefault(data.name, data.website)
@@ -121,13 +121,13 @@ def addresses(data: CompanyData, sources: Iterable[Source]) -> dict[str, str]:
 
 
 def has_links(sections: dict[str, str]) -> bool:
-    """Whether some section leads somewhere, apart from people's pages."""
+    """Return whether a section has a link that is not a person's page."""
     urls = [url for text in sections.values() for url in re.findall(r"(?<!!)\[[^\]]+\]\((https?://[^)]+)\)", text)]
     return any(LINKEDIN not in url.lower() for url in urls)
 
 
 def _linked(text: str, words: str, url: str) -> str:
-    """A text with the first mention of some words as a link, unless there is one."""
+    """Turn the first mention of some words into a link, unless the text already has that link."""
     if f"]({url})" in text:
         return text
     taken_by = [(match.start(), match.end()) for match in _PROTECTED.finditer(text)]
@@ -139,7 +139,7 @@ def _linked(text: str, words: str, url: str) -> str:
 
 
 def _is_part_of_a_name(text: str, match: re.Match[str]) -> bool:
-    """Porto is not what a University of Porto is."""
+    """Return whether a match is part of a longer name, such as Porto in University of Porto."""
     line = text[text.rfind("\n", 0, match.start()) + 1 : text.find("\n", match.end())]
     names = [fact.text for fact in facts(line) if fact.kind == "name" and match[0] in fact.text]
     at = match.start() - text.rfind("\n", 0, match.start()) - 1
@@ -151,7 +151,7 @@ def _is_part_of_a_name(text: str, match: re.Match[str]) -> bool:
 
 
 def visualizations(sections: dict[str, str], outline: list[Section], sources: list[Source]) -> dict[str, str]:
-    """Every table of the sources in the section that it fits, with a chart if it has a column of numbers."""
+    """Add every table of the sources to the section that it fits, with a chart if it has a column of numbers."""
     found = {name: _without(text, NO_VIZ) for name, text in sections.items()}
     for passage in (passage for source in sources for passage in source.passages if passage.table):
         section = _home(passage, outline)
@@ -164,12 +164,12 @@ def visualizations(sections: dict[str, str], outline: list[Section], sources: li
 
 
 def has_visualizations(sections: dict[str, str]) -> bool:
-    """Whether some section has a marker of a visualisation."""
+    """Return whether a section has a visualisation marker."""
     return any(VIZ in text for text in sections.values())
 
 
 def _home(passage: Passage, outline: list[Section]) -> str | None:
-    """The section whose words a table shares most; None if it shares none with any."""
+    """Return the section that shares the most words with a table, or None."""
     words = Counter(stems(f"{passage.heading} {passage.text}"))
     scores = {
         section.name: sum(words[stem(word.casefold())] for word in section.about)
@@ -181,14 +181,14 @@ def _home(passage: Passage, outline: list[Section]) -> str | None:
 
 
 def drawn(passage: Passage) -> str:
-    """A table as it is in its source, with its chart."""
+    """Return a table as in its source, with its chart."""
     title = one_line(passage.heading) or "Table"
     chart = _chart(passage.text, title)
     return f"{VIZ} {title} -->\n**{title}** [@{passage.key}]\n\n{passage.text}\n{chart}"
 
 
 def _chart(table: str, title: str) -> str:
-    """The first column of numbers as bars; nothing if there is none."""
+    """Return a bar chart of the first column of numbers, or an empty string."""
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()]
     head, body = rows[0], [row for row in rows[2:] if len(row) == len(rows[0])]
     for column in range(1, len(head)):
@@ -204,7 +204,7 @@ def _chart(table: str, title: str) -> str:
 
 
 def _number(cell: str) -> tuple[object, ...] | None:
-    """The value and the unit of a cell that is a number and nothing else."""
+    """Return the value and unit of a cell that contains only a number, or None."""
     found = [fact for fact in facts(f"x {cell}") if fact.kind in ("number", "date")]
     return found[0].value if len(found) == 1 and found[0].kind == "number" else None
 

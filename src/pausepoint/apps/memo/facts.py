@@ -1,7 +1,7 @@
-"""What can be checked in a sentence: its numbers, its dates and its names; and whether another text has them too.
+"""Find the facts of a sentence (numbers, dates and names), and check whether another text contains them.
 
-A number is compared by its value and its unit (4.2 million is 4,200,000; 12 % is not 12), a date by the parts that it
-has, a name by its words.
+A number is compared by its value and its unit (4.2 million is 4,200,000; 12 % is not 12), a date by its parts, and a
+name by its words.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _COMMON = {
 
 
 class Fact(NamedTuple):
-    """Something that can be checked. ``value`` is what is compared."""
+    """Something that can be checked. ``value`` is used for comparisons."""
 
     kind: FactKind
     text: str
@@ -71,9 +71,9 @@ class Fact(NamedTuple):
 
 
 def facts(text: str, names: Collection[str] = ()) -> list[Fact]:
-    """The numbers, dates and names of a text, each once.
+    """Return the numbers, dates and names of a text, each once.
 
-    Any word is written like a name at the beginning of a sentence. There it is one if it is among ``names``.
+    At the start of a sentence every word looks like a name. There, a single word is a name only if it is in ``names``.
 
     >>> [fact.text for fact in facts("In March 2029 Ada Moss sold 1,200 panels for $4.2 million.")]
     ['March 2029', '1,200', '$4.2 million', 'Ada Moss']
@@ -86,7 +86,7 @@ def facts(text: str, names: Collection[str] = ()) -> list[Fact]:
 
 
 def _dates(text: str) -> tuple[list[Fact], str]:
-    """Dates, and the text without them: what is a part of a date is no number."""
+    """Return the dates, and the text without them, so that parts of a date do not count as numbers."""
     found: list[Fact] = []
 
     def take(match: re.Match[str]) -> str:
@@ -102,7 +102,7 @@ def _dates(text: str) -> tuple[list[Fact], str]:
 
 
 def _in_digits(text: str) -> str:
-    """A text with its numbers in digits. “One” stays: it is seldom a number.
+    """Return a text with its numbers in digits. “One” stays, because it is rarely a number.
 
     >>> _in_digits("Two of forty-five, or twelve million; one of them")
     '2 of 45, or 12 million; one of them'
@@ -151,13 +151,13 @@ def _begins_a_sentence(text: str, at: int) -> bool:
 
 
 def plain(name: str) -> str:
-    """A name as it is compared: its words, in small letters, without a genitive."""
+    """Return a name for comparison: its words in lower case, without a possessive."""
     words = re.sub(r"[’']s\b", "", name).casefold()
     return " ".join(re.findall(r"\w+", words))
 
 
 class Known:
-    """A text that claims are compared with, read once."""
+    """A text to compare claims with. It is analyzed once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -165,7 +165,7 @@ class Known:
         self.plain = f" {plain(text)} "
 
     def lacks(self, claim: str, names: Collection[str] = ()) -> list[Fact]:
-        """The facts of a claim that the text does not have.
+        """Return the facts of a claim that the text does not contain.
 
         >>> known = Known("In 2029 sales were 4,200,000.")
         >>> [fact.text for fact in known.lacks("Sales rose by 12 % to 4.2 million in 2029.")]
@@ -174,7 +174,7 @@ class Known:
         return [fact for fact in facts(claim, names) if not _is_in(fact, self.facts, self.plain)]
 
     def names(self) -> set[str]:
-        """Single words that are names in this text, wherever they stand: it never writes them small."""
+        """Return the words that are names in this text: it never writes them in lower case."""
         small = set(re.findall(r"\b[a-zà-öø-þ][\w’'&-]*", self.text))
         words = {word for fact in self.facts if fact.kind == "name" for word in fact.text.split()}
         return {word for word in words if word[:1].isupper() and word.lower() not in small}
@@ -190,6 +190,6 @@ def _is_in(fact: Fact, there: list[Fact], plain: str) -> bool:
 
 
 def _same_number(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """A unit that only one of them names does not matter, unless it is a percentage."""
+    """Compare two numbers. A unit that only one of them has does not matter, unless it is a percentage."""
     units = {one[1], other[1]}
     return one[0] == other[0] and (len(units) == 1 or ("" in units and "%" not in units))

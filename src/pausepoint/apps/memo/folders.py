@@ -1,4 +1,4 @@
-"""Where a memo goes on: the folder that is meant, what it tells, and its session, made anew if the store lost it."""
+"""Find the folder to resume, its state, and its session, which is rebuilt if the store is lost."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pausepoint.errors import FolderRefused
 INPUT = (
     "company_name", "company_data", "outline", "investment_type", "memo_mode", "deck", "documents"
 )  # fmt: skip
-"""What a session is given; agents write the rest."""
+"""The fields of the state that are input. Agents write the rest."""
 
 
 class NothingThere(Exception):
-    """There is no folder to go on with."""
+    """There is no folder to resume."""
 
 
 def chosen(folders: VersionFolders, version: str | None) -> Path:
-    """The folder of a version, else the latest. `NothingThere` if there is none."""
+    """Return the folder of a version, or the latest one. Raises `NothingThere` if there is none."""
     try:
         found = folders.latest() if version is None else folders.find(version)
     except FolderRefused as error:
@@ -40,13 +40,15 @@ def chosen(folders: VersionFolders, version: str | None) -> Path:
 
 
 def given(state: MemoState) -> dict[str, Any]:
-    """The input of a session, field by field."""
+    """Return the input of a session, field by field."""
     return {name: getattr(state, name) for name in INPUT}
 
 
 def looked_at(folder: Path, inputs: Callable[[], MemoState]) -> Detection:
-    """What a folder tells. Without completion records the input is needed to judge it: how many sections there are,
-    and whether a deck had to be read."""
+    """Detect the state of a folder.
+
+    Without completion records this needs the input, which gives the number of sections and whether there is a deck.
+    """
     found = detect(folder, memo)
     if found.recorded:
         return found
@@ -57,28 +59,28 @@ def looked_at(folder: Path, inputs: Callable[[], MemoState]) -> Detection:
 
 
 def detect_resume_point(folder: Path, state: MemoState) -> str:
-    """The agent to run next, ``"start"`` or ``"complete"``."""
+    """Return the agent to run next, ``"start"`` or ``"complete"``."""
     return looked_at(folder, lambda: state).resume_at
 
 
 async def session_of(
     engine: Engine, found: Detection, inputs: Callable[[], MemoState], incomplete: Literal["accept"] | None = None
 ) -> Session[MemoState]:
-    """The session of a folder. `FolderRefused` if it cannot be gone on with; the folder is as it was."""
+    """Return the session of a folder. Raises `FolderRefused`, without changes, if it cannot be resumed."""
     if found.recorded:
         return await engine.rebuild(found.folder, memo, incomplete=incomplete)
     return await engine.rebuild(found.folder, memo, incomplete=incomplete, **given(inputs()))
 
 
 async def reconstruct(engine: Engine, folder: Path, state: MemoState) -> MemoDocument:
-    """The document that the files of a folder make up, with defaults for what is not there yet."""
+    """Rebuild the document from the files of a folder, with defaults for missing parts."""
     session = await session_of(engine, looked_at(folder, lambda: state), lambda: state)
     return document(await session.state())
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What is to be otherwise than the session has it; None: as it is."""
+    """Changes to the input of a session. None means no change."""
 
     kind: InvestmentType | None = None
     mode: MemoMode | None = None
@@ -89,19 +91,19 @@ class Changes:
 
     @property
     def options(self) -> dict[str, str | Path | None]:
-        """As they are given on the command line."""
+        """The changes as command line options."""
         return {
             "--type": self.kind, "--mode": self.mode, "--outline": self.outline, "--data": self.data,
             "--deck": self.deck, "--documents": self.documents,
         }  # fmt: skip
 
     def fields(self, state: MemoState) -> dict[str, Any]:
-        """The fields of the state that change. `BadInput` if something that was given cannot be used."""
+        """Return the fields of the state that change. Raises `BadInput` for an unusable value."""
         wanted = self._of_options(state) if self.data is None else self._of_data(state)
         return {name: value for name, value in wanted.items() if value not in (None, getattr(state, name))}
 
     def _of_data(self, state: MemoState) -> dict[str, Any]:
-        """Another JSON of the company names its files anew, as at a start."""
+        """Return the fields for new company data, which names its files as at a start."""
         return given(
             starting(
                 state.company_name, data=self.data, deck=self.deck, documents=self.documents, outline=self.outline,
@@ -122,24 +124,24 @@ class Changes:
 
 
 def check_company(wanted: str, found: str, where: str) -> None:
-    """Refuse to go on with the memo of another company, whose name makes the same folder."""
+    """Refuse to resume the memo of another company whose name gives the same folder."""
     if found.casefold() != wanted.strip().casefold():
         raise BadInput(
-            f"COMPANY: {where} is the memo of {found!r}, not of {wanted!r}; give one of them another --output"
+            f"COMPANY: {where} is the memo of {found!r}, not of {wanted!r}. Use another --output for one of them."
         )
 
 
 def check_agent(option: str, name: str | None) -> None:
-    """Refuse an agent that there is not."""
+    """Refuse an unknown agent."""
     if name is not None and name not in AGENTS:
-        raise BadInput(f"{option}: there is no agent {name!r}; there are {', '.join(AGENTS)}")
+        raise BadInput(f"{option}: There is no agent {name!r}. The agents: {', '.join(AGENTS)}.")
 
 
 def memo_file(folder: Path) -> Path:
-    """Where the memo lies."""
+    """Return the path of the memo."""
     return folder / DRAFT
 
 
 def company_of(folder: Path) -> str:
-    """The company of a memo that is complete."""
+    """Return the company of a complete memo."""
     return MemoDocument.model_validate_json((folder / FINAL).read_bytes()).company_name

@@ -1,4 +1,4 @@
-"""The memo's records: what it is given, what each agent leaves, and the state that they make up."""
+"""The memo's records: its input, the results of each agent, and the state."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]
 
 
 def _address(given: str) -> str:
-    """Anything else would end up in the memo as a link, or break one."""
+    """Refuse text that is not a web address, because it becomes a link in the memo."""
     if given and not re.fullmatch(r"https?://[^\s()<>\[\]\"]+", given):
-        raise ValueError(f"{given!r} is no address: one begins with https:// and has no spaces or brackets")
+        raise ValueError(f"{given!r} is not a web address. Start it with https:// and use no spaces or brackets.")
     return given
 
 
 def _profile(given: str) -> str:
     if given and not re.match(r"https?://([\w-]+\.)?linkedin\.com/in/\S", _address(given)):
-        raise ValueError(f"{given!r} is no LinkedIn page: one begins with https://www.linkedin.com/in/")
+        raise ValueError(f"{given!r} is not a LinkedIn page. Start it with https://www.linkedin.com/in/.")
     return given
 
 
@@ -34,23 +34,23 @@ Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pa
 
 
 class Part(BaseModel):
-    """A record of which every field is known."""
+    """A record that refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-# given
+# input
 
 
 class Trademark(Part):
-    """How the company writes its name, and where its logo is."""
+    """The company's spelling of its name, and the address of its logo."""
 
     mark: str = ""
     logo: Address = ""
 
 
 class Person(Part):
-    """Somebody of the company, as its data has it."""
+    """A person of the company."""
 
     name: Text
     role: str = ""
@@ -58,7 +58,7 @@ class Person(Part):
 
 
 class CompanyData(Part):
-    """What is known about the company before anything is read: ``data/<Company>.json``."""
+    """The company's data: ``data/<Company>.json``."""
 
     name: Text
     description: str = ""
@@ -75,7 +75,7 @@ class CompanyData(Part):
 
 
 class Section(Part):
-    """A section of the memo. ``about``: words that tell what belongs here. ``gathers``: the best of all others."""
+    """A section of the memo. ``about`` lists its typical words; ``gathers`` takes the best of all other sections."""
 
     name: FileName
     title: Title
@@ -84,7 +84,7 @@ class Section(Part):
     team: bool = False
 
 
-# found
+# research
 
 
 class Slide(Part):
@@ -96,7 +96,7 @@ class Slide(Part):
 
 
 class DeckAnalysis(Part):
-    """What the deck says: its slides, and the figures, dates and names on them."""
+    """The analysis of the deck: its slides, and the figures, dates and names on them."""
 
     file: str
     pages: int
@@ -107,14 +107,14 @@ class DeckAnalysis(Part):
 
 
 class Link(Part):
-    """Words that lead somewhere, as a source has them."""
+    """A link in a source."""
 
     text: str
     url: str
 
 
 class Passage(Part):
-    """A stretch of a source that can be cited, by its ``key``."""
+    """A part of a source that can be cited by its ``key``."""
 
     key: str
     text: str
@@ -124,7 +124,7 @@ class Passage(Part):
 
 
 class Source(Part):
-    """Something that was read. ``where``: its file, or its address."""
+    """A source. ``where`` is its file or its address."""
 
     key: str
     title: str
@@ -135,7 +135,7 @@ class Source(Part):
 
 
 class Research(Part):
-    """Everything that was read for the memo, and what could not be."""
+    """All sources of the memo, and the documents that could not be read."""
 
     company: str = ""
     queries: list[str] = []
@@ -144,7 +144,7 @@ class Research(Part):
 
 
 class Finding(Part):
-    """A sentence that belongs into a section, and the passage that it is from."""
+    """A sentence for a section, and its passage."""
 
     sentence: str
     source: str
@@ -152,18 +152,18 @@ class Finding(Part):
 
 
 class SectionResearch(Part):
-    """For every section what was found, and the sources that were searched for it alone."""
+    """The findings of every section, and the sources that were searched for single sections."""
 
     findings: dict[str, list[Finding]] = {}
     queries: list[str] = []
     sources: list[Source] = []
 
 
-# checked
+# validation
 
 
 class Unsupported(Part):
-    """A claim that its source does not bear out, and what of it is missing there."""
+    """A claim that its source does not support, and the facts that are missing there."""
 
     section: str
     claim: str
@@ -173,7 +173,7 @@ class Unsupported(Part):
 
 
 class CitationValidation(Part):
-    """Whether citations resolve, and whether what they cite says what the claim says."""
+    """The check of citations: whether they exist, and whether their passages support the claims."""
 
     citations: int
     claims: int
@@ -186,7 +186,7 @@ class CitationValidation(Part):
 
 
 class FactCheck(Part):
-    """Every number, date and name of the memo, looked for in all sources."""
+    """The check of every number, date and name of the memo against all sources."""
 
     facts: int
     supported: int
@@ -194,7 +194,7 @@ class FactCheck(Part):
 
 
 class Scores(Part):
-    """What the overall score is made of, each from 0 to 1, and the sections that lack sources."""
+    """The parts of the overall score, each from 0 to 1, and the sections that lack sources."""
 
     coverage: float
     citations: float
@@ -203,7 +203,7 @@ class Scores(Part):
 
 
 class Validation(Part):
-    """``3-validation.json``: it grows by one key with each of the three validators."""
+    """``3-validation.json``. Each of the three validators adds its keys."""
 
     citation_validation: CitationValidation | None = None
     fact_check_results: FactCheck | None = None
@@ -212,19 +212,19 @@ class Validation(Part):
 
     @model_serializer(mode="wrap")
     def without_what_is_not_there(self, serialize: Any) -> dict[str, Any]:
-        """A key is there once its validator is done, not before."""
+        """Omit the keys of validators that have not run yet."""
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
 class Review(Part):
-    """What a person said about a memo whose score is too low."""
+    """A person's verdict on a memo whose score is too low."""
 
     verdict: Literal["not needed", "approved", "rejected"]
     score: float
 
 
 class DraftSection(Part):
-    """A section as `MemoDocument` has it."""
+    """A section in `MemoDocument`."""
 
     section_name: str
     content: str
@@ -274,7 +274,7 @@ class MemoState(BaseModel):
 
 
 def document(state: MemoState, review: Review | None = None) -> MemoDocument:
-    """The state as one document, with a default for what is not there yet."""
+    """Return the state as one document, with defaults for missing parts."""
     found = state.validation
     return MemoDocument(
         company_name=state.company_name, investment_type=state.investment_type, memo_mode=state.memo_mode,

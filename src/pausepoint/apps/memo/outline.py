@@ -1,4 +1,4 @@
-"""The outline of a memo: which sections it has, and what belongs into each. A TOML file; ten sections by default."""
+"""The outline of a memo: a TOML file with its sections. The default outlines have ten sections."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ class _Outline(Part):
 
 
 def default(kind: InvestmentType) -> Path:
-    """The outline that comes with the memo, for a company or for a fund."""
+    """Return the default outline for a company or a fund."""
     return OUTLINES / f"{kind}.toml"
 
 
 def read(path: Path) -> list[Section]:
-    """The sections of an outline file, in their order. `BadInput` names what is wrong in it."""
+    """Return the sections of an outline file, in order. Raises `BadInput` if it is invalid."""
     try:
         given: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
+        raise BadInput(f"{path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: {error}") from None
     try:
         found = _Outline.model_validate(given).section
     except ValidationError as error:
-        raise BadInput(f"{path}: {refusal(error)}; an outline is a list of [[section]] tables") from None
+        raise BadInput(f"{path}: {refusal(error)}. An outline is a list of [[section]] tables.") from None
     for key in ("name", "title"):
         _check_distinct(path, key, [getattr(section, key) for section in found])
     return found
 
 
 def _check_distinct(path: Path, key: str, given: list[str]) -> None:
-    """Names are files, also on disks that do not tell small letters from capitals; titles tell sections apart."""
+    """Refuse duplicates, ignoring case: names are files on disks that may ignore case, and titles identify sections."""
     seen: set[str] = set()
     for each in given:
         if each.casefold() in seen:
-            raise BadInput(f"{path}: section.{key}: {each!r} is there twice; give each section its own")
+            raise BadInput(f"{path}: section.{key}: {each!r} occurs twice. Give each section its own {key}.")
         seen.add(each.casefold())
 
 
 def team(outline: list[Section]) -> str | None:
-    """The section about the people, if there is one: the one that says so, else the one that is named so."""
+    """Return the section about the people, or None: the one marked as team, else the first named so."""
     marked = [section.name for section in outline if section.team]
     return next(iter(marked or [section.name for section in outline if "team" in section.name]), None)

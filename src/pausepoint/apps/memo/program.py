@@ -1,4 +1,4 @@
-"""One call of the memo's program: the folder that is meant, what is looked at first, and the session that is driven."""
+"""One call of the memo's program: choose the folder, check it, and drive its session."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pausepoint.cli import Start
 from pausepoint.engine import Plan
 from pausepoint.errors import AlreadyRunning, FolderMisfit, FolderRefused, UnknownSession
 
-GIVEN_ANEW = "given anew with --resume"
+CHANGED = "changed with --resume"
 
 
 @dataclass
@@ -52,12 +52,12 @@ class Drive:
 
     @property
     def command(self) -> str:
-        """What goes on with it."""
+        """The command that resumes the memo."""
         return self._command(self.folder)
 
     @property
     def same_command(self) -> str:
-        """The same, with all that this call was asked to do."""
+        """The same command with all options of this call."""
         asked = {"--from": self.redo, "--until": self.until, **self.changes.options}
         return self._command(self.folder, *(str(word) for pair in asked.items() if pair[1] for word in pair))
 
@@ -69,19 +69,19 @@ class Drive:
         return self.start.command(*([*options, "--", self.company] if is_like_an_option else [self.company, *options]))
 
     def offered(self) -> bool:
-        """Whether somebody wants to go on with what was interrupted, instead of beginning anew."""
+        """Return whether the user wants to resume an unfinished version instead of starting a new one."""
         last = self.folders.latest()
         if last is None or last not in self.folders.incomplete(memo):
             return False
         if at_terminal():
             return click.confirm(f"{last} was not finished. Resume it?", default=True)
-        click.echo(f"hint: {last} was not finished; to go on with it: {self._command(last)}", err=True)
+        click.echo(f"hint: {last} was not finished. Resume it: {self._command(last)}", err=True)
         return False
 
-    # beginning
+    # starting
 
     async def begin(self) -> Stand:
-        """A new session, in a folder of its own."""
+        """Start a new session in a new folder."""
         state = self.inputs()
         self.folder = self.folders.make()
         async with self._engine() as engine:
@@ -95,12 +95,13 @@ class Drive:
 
     def _engine(self) -> Engine:
         self.start.folder.mkdir(parents=True, exist_ok=True)
-        return Engine(self.start.store, workflows=[memo], drives="asked")  # no other memo, and this one once it is read
+        # "asked": other memos in the store are not driven, and this one only after the checks.
+        return Engine(self.start.store, workflows=[memo], drives="asked")
 
-    # going on
+    # resuming
 
     async def go_on(self, version: str | None) -> Stand:
-        """The latest version, or the one that was named."""
+        """Resume the latest version, or the named one."""
         try:
             self.folder = chosen(self.folders, version)
         except NothingThere as error:
@@ -110,7 +111,7 @@ class Drive:
         return await self.taken_up(self.folder)
 
     async def taken_up(self, folder: Path) -> Stand:
-        """What lies in a folder, gone on with; or what somebody has to decide before."""
+        """Resume the memo in a folder, or return the decision that is needed first."""
         try:
             found = looked_at(folder, self.inputs)
             if found.resume_at == "start":
@@ -127,11 +128,14 @@ class Drive:
                 return await self._resumed(engine, session, [AGENTS[0]] if lost_deck else [])
         except FolderMisfit as error:
             click.echo(f"⚠️  {error}")
-            click.echo(f"⚠️  Starting from scratch in a new folder; {folder} stays as it is...")
+            click.echo(f"⚠️  Starting from scratch in a new folder; {folder} is not changed...")
         return await self.begin()
 
     async def _is_complete(self, engine: Engine, found: Detection) -> bool:
-        """Whether nothing is left to do. The store knows best: a memo may have been killed right behind a rewind."""
+        """Return whether there is nothing left to do.
+
+        The store decides, because a memo may have been killed right after a rewind.
+        """
         if not (found.complete and _as_recorded(found)) or self.redo is not None or self.changes != Changes():
             return False
         try:
@@ -145,7 +149,7 @@ class Drive:
         except FolderRefused as error:
             if not found.inconsistent or self.incomplete:
                 raise
-            raise BadInput(f"{error}; on the command line that is --incomplete accept") from None
+            raise BadInput(f"{error} On the command line, that is --incomplete accept.") from None
 
     def _complete(self) -> Stand:
         assert self.folder is not None
@@ -157,20 +161,21 @@ class Drive:
         unfinished = self.folders.incomplete(memo)
         if len(unfinished) > 1 and self.folder is not None:
             names = ", ".join(path.name for path in unfinished)
-            click.echo(f"⚠️  Several versions are incomplete: {names}; this is {self.folder.name}", err=True)
+            click.echo(f"⚠️  Several versions are incomplete: {names}; resuming {self.folder.name}", err=True)
 
     async def _resumed(self, engine: Engine, session: Session[MemoState], again: list[str]) -> Stand:
-        """Look at everything first, so that what is refused or left undecided has changed nothing."""
+        """Resume a session. All checks come first, so that a refusal or an open decision changes nothing."""
         holder = (await session.info()).holder
         if holder is not None:
-            raise AlreadyRunning(f"{self.folder} is being written", session_id=session.id, holder=holder)
+            message = f"{self.folder} is being written by another process."
+            raise AlreadyRunning(message, session_id=session.id, holder=holder)
         state = await session.state()
         check_company(self.company, state.company_name, str(self.folder))
         fields = self.changes.fields(state)
         redo = await self._redone(session, fields)
         plan = await self._planned(session, redo, fields, again)
         if self.until is not None and self.until not in (*again, *_ahead(plan)):
-            raise BadInput(f"--until: {self.until} has ended already; --from {self.until} redoes it")
+            raise BadInput(f"--until: {self.until} has already finished. Redo it with --from {self.until}.")
         if plan.undecided and self.edits is None:
             return Stand(self.folder, code=DECISION, undecided=plan)
         if plan.undecided and self.edits == "discard":
@@ -182,26 +187,28 @@ class Drive:
         cursor = await now(session)
         _tell_where(ahead, bool(again or redo) or len(_ahead(plan)) < len(AGENTS))
         if redo is not None:
-            await session.rewind(redo, fields, by=self.by, reason="--from" if redo == self.redo else GIVEN_ANEW)
+            await session.rewind(redo, fields, by=self.by, reason="--from" if redo == self.redo else CHANGED)
         elif fields:
-            await session.edit(fields, by=self.by, reason=GIVEN_ANEW)
+            await session.edit(fields, by=self.by, reason=CHANGED)
         await session.resume(edits=self.edits, rerun=again, until=self.until, by=self.by)
         kept = {each.step for each in await session.plan() if each.verdict in ("done", "left out")}
         click.echo(shown("Agents: " + " ".join(f"{'✓' if name in kept else '·'}\xa0{name}" for name in AGENTS)))
         return Stand(self.folder, await Following(engine, self.until, kept).to_its_end(session, cursor))
 
     async def _redone(self, session: Session[MemoState], fields: dict[str, Any]) -> str | None:
-        """The agent to redo, with all behind it: that of --from, or the first that has read what is otherwise now."""
+        """Return the agent to redo with all after it: that of --from, or the first that has read a changed input."""
         done = {each.step for each in await session.checkpoints(limit=None) if not each.left_behind}
         if self.redo is not None and self.redo not in done:
-            raise BadInput(f"--from: {self.redo} has not ended yet, so there is nothing to redo; go on: {self.command}")
+            raise BadInput(
+                f"--from: {self.redo} has not finished yet, so there is nothing to redo. Resume: {self.command}"
+            )
         read = [name for name in memo.readers(*fields) if name in done]
         return min([*read, *([self.redo] if self.redo else [])], key=AGENTS.index, default=None)
 
     async def _planned(
         self, session: Session[MemoState], redo: str | None, fields: dict[str, Any], again: list[str]
     ) -> Plan:  # fmt: skip
-        """What going on would do. Nothing is changed by asking."""
+        """Return what a resume would do, without changing anything."""
         if redo is None:
             return await session.plan(rerun=again)
         try:
@@ -210,12 +217,12 @@ class Drive:
             if (first := earliest(redo)) == redo:
                 raise
             raise BadInput(
-                f"{redo} cannot be redone alone: {error.path} as it was before lay in the store, which is gone;"
-                f" --from {first} writes it anew"
+                f"{redo} cannot be redone alone: the store with the previous version of {error.path} is missing."
+                f" Write it again with --from {first}."
             ) from None
 
     async def answer(self, question: Question, value: str) -> Stand:
-        """A person has answered; the session goes on."""
+        """Answer a question and resume the session."""
         async with self._engine() as engine:
             session: Session[MemoState] = await engine.session(question.session_id)
             cursor = await now(session)
@@ -230,10 +237,10 @@ def _tell_where(ahead: list[str], anew: bool) -> None:
 
 
 def _ahead(plan: Plan) -> list[str]:
-    """The agents that are to run."""
+    """Return the agents that will run."""
     return [each.step for each in plan if each.verdict in ("next", "will run")]
 
 
 def _as_recorded(found: Plan | Detection) -> bool:
-    """Whether no file is otherwise than its agent has left it."""
+    """Return whether all files match their records."""
     return all(each.state == "valid" for each in found.artifacts)

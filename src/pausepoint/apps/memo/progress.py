@@ -1,4 +1,4 @@
-"""What is said while agents run: which one begins, which has ended, how long that took and what it cost."""
+"""Print the progress of the agents: which agent starts or ends, how long it took and what it cost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pausepoint.apps.memo.workflow import AGENTS
 from pausepoint.model import Event
 
 EVERY = 0.1
-"""Seconds between two looks at what the agents do."""
+"""The seconds between two reads of the agents' progress."""
 
 
 class Following:
-    """One session, from a cursor of its history on until it stands.
+    """Follow one session from a position in its history until it stops running.
 
-    ``kept`` are agents that do not run again; ``until`` is the one behind which it is to pause.
+    ``kept`` are agents that do not run again. ``until`` is the agent after which the session pauses.
     """
 
     def __init__(self, engine: Engine, until: str | None = None, kept: Collection[str] = ()) -> None:
@@ -34,7 +34,7 @@ class Following:
         self._ending = ""
 
     async def to_its_end(self, session: Session[MemoState], cursor: str = "") -> Outcome[MemoState]:
-        """Tell what happens until somebody is needed or nothing is left to do."""
+        """Print what happens until the session ends or needs a person."""
         if (await session.state()).deck is None:
             self._idle = {AGENTS[0]: "there is no deck"}
         await self._engine.drive_only(session.id)
@@ -42,7 +42,7 @@ class Following:
         try:
             while True:
                 over = until.done()
-                info = await session.info()  # before the events: what has ended by then is told as ended
+                info = await session.info()  # read before the events, so that an ended step is reported as ended
                 async for event in session.events(cursor):
                     cursor = event.cursor
                     self._tell(event)
@@ -56,15 +56,15 @@ class Following:
             until.cancel()
 
     def _tell_ending(self) -> None:
-        """This program was told to end: say what it waits for."""
+        """Print what the program waits for when it was asked to end."""
         ending = self._engine.ending
         if ending and not self._ending:
-            what = f"what {self._running} is at" if self._running else "what runs"
-            click.echo(f"{ending}: {what} is finished first; once more ends it", err=True)
+            what = f"current operation of {self._running}" if self._running else "current operation"
+            click.echo(f"{ending}: The {what} finishes first. Interrupt again to stop now.", err=True)
         self._ending = ending
 
     def _goes_on_to(self, agent: str) -> bool:
-        """Whether the agent that is next really runs: not if it is kept, nor if the session is to pause before it."""
+        """Return whether the next agent runs: not if it is kept, nor if the session pauses before it."""
         return agent not in (*self._kept, *self._finished) and self._until not in self._finished
 
     def _begins(self, agent: str) -> None:
@@ -94,7 +94,7 @@ class Following:
 
 
 async def now(session: Session[MemoState]) -> str:
-    """Where the history of a session ends at present."""
+    """Return the current end of a session's history."""
     cursor = ""
     async for event in session.events():
         cursor = event.cursor

@@ -1,4 +1,4 @@
-"""Plain text: its sentences, the words that tell what they are about, and Markdown without its marks."""
+"""Plain text: split it into sentences, find its significant words, and remove Markdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP = frozenset(
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a paragraph.
+    """Return the sentences of a paragraph.
 
     >>> sentences("Dr. Moss left Acme Inc. in 2029. She sold 4.2 million panels! Why?")
     ['Dr. Moss left Acme Inc. in 2029.', 'She sold 4.2 million panels!', 'Why?']
@@ -38,7 +38,7 @@ def sentences(text: str) -> list[str]:
 
 
 def stems(text: str) -> list[str]:
-    """The words that say something, cut to what most of their forms share.
+    """Return the significant words of a text, cut to a common stem.
 
     >>> stems("The company's customers were paying")
     ['compan', 'custom', 'pay']
@@ -48,7 +48,7 @@ def stems(text: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """One word, cut.
+    """Cut one word to its stem.
 
     >>> stem("markets"), stem("pricing"), stem("prices")
     ('market', 'pric', 'pric')
@@ -61,7 +61,7 @@ def stem(word: str) -> str:
 
 
 def unlinked(text: str) -> str:
-    """Markdown without links and pictures: what they show stays.
+    """Remove links and pictures from Markdown, and keep their text.
 
     >>> unlinked("See [the report](https://example.com/r) and ![chart](c.png).")
     'See the report and chart.'
@@ -70,7 +70,7 @@ def unlinked(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Markdown as it is read aloud: without links, citations, emphasis, comments and marks of lists.
+    """Return Markdown as plain text: without links, citations, emphasis, comments and list markers.
 
     >>> bare("- **Fernstone** grew by 12 % [@report-2].")
     'Fernstone grew by 12 %.'
@@ -82,7 +82,7 @@ def bare(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """What a source or a model says, without what would mean something in the memo. Tags are shown, not obeyed.
+    """Remove the markup that has a meaning in the memo from a source's text, and escape HTML tags.
 
     >>> quoted("<b>Up</b> [by 4](https://x.example) [^1]. <!-- viz: x -->")
     '&lt;b>Up&lt;/b> by 4 . '
@@ -91,7 +91,7 @@ def quoted(text: str) -> str:
 
 
 def slug(text: str, longest: int = 40) -> str:
-    """A text as a part of a key.
+    """Return a text as a part of a key.
 
     >>> slug("Annual Report, 2029.pdf")
     'annual-report-2029-pdf'

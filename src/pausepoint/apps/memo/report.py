@@ -1,4 +1,4 @@
-"""How a call of the memo ended: what it says then, its exit code, and its JSON."""
+"""Report how a call of the memo ended: the printed lines, the exit code, and the JSON document."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Ending = tuple[int, dict[str, Any] | None]
 
 @dataclass(frozen=True)
 class Stand:
-    """How it stands. ``code`` is set where nothing was driven; ``undecided`` where somebody has to say something."""
+    """The result of a call. ``code`` is set if nothing was driven, ``undecided`` if a decision is needed."""
 
     folder: Path | None = None
     outcome: Outcome[MemoState] | None = None
@@ -35,12 +35,12 @@ class Stand:
 
     @property
     def question(self) -> Question | None:
-        """What a person is asked."""
+        """The open question to a person, if there is one."""
         return next(iter(self.outcome.questions), None) if self.outcome is not None else None
 
 
 def reported(stand: Stand, start: Start, onward: str) -> Ending:
-    """Say how it stands. ``onward``: the command that goes on with it."""
+    """Print the result of a call. ``onward`` is the command that resumes the memo."""
     outcome = stand.outcome
     if outcome is None or stand.folder is None:
         status = Status.COMPLETED.value if stand.code == DONE else None
@@ -53,7 +53,7 @@ def reported(stand: Stand, start: Start, onward: str) -> Ending:
         failure = outcome.failure
         click.echo(f"{failure.step} failed: {failure.type}: {failure.message}", err=True)
     elif outcome.pauses:
-        why = "; ".join(pause.reason or f"by {pause.by or 'somebody'}" for pause in outcome.pauses)
+        why = "; ".join(pause.reason or f"by {pause.by or 'someone'}" for pause in outcome.pauses)
         click.echo(f"Paused: {why}", err=True)
     if outcome.status is not Status.COMPLETED:
         click.echo(f"Resume: {onward}", err=True)
@@ -89,7 +89,7 @@ def _document(folder: Path, outcome: Outcome[MemoState], onward: str, code: int)
 
 
 def _places(folder: Path | None) -> dict[str, str | None]:
-    """Where things lie, as far as they are there."""
+    """Return the paths of the folder and the memo, if they exist."""
     if folder is None:
         return {"folder": None, "memo": None}
     written = memo_file(folder)
@@ -97,12 +97,12 @@ def _places(folder: Path | None) -> dict[str, str | None]:
 
 
 def at_terminal() -> bool:
-    """Whether somebody is there to be asked."""
+    """Return whether input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def shown(text: str) -> str:
-    """A long line, at a terminal without a break within a word."""
+    """Wrap a long line for a terminal, without breaking words."""
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

@@ -1,7 +1,7 @@
-"""research and section_research: what there is to read about a company, and which sentences belong to which section.
+"""research and section_research: read everything about a company, and assign sentences to sections.
 
-Documents of a folder, the deck and the company's data are read; with a search service the web, too. A sentence goes to
-the section whose words it shares most; every one keeps the passage that it is from.
+The sources are the documents of a folder, the deck, the company's data and, with a search service, the web. A sentence
+goes to the section that shares the most words with it, and keeps its passage.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from pausepoint.apps.memo.models import (
 from pausepoint.apps.memo.prose import sentences, slug, stem, stems
 
 MOST = 6
-"""Sentences of a section that are chosen from the sources."""
+"""The maximum number of sentences that are chosen for a section."""
 
 ENOUGH = 2
-"""With fewer a section is searched for by itself, where the web can be searched."""
+"""A section with fewer sentences gets its own web search, if a search service is configured."""
 
 SHORTEST, LONGEST = 25, 400
-"""Characters of a sentence that is chosen."""
+"""The minimum and maximum length of a chosen sentence, in characters."""
 
 ROOM = 20_000_000
-"""Bytes of passages that a memo is made of. More is no reading for it, and weighs down every agent."""
+"""The maximum size of all passages in bytes. More would slow down every agent."""
 
 UNREAD = "source.unread"
-"""An event: a document could not be read."""
+"""The event for a document that could not be read."""
 
 _LEANS = re.compile(r"(It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|The company)\b")
-"""How a sentence begins that needs the one before it."""
+"""The start of a sentence that depends on the sentence before it."""
 
 GENERAL = {
     "direct": ("{company}", "{company} funding investors", "{company} founders team", "{company} customers market"),
@@ -60,7 +60,7 @@ GENERAL = {
 async def gather(
     company: str, kind: InvestmentType, data: CompanyData, deck: Path | None, folder: Path | None, ctx: Context
 ) -> Research:  # fmt: skip
-    """Read everything. A document that cannot be read is named, and does not stop the others."""
+    """Read all sources. An unreadable document is reported and does not stop the others."""
     paths = await asyncio.to_thread(documents.listed, folder) if folder else []
     sources, unread, room = [of_data(data)], list[str](), ROOM
     for number, path in enumerate(paths, 1):
@@ -88,16 +88,16 @@ def _read(path: Path, name: str, room: int) -> tuple[Source | None, str]:
         return None, str(error)
     if _size(found) <= room:
         return found, ""
-    return None, f"{path}: it is too much beside the others; give only what the memo needs of it"
+    return None, f"{path}: The documents together are too large. Provide only the part that the memo needs."
 
 
 def _size(source: Source) -> int:
-    """About the bytes that a source takes, with those that keep its passages apart."""
+    """Return the approximate size of a source in bytes, including the overhead of its passages."""
     return sum(len(passage.text) + 400 for passage in source.passages)
 
 
 def of_data(data: CompanyData) -> Source:
-    """What the company's data says, a passage for each."""
+    """Return the company's data as a source, with one passage per statement."""
     said = {
         "Description": data.description, "Founded": data.founded, "Headquarters": data.headquarters,
         "Stage": data.stage, "Website": data.website,
@@ -112,7 +112,7 @@ def of_data(data: CompanyData) -> Source:
 
 
 def _distinct(sources: Iterable[Source]) -> list[Source]:
-    """Each page of the web once, and keys that no two share."""
+    """Return the sources with unique keys, and each web page once."""
     places: dict[str, Source] = {}
     for number, source in enumerate(sources):
         places.setdefault(source.where if source.kind == "web" else f"{number} {source.key}", source)
@@ -126,7 +126,7 @@ def _distinct(sources: Iterable[Source]) -> list[Source]:
 
 
 def _keys(key: str) -> Iterator[str]:
-    """A key, and others in its place."""
+    """Yield a key and its alternatives."""
     yield key
     yield from (f"{key}-v{number}" for number in itertools.count(2))
 
@@ -137,12 +137,12 @@ def _renamed(source: Source, key: str) -> Source:
 
 
 def every(research: Research, sections: SectionResearch) -> list[Source]:
-    """All sources, also those that were found for single sections."""
+    """Return all sources, including those found for single sections."""
     return _distinct([*research.sources, *sections.sources])
 
 
 def by_key(sources: Iterable[Source]) -> dict[str, tuple[Source, Passage]]:
-    """Passages by their keys, each with its source."""
+    """Return passages by key, each with its source."""
     return {passage.key: (source, passage) for source in sources for passage in source.passages}
 
 
@@ -150,7 +150,7 @@ def by_key(sources: Iterable[Source]) -> dict[str, tuple[Source, Passage]]:
 
 
 async def assign(company: str, outline: list[Section], research: Research, ctx: Context) -> SectionResearch:
-    """Choose the sentences of every section; what lacks any is searched for on the web, if that can be done."""
+    """Choose the sentences of every section. Search the web for sections with too few, if possible."""
     chosen = await asyncio.to_thread(select, company, outline, research.sources)
     thin = [section for section in outline if not section.gathers and len(chosen[section.name]) < ENOUGH]
     queries = {f"{company} {section.title} {' '.join(section.about[:3])}": section for section in thin}
@@ -165,7 +165,7 @@ async def assign(company: str, outline: list[Section], research: Research, ctx: 
 
 
 def select(company: str, outline: list[Section], sources: Iterable[Source]) -> dict[str, list[Finding]]:
-    """The best sentences of each section, in the order of the sources."""
+    """Return the best sentences of each section, in the order of the sources."""
     plain = [section for section in outline if not section.gathers]
     words = {section.name: {stem(word.casefold()) for word in section.about} for section in plain}
     scored: dict[str, list[tuple[float, int, Finding]]] = {section.name: [] for section in plain}
@@ -195,7 +195,7 @@ def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str]]:
 
 
 def _score(sentence: str, passage: Passage, about: set[str], company: str) -> float:
-    """How well a sentence fits a section: the words that they share, more if the heading says so, too."""
+    """Return how well a sentence fits a section, by shared words. Words in the heading count more."""
     own = stems(sentence)
     shared = len(set(own) & about)
     headed = len(set(stems(passage.heading)) & about)
@@ -212,5 +212,5 @@ def _best(scored: list[tuple[float, int, Finding]]) -> list[Finding]:
 
 
 def _gathered(chosen: dict[str, list[Finding]]) -> list[Finding]:
-    """The best sentence of each section."""
+    """Return the best sentence of each section."""
     return [max(findings, key=lambda each: each.score) for findings in chosen.values() if findings]

@@ -1,12 +1,12 @@
-"""Thin access to a web-search service that speaks Tavily's interface. Without a key nothing is asked.
+"""A small client for web-search services that speak Tavily's interface. Without a key it does nothing.
 
 | variable | |
 |---|---|
-| ``PAUSEPOINT_SEARCH_KEY`` | the key. Without it documents alone are read |
-| ``PAUSEPOINT_SEARCH_URL`` | the base URL; else ``https://api.tavily.com`` |
-| ``PAUSEPOINT_SEARCH_PRICE`` | dollars for a search. Without it no money is counted |
+| ``PAUSEPOINT_SEARCH_KEY`` | the API key. Without it, only documents are read |
+| ``PAUSEPOINT_SEARCH_URL`` | the base URL; the default is ``https://api.tavily.com`` |
+| ``PAUSEPOINT_SEARCH_PRICE`` | dollars per search. Without it, no cost is counted |
 
-Every search is an operation of the step, with what it cost: a resume pays for none of them again.
+Every search is an operation of the step, recorded with its cost. A resume does not pay for it again.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ DEFAULT_URL = "https://api.tavily.com"
 RESULTS = 5
 PATIENCE = 30.0
 LONGEST = 40_000
-"""Characters of a page that are kept."""
+"""The number of characters of a page that are kept."""
 
 
 class SearchUnavailable(PausepointError, ConnectionError):
-    """Not now: busy, too slow or out of reach. Worth another attempt; ``retry_after`` says when, if that is known."""
+    """The service is busy, too slow or unreachable. Retry later; ``retry_after`` is the wait in seconds, if known."""
 
     retry_after: float | None
 
 
 class SearchRefused(PausepointError):
-    """The settings, or the account, are wrong."""
+    """The service rejects the settings or the account, or a setting is invalid."""
 
     retryable = False
 
 
 class Settings(NamedTuple):
-    """Which service is asked."""
+    """The search service to ask."""
 
     key: str
     url: str = DEFAULT_URL
@@ -52,7 +52,7 @@ class Settings(NamedTuple):
 
 
 class _Result(BaseModel):
-    """Of what a service answers, what is looked at."""
+    """The part of a search result that this client reads."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -69,31 +69,31 @@ class _Answer(BaseModel):
 
 
 def settings(environ: Mapping[str, str] | None = None) -> Settings | None:
-    """What the environment says; None if it has no key."""
+    """Return the settings from the environment, or None if there is no key."""
     given = os.environ if environ is None else environ
     key = given.get("PAUSEPOINT_SEARCH_KEY", "").strip()
     if not key:
         return None
     url = given.get("PAUSEPOINT_SEARCH_URL", "").strip() or DEFAULT_URL
     if not url.startswith(("http://", "https://")):
-        raise SearchRefused(f"PAUSEPOINT_SEARCH_URL is {url!r}; give the base URL of a service, such as {DEFAULT_URL}")
+        raise SearchRefused(f"PAUSEPOINT_SEARCH_URL is {url!r}. Set it to the URL of a service, such as {DEFAULT_URL}.")
     text = given.get("PAUSEPOINT_SEARCH_PRICE", "").strip() or "0"
     try:
         price = Decimal(text)
     except InvalidOperation:
         price = Decimal(-1)
     if not price.is_finite() or price < 0:
-        raise SearchRefused(f"PAUSEPOINT_SEARCH_PRICE is {text!r}; it must be the dollars for a search, such as 0.008")
+        raise SearchRefused(f"PAUSEPOINT_SEARCH_PRICE is {text!r}. Set it to the dollars per search, such as 0.008.")
     return Settings(key, url.rstrip("/"), price)
 
 
 async def found(ctx: Context, query: str) -> list[Source] | None:
-    """The pages that a search finds, as sources; None if there is no service to ask. Remembered."""
+    """Return the pages that a search finds as sources, or None without a service. The result is remembered."""
     return await ctx.do(search_web, query)
 
 
 async def search_web(query: str, ctx: Context) -> list[Source] | None:
-    """One search, whatever comes of it."""
+    """Run one search."""
     asked = settings()
     if asked is None:
         return None
@@ -113,23 +113,28 @@ async def _post(asked: Settings, query: str) -> _Answer:
     try:
         import httpx
     except ImportError as error:
-        raise SearchRefused("searching the web needs httpx: pip install 'pausepoint[apps]'") from error
+        raise SearchRefused("Searching the web needs httpx. Install it: pip install 'pausepoint[apps]'") from error
     body = {"query": query, "max_results": RESULTS, "include_raw_content": True}
     headers = {"authorization": f"Bearer {asked.key}"}
     try:
         async with httpx.AsyncClient(verify=tls(), timeout=PATIENCE) as client:
             response = await client.post(f"{asked.url}/search", json=body, headers=headers)
     except httpx.TransportError as error:
-        raise SearchUnavailable(f"{asked.url}: {type(error).__name__}: {error}; try again later") from error
+        why = f"{type(error).__name__}: {error}"
+        raise SearchUnavailable(f"{asked.url} is not available: {why}. Try again later.") from error
     status, said = response.status_code, " ".join(response.text.split())[:300]
     if status in (408, 429) or status >= 500:
-        raise SearchUnavailable(f"{asked.url}: status {status}: {said}; try again later", retry_after=_wait(response))
+        raise SearchUnavailable(
+            f"{asked.url} answered with status {status}: {said}. Try again later.", retry_after=_wait(response)
+        )
     if status != 200:
-        raise SearchRefused(f"{asked.url}: status {status}: {said}; look at PAUSEPOINT_SEARCH_KEY")
+        raise SearchRefused(f"{asked.url} answered with status {status}: {said}. Check PAUSEPOINT_SEARCH_KEY.")
     try:
         return _Answer.model_validate_json(response.content)
     except ValidationError as error:
-        raise SearchRefused(f"{asked.url}: its answer is no list of results ({said[:100]}); look at the URL") from error
+        raise SearchRefused(
+            f"{asked.url} did not return a list of results ({said[:100]}). Check PAUSEPOINT_SEARCH_URL."
+        ) from error
 
 
 def _wait(response: object) -> float | None:

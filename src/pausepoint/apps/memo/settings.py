@@ -1,4 +1,4 @@
-"""What a session starts with: a company's name and options become a state, or a refusal before anything is stored."""
+"""Turn a company's name and options into a starting state, or refuse them before anything is stored."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from pausepoint.artifacts import VersionFolders
 
 SAMPLE = Path(__file__).parent / "sample_data"
 SAMPLES = ("Fernstone", "Quietwater")
-"""The invented companies: one with a deck and many sources, one with almost nothing."""
+"""The made-up companies: one with a deck and many sources, one with almost nothing."""
 
 DATA = "data"
-"""The folder where a company's JSON is looked for."""
+"""The folder of the companies' JSON files."""
 
 
 def starting(
     company: str, *, data: Path | None = None, deck: Path | None = None, documents: Path | None = None,
     outline: Path | None = None, kind: InvestmentType = "direct", mode: MemoMode = "consider",
 ) -> MemoState:  # fmt: skip
-    """The state of a new session. Files that are named in the company's JSON lie beside it; options go first.
+    """Return the state of a new session. Options override the files that the company's JSON names.
 
-    Everything is looked at here, so that a file that is broken is told now and not in the middle of a session.
+    Paths in the JSON are relative to it. All files are checked here, so that a broken file is refused now and not in
+    the middle of a session.
     """
     if not any(letter.isalnum() for letter in company):
-        raise BadInput("COMPANY: a name is needed, with a letter or a digit in it")
+        raise BadInput("COMPANY: The name must contain a letter or a digit.")
     path = data or data_file(company)
     known = read_data(path, company)
     deck = deck or _beside(path, known.deck)
@@ -43,7 +44,7 @@ def starting(
 
 
 def data_file(company: str) -> Path:
-    """The JSON of a company: in ``data/``, or one of the samples."""
+    """Return the JSON file of a company: in ``data/``, or a sample."""
     name = VersionFolders(DATA, company).name
     own = Path(DATA) / f"{name}.json"
     if own.exists():
@@ -51,21 +52,21 @@ def data_file(company: str) -> Path:
     if company in SAMPLES:
         return SAMPLE / f"{company}.json"
     raise BadInput(
-        f"COMPANY: nothing is known of {company!r}: there is no {own}. Write one with at least"
-        f' {{"name": "{company}", "documents": "FOLDER"}}, or give --data FILE; samples: {", ".join(SAMPLES)}'
+        f"COMPANY: There is no data about {company!r} in {own}. Create that file with at least"
+        f' {{"name": "{company}", "documents": "FOLDER"}}, or pass --data FILE. Samples: {", ".join(SAMPLES)}.'
     )
 
 
 def read_data(path: Path, company: str) -> CompanyData:
-    """The company's JSON. `BadInput` says which field is wrong, or where it is no JSON."""
+    """Return the company's data. Raises `BadInput` that names the invalid field or the syntax error."""
     try:
         found = CompanyData.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
+        raise BadInput(f"{path}: {error.strerror}.") from None
     except ValidationError as error:
         raise BadInput(f"{path}: {refusal(error)}") from None
     if found.name.casefold() != company.strip().casefold():
-        raise BadInput(f"{path}: name: it is the data of {found.name!r}, not of {company!r}")
+        raise BadInput(f"{path}: name: The data is about {found.name!r}, not about {company!r}.")
     return found
 
 
@@ -74,19 +75,19 @@ def _beside(path: Path, named: str | None) -> Path | None:
 
 
 def deck_file(path: Path) -> Path:
-    """A deck that can be read."""
+    """Return the path of a readable deck."""
     if path.suffix.lower() != ".pdf":
-        raise BadInput(f"{path}: a deck is a PDF file; save it as one")
+        raise BadInput(f"{path}: The deck is not a PDF file. Save it as PDF.")
     if path.is_dir():
-        raise BadInput(f"{path}: it is a folder; --deck names a PDF")
+        raise BadInput(f"{path}: This is a folder. Name a PDF file with --deck.")
     decks.read(path)
     return path.absolute()
 
 
 def documents_folder(folder: Path) -> Path:
-    """A folder with something to read in it."""
+    """Return the path of a folder that contains documents."""
     if not folder.is_dir():
-        raise BadInput(f"{folder}: there is no such folder; --documents names one with PDF, Markdown, text or HTML")
+        raise BadInput(f"{folder}: There is no such folder. Name a folder of documents with --documents.")
     if not reading.listed(folder):
-        raise BadInput(f"{folder}: no document is in it; it can be {', '.join(reading.ENDINGS)}")
+        raise BadInput(f"{folder}: The folder contains no documents. Add files of type {', '.join(reading.ENDINGS)}.")
     return folder.absolute()

@@ -1,7 +1,7 @@
-"""The memo's pipeline: thirteen agents, one after the other. Run, detection, resume and display use this one list.
+"""The memo's pipeline: thirteen agents, one after the other. Run, detection, resume and display all use this list.
 
-Each leaves its checkpoint artifact in the session's folder. An agent that is killed costs itself alone; what somebody
-edits there makes exactly its readers run again.
+Each agent publishes its artifact in the session's folder. A kill costs only the agent that was running. An edited
+artifact makes exactly its readers run again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ DRAFT = "4-final-draft.md"
 VALIDATION = "3-validation.json"
 FINAL = "state.json"
 AT_ONCE = 4
-"""Sections that a model writes at the same time."""
+"""The number of sections that a model writes at the same time."""
 
 SMALLEST = 40
-"""Bytes of a section that counts: a heading and a short sentence."""
+"""The minimum size of a section in bytes: a heading and a short sentence."""
 
 
 def _has_socials(sections: dict[str, str]) -> bool:
@@ -60,7 +60,7 @@ def _has_citations(memo: str) -> bool:
 
 
 def _whole(sections: dict[str, str]) -> str:
-    """What shows that a section was cut off: it does not end with a line."""
+    """Return why a section is incomplete: it was cut off if it does not end with a newline."""
     cut = [name for name, text in sections.items() if not text.endswith("\n")]
     return f"{cut[0]}.md is cut off" if cut else ""
 
@@ -76,7 +76,7 @@ async def research(
     company_name: str, investment_type: InvestmentType, company_data: CompanyData, deck: Path | None,
     documents: Path | None, ctx: Context,
 ) -> Research:  # fmt: skip
-    """Read the documents, and search the web if that is set up."""
+    """Read the documents, and search the web if a search service is configured."""
     return await reading.gather(company_name, investment_type, company_data, deck, documents, ctx)
 
 
@@ -84,7 +84,7 @@ async def research(
 async def section_research(
     company_name: str, outline: list[Section], research: Research, ctx: Context
 ) -> SectionResearch:  # fmt: skip
-    """Choose what belongs into each section."""
+    """Choose the sentences for each section."""
     return await reading.assign(company_name, outline, research, ctx)
 
 
@@ -95,7 +95,7 @@ async def draft(
     company_name: str, investment_type: InvestmentType, memo_mode: MemoMode, outline: list[Section],
     section_research: SectionResearch, ctx: Context,
 ) -> dict[str, str]:  # fmt: skip
-    """Write the sections: those that are not there."""
+    """Write the sections that are missing."""
     there = await ctx.artifact(SECTIONS).spared()
     jobs = [
         Job(company=company_name, investment_type=investment_type, memo_mode=memo_mode, section=section,
@@ -114,7 +114,7 @@ async def draft(
 async def enrich_trademark(
     company_name: str, company_data: CompanyData, investment_type: InvestmentType, memo_mode: MemoMode
 ) -> str:  # fmt: skip
-    """Write the head of the memo, with the company's trademark."""
+    """Write the header of the memo with the company's trademark."""
     return enriching.header(company_name, company_data, investment_type, memo_mode)
 
 
@@ -131,7 +131,7 @@ async def enrich_socials(
 async def enrich_links(
     sections: dict[str, str], company_data: CompanyData, research: Research, section_research: SectionResearch
 ) -> dict[str, str]:  # fmt: skip
-    """Link what has an address."""
+    """Link everything that has an address."""
     return enriching.links(sections, company_data, reading.every(research, section_research))
 
 
@@ -142,7 +142,7 @@ async def enrich_links(
 async def enrich_visualizations(
     sections: dict[str, str], outline: list[Section], research: Research, section_research: SectionResearch
 ) -> dict[str, str]:  # fmt: skip
-    """Put in the tables of the sources, with charts."""
+    """Add the tables of the sources, with charts."""
     return enriching.visualizations(sections, outline, reading.every(research, section_research))
 
 
@@ -151,7 +151,7 @@ async def cite(
     header: str, sections: dict[str, str], outline: list[Section], research: Research,
     section_research: SectionResearch,
 ) -> str:  # fmt: skip
-    """Put the memo together, with numbered citations."""
+    """Assemble the memo with numbered citations."""
     return citing.assembled(header, sections, outline, reading.every(research, section_research))
 
 
@@ -185,21 +185,21 @@ async def validate(memo: str, outline: list[Section], validation: Validation) ->
 
 @step(writes="final", publishes=Artifact(FINAL, holds=lambda found: bool(found.final_memo)))
 async def finalize(state: MemoState, ctx: Context) -> MemoDocument:
-    """Close the memo. With a score that is too low a person reviews it first."""
+    """Finalize the memo. A person reviews it first if the score is too low."""
     score = state.validation.overall_score
     assert score is not None
     return document(state, await reviewed(state.company_name, score, state.validation, ctx))
 
 
 async def reviewed(company: str, score: float, found: Validation, ctx: Context) -> Review:
-    """What a person says about it, if one has to be asked. The question waits for as long as it takes."""
+    """Ask a person to review a memo with a low score. The question never expires."""
     if score >= checking.ENOUGH:
         return Review(verdict="not needed", score=score)
     shares = found.validation_results
-    thin = f" Sections with too little: {', '.join(shares.thin)}." if shares is not None and shares.thin else ""
+    thin = f" Sections with too few sources: {', '.join(shares.thin)}." if shares is not None and shares.thin else ""
     answer = await ctx.ask(
         f"Human review: the memo about {company} has a score of {score}, which is below {checking.ENOUGH}.{thin}"
-        f" Read {DRAFT} and {VALIDATION}; approve it, or reject it?",
+        f" Read {DRAFT} and {VALIDATION}. Do you approve or reject the memo?",
         choices=["approve", "reject"], key="review", expires=None,
     )  # fmt: skip
     return Review(verdict="approved" if answer == "approve" else "rejected", score=score)

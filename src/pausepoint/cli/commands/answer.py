@@ -1,4 +1,4 @@
-"""``answer``: one question is answered, from a prompt or from options. It records, and with ``--run`` drives on."""
+"""``answer``: answer a question, from a prompt or from options. With ``--run`` it also resumes the session."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from pausepoint.cli.commands.edit import run_option
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, PERSON, USAGE, Refused
+from pausepoint.cli.host import command_line
 from pausepoint.cli.options import QUESTIONS, by_option, common
 from pausepoint.cli.prompts import Later, ask, assigned, at_terminal, confirmation, show_question
 from pausepoint.cli.text import answer_hint, one_line, time_left
@@ -29,13 +30,13 @@ CHANNEL = "cli"
 @click.argument("question", required=False, shell_complete=QUESTIONS)
 @click.argument("text", required=False)
 @click.option(
-    "--set", "pairs", metavar="NAME=VALUE", multiple=True, help="A part of the answer, if it has several; repeatable."
+    "--set", "pairs", metavar="NAME=VALUE", multiple=True, help="One part of an answer with several parts; repeatable."
 )
-@click.option("--data", metavar="JSON", help="The answer as JSON, instead of a text.")
+@click.option("--data", metavar="JSON", help="The answer as JSON.")
 @click.option("--approve", is_flag=True, help="Say yes to a confirmation.")
 @click.option("--reject", metavar="WHY", help="Say no to a confirmation.")
-@click.option("--later", is_flag=True, help="Show the question, and leave it open; it expires when it would have.")
-@click.option("--seen", metavar="DIGEST", help="Refuse if something else is asked by now than what had this digest.")
+@click.option("--later", is_flag=True, help="Show the question and leave it open. Its time limit still applies.")
+@click.option("--seen", metavar="DIGEST", help="Refuse if the question no longer has this digest.")
 @run_option
 @by_option
 @common(target=True)
@@ -43,12 +44,13 @@ def answer(
     cli: Cli, question: str | None, text: str | None, pairs: tuple[str, ...], data: str | None, approve: bool,
     reject: str | None, later: bool, seen: str | None, run: bool, by: str | None,
 ) -> int:  # fmt: skip
-    """Answer a question. At a terminal it asks for what is missing.
+    """Answer a question. At a terminal, the command asks for what is missing.
 
-    QUESTION is its id, the beginning of it, or a session that waits for one answer; without it, the only question that
-    waits. TEXT may stand for a number, a date or another value; TEXT or JSON may be `-`: then it is read from the
-    standard input. The first answer counts. The session is driven on by whoever drives it, by a worker, by a resume,
-    or with --run by this command.
+    QUESTION is a question id, the beginning of one, or a session that waits for one answer. Without it, the only
+    waiting question is answered. TEXT can be a number, a date or another value. If TEXT or JSON is `-`, it is read from
+    standard input.
+
+    The first answer counts. The session continues in the process that drives it, or with a worker, a resume, or --run.
     """
     given = Given(text, pairs, data, approve, reject, later)
     given.check(cli)
@@ -57,22 +59,22 @@ def answer(
         return found
     asked, workflow = found
     if later:
-        return _left_open(cli, asked)
+        return _leave_open(cli, asked)
     if not given:
         _check_open(asked)
     try:
         value = given.value(asked) if given else ask(cli.out, asked)
     except Later:
-        return _left_open(cli, asked, shown=True)
+        return _leave_open(cli, asked, shown=True)
     reply = Reply(asked, value, by, seen if given or seen else asked.digest)
     if workflow is not None:
         return _run(cli, reply, workflow)
     receipt, info = run_async(_record(cli, reply))
-    return _resumed(cli, info) if run and info.holder is None else _told(cli, reply, receipt, info)
+    return _resumed(cli, info) if run and info.holder is None else _report(cli, reply, receipt, info)
 
 
 class Given(NamedTuple):
-    """What was said on the command line."""
+    """The answer on the command line."""
 
     text: str | None
     pairs: tuple[str, ...]
@@ -85,23 +87,28 @@ class Given(NamedTuple):
         return any(each not in (None, (), False) for each in self)
 
     def check(self, cli: Cli) -> None:
-        """Before anything is looked up: one answer, or somebody who can be asked."""
+        """Refuse more than one answer, and none without a terminal."""
         if sum(each not in (None, (), False) for each in self) > 1:
-            raise click.UsageError("one answer: TEXT, --set, --data, --approve, --reject or --later")
+            raise click.UsageError(
+                "There is more than one answer. Give one of TEXT, --set, --data, --approve, --reject or --later."
+            )
         if not self and not at_terminal(cli.out):
             raise click.UsageError(
-                "there is no terminal to ask at: give TEXT, --set, --data, --approve or --reject; --later shows what is"
-                " asked"
+                "There is no terminal to ask at. Give TEXT, --set, --data, --approve or --reject; --later shows the"
+                " question."
             )
 
     def value(self, question: Question) -> Any:
-        """The answer as plain data."""
+        """Return the answer as plain data."""
         if self.pairs:
             return assigned(question, self.pairs)
         if self.approve or self.reject is not None:
             if question.kind != "confirm":
                 asked = one_line(question.next_question)
-                raise Refused(f"question {question.id} is not one of yes or no: {asked}", USAGE)
+                raise Refused(
+                    f"Question {question.id} ({asked!r}) is not a confirmation. Answer it with TEXT, --set or --data.",
+                    USAGE,
+                )
             return confirmation(self.approve, self.reject or "")
         content = self.text if self.data is None else self.data
         if content == "-":
@@ -113,11 +120,11 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise Refused(f"--data is no JSON: {error}; a plain text goes without --data", USAGE) from None
+        raise Refused(f"--data is not JSON: {error}. Pass plain text as TEXT, without --data.", USAGE) from None
 
 
 class Reply(NamedTuple):
-    """An answer to a question; ``seen`` is the digest of what was shown."""
+    """An answer to a question. ``seen``: the digest of the question that was shown."""
 
     question: Question
     value: Any
@@ -125,17 +132,17 @@ class Reply(NamedTuple):
     seen: str | None
 
     async def give(self, engine: Engine) -> Receipt:
-        """Have it taken, or be told why not."""
+        """Record the answer. Raises an error if it is not accepted."""
         return await engine.answer(self.question.id, self.value, by=self.by, channel=CHANNEL, seen=self.seen)
 
 
 async def _found(cli: Cli, text: str | None, run: bool) -> tuple[Question, Workflow[Any] | None] | int:
-    """The question that is meant; with the code of its session, if that is to go on. Or an exit code."""
-    from pausepoint.cli.commands.inbox import list_matches, meant
+    """Return the question, and with ``run`` its session's workflow; or an exit code if several questions match."""
+    from pausepoint.cli.commands.inbox import list_matches, matching
 
-    what = "nothing to answer" if text is None else f"question {text!r}"
+
     async with cli.engine(code=run, quiet=True) as engine:
-        found = await meant(engine, text)
+        found = await matching(engine, text)
         if len(found) > 1:
             return await list_matches(cli, engine, found)
         asked = await engine.question(found[0].id)
@@ -145,7 +152,7 @@ async def _found(cli: Cli, text: str | None, run: bool) -> tuple[Question, Workf
         try:
             cli.check_code(engine, info)
         except Refused as error:
-            raise Refused(f"{error.message}; without --run the answer is taken, and kept", error.exit_code) from None
+            raise Refused(f"{error.message} Without --run the answer is only recorded.", error.exit_code) from None
         return asked, engine.workflows[info.workflow]
 
 
@@ -153,11 +160,15 @@ def _check_open(question: Question) -> None:
     status = question.status.value
     if status != "WAITING_USER_INPUT":
         who = f" by {question.receipt.by}" if question.receipt is not None and question.receipt.by else ""
-        raise Refused(f"question {question.id} ({question.next_question!r}) is {status}{who}", CONFLICT)
+        raise Refused(
+            f"Question {question.id} ({question.next_question!r}) is {status}{who} and accepts no answer."
+            f" `{command_line('inbox')}` lists the open ones.",
+            CONFLICT,
+        )
 
 
-def _left_open(cli: Cli, question: Question, shown: bool = False) -> int:
-    """Nothing is recorded; the last line is the command that answers."""
+def _leave_open(cli: Cli, question: Question, shown: bool = False) -> int:
+    """Record nothing. The last line is the command that answers the question."""
     from pausepoint.engine import documents
 
     command = cli.command("answer", question.id)
@@ -167,8 +178,8 @@ def _left_open(cli: Cli, question: Question, shown: bool = False) -> int:
     if not shown:
         show_question(cli.out, question)
         if hint := answer_hint(question):
-            cli.out.line(one_line(f"An answer is {hint}."))
-    cli.out.note(f"It stays open ({time_left(question)}).")
+            cli.out.line(one_line(f"Expected answer: {hint}."))
+    cli.out.note(f"The question stays open ({time_left(question)}).")
     cli.out.note(f"Answer:  {command}")
     return PERSON
 
@@ -179,7 +190,7 @@ async def _record(cli: Cli, reply: Reply) -> tuple[Receipt, SessionInfo]:
         return receipt, await engine.info(reply.question.session_id)
 
 
-def _told(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:
+def _report(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:
     from pausepoint.engine import documents
 
     if not cli.out.for_people:
@@ -189,18 +200,18 @@ def _told(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:
     cli.out.line(f"Answered{who}: {one_line(reply.question.next_question)}")
     cli.out.line(f"{info.session_id} {cli.out.status_phrase(info.status.value)}.")
     if info.holder is None:
-        cli.out.note(f"Go on:  {cli.resume(info)}")
+        cli.out.note(f"Resume:  {cli.resume(info)}")
     return DONE
 
 
 def _resumed(cli: Cli, info: SessionInfo) -> int:
-    """A program that drives its sessions by functions of its own: its ``resume`` goes on with this one."""
+    """Resume the session with the ``resume`` command of a program that drives its sessions itself."""
     words = ["resume", info.session_id, *cli.store_words(own=True), *(["--json"] if cli.out.as_json else [])]
     return int(click.get_current_context().find_root().command.main(words, standalone_mode=False, obj=cli.host))
 
 
 def _run(cli: Cli, reply: Reply, workflow: Workflow[Any]) -> int:
-    """The code is at hand: what the answer leads to is done here, until the session needs somebody again."""
+    """Record the answer, and drive the session here until it ends or needs a person again."""
     from pausepoint.cli.drive import DrivenSession
     from pausepoint.cli.live import catch_up
 

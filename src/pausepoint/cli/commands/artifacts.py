@@ -1,4 +1,4 @@
-"""`artifacts`: the files that steps left, how they stand, and what is to become of those that somebody changed."""
+"""`artifacts`: list and verify the files that steps published, and adopt or restore the edited ones."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ ACTIONS = ("ls", "verify", "adopt", "restore")
 @reason_and_by
 @common(target=True)
 def artifacts(cli: Cli, action: str, session: str, paths: tuple[str, ...], reason: str, by: str | None) -> int:
-    """The files that the steps of a session left, and how they stand.
+    """Check, adopt or restore the files that the steps of a session published.
 
-    ls shows each: valid, edited, invalid, missing or stale. verify exits with 1 unless all are valid. adopt takes what
-    somebody has edited in, and says which steps become stale by that. restore puts the recorded content back; what it
-    replaces is kept in the folder's .pausepoint/bin. Nothing runs: a resume redoes what is stale.
+    \b
+    ls       list the artifacts: valid, edited, invalid, missing or stale
+    verify   the same, and exit with 1 unless all are valid
+    adopt    record edited files, and show which steps become stale
+    restore  write the recorded content back; the replaced files go to .pausepoint/bin
+
+    No step runs. A resume runs stale steps again.
     """
     if paths and action in ("ls", "verify"):
-        raise click.UsageError(f"{action} looks at all artifacts; PATH is for adopt and restore")
+        raise click.UsageError(f"{action} always covers all artifacts. Give PATH only for adopt and restore.")
     code: int = run_async(_artifacts(cli, action, session, paths, reason, by))
     return code
 
@@ -58,7 +62,7 @@ async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], r
     if cli.out.as_json:
         cli.out.document(_document(info, found, changed, stale))
     else:
-        _told(cli, action, info, found, changed, stale)
+        _report(cli, action, info, found, changed, stale)
     bad = action == "verify" and any(each.state != "valid" for each in found)
     return FAILED if bad else DONE
 
@@ -76,19 +80,19 @@ def _document(
     }
 
 
-def _told(
+def _report(
     cli: Cli, action: str, info: SessionInfo, found: list[ArtifactState], changed: list[str], stale: list[Stale]
 ) -> None:
     out = cli.out
     if action in ("adopt", "restore"):
-        out.line(f"{'Taken in' if action == 'adopt' else 'Put back'}: {', '.join(changed) or 'nothing'}")
+        out.line(f"{'Adopted' if action == 'adopt' else 'Restored'}: {', '.join(changed) or 'nothing'}")
         for each in stale:
             out.say(f"stale: {rerun_cost(each)}: {one_line(each.why)}", 2)
         if stale:
-            out.note(f"Redo what is stale:  {cli.resume(info)}")
+            out.note(f"Run the stale steps again:  {cli.resume(info)}")
         return
     if not found:
-        out.line("It has left no artifacts.")
+        out.line("The session has published no artifacts.")
         return
     rows = [
         [out.paint(each.state, COLOURS[each.state]), each.path, each.step, size(each.size), _about(each)]
@@ -98,7 +102,7 @@ def _told(
 
 
 def print_step_artifacts(cli: Cli, found: Iterable[ArtifactState]) -> None:
-    """How the artifacts of one step stand: those that are not valid one by one."""
+    """Print the artifacts of one step: each one that is not valid, or their number."""
     states = list(found)
     for each in states:
         if each.state != "valid":
@@ -115,16 +119,16 @@ def _about(each: ArtifactState) -> str:
 
 
 def decide_edits(cli: Cli, plan: Plan, edits: str | None) -> str | None:
-    """What is to become of edits that nobody has decided about: as was said, or as somebody at the terminal says.
+    """Return the decision about edited artifacts: the option ``edits``, or what the person at the terminal says.
 
-    What a resume does not ask about is told: edits that nobody has built on, and steps whose code has changed.
+    Print what needs no decision: edits that no finished step depends on, and steps whose code has changed.
     """
     chosen = _decision(cli, plan, edits)
     for step in plan.changed:
-        cli.out.note(f"The code of {step} has changed since; what it left is kept. To run it again:  --rerun {step}")
+        cli.out.note(f"The code of {step} has changed, but its artifacts are kept. To run it again:  --rerun {step}")
     for each in plan.artifacts if chosen != "discard" else ():
         if each.state == "edited" and each.path not in plan.undecided and plan[each.step].verdict == "done":
-            cli.out.note(f"{each.path} is taken in: {one_line(each.why)}")
+            cli.out.note(f"Adopting {each.path}: {one_line(each.why)}")
     return chosen
 
 
@@ -132,23 +136,23 @@ def _decision(cli: Cli, plan: Plan, edits: str | None) -> str | None:
     broken = any(each.state == "invalid" for each in plan.artifacts if each.path in plan.undecided)
     if not plan.undecided or edits == "discard" or (edits == "accept" and not broken):
         return edits
-    _shown(cli, plan)
+    _print_edits(cli, plan)
     ways = ["discard", "stop"] if broken else ["accept", "discard", "stop"]
     if at_terminal(cli.out):
-        chosen = click.prompt("What is to become of it?", type=click.Choice(ways), default="stop")
+        chosen = click.prompt("Accept or discard the edits?", type=click.Choice(ways), default="stop")
         if chosen != "stop":
             return str(chosen)
     options = "--edits discard" if broken else "--edits accept or --edits discard"
-    mend = "; or mend what cannot be read, or run its step again with --rerun STEP" if broken else ""
-    files = counted(len(plan.undecided), "artifact")
+    fix = ", fix the invalid files, or run their steps again with --rerun STEP" if broken else ""
+    files = counted(len(plan.undecided), "edited artifact")
     raise Refused(
-        f"{files} of session {plan.session_id} changed by another hand: {', '.join(plan.undecided)}; nothing was done."
-        f" Decide with {options}{mend}",
+        f"Session {plan.session_id!r} has {files}: {', '.join(plan.undecided)}. Nothing was changed. Decide with"
+        f" {options}{fix}.",
         DECISION,
     )
 
 
-def _shown(cli: Cli, plan: Plan) -> None:
+def _print_edits(cli: Cli, plan: Plan) -> None:
     for each in plan.artifacts:
         if each.path in plan.undecided:
             cli.out.note(f"{each.path} is {each.state}: {one_line(each.why)}")

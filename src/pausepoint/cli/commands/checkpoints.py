@@ -1,4 +1,4 @@
-"""``checkpoints`` and ``diff``: what a session's state was, and what changed between two checkpoints."""
+"""``checkpoints`` and ``diff``: list a session's checkpoints, and show what changed between two of them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="The last so many."
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="List the last N."
 )
-@click.option("--before", type=int, metavar="NUMBER", help="Those before this number: to page backwards.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--before", type=int, metavar="NUMBER", help="List those before this number, to page back.")
+@click.option("--all", "everything", is_flag=True, help="List all.")
 @common(lines=True)
 def checkpoints(cli: Cli, session: str, limit: int, before: int | None, everything: bool) -> None:
     """List the checkpoints of a session, the newest last.
 
-    Each has a number and a name (step#visit): `show SESSION@NAME`, `diff`, `rewind` and `fork` take both.
+    Each has a number and a name (step#visit). `show SESSION@NAME`, `diff`, `rewind` and `fork` accept both.
     """
     run_async(_checkpoints(cli, session, before, None if everything else limit))
 
@@ -49,11 +49,11 @@ async def _checkpoints(cli: Cli, text: str, before: int | None, limit: int | Non
         for each in found:
             cli.out.record(documents.checkpoint(each))
     elif not found:
-        cli.out.note(f"{info.session_id} has no checkpoint yet: no step has ended.")
+        cli.out.note(f"Session {info.session_id} has no checkpoint yet: no step has finished.")
     else:
         _checkpoint_table(cli, found)
         if len(found) == limit:
-            cli.out.note(f"The last {limit}; --all lists them all, --before {found[0].seq} those before.")
+            cli.out.note(f"These are the last {limit}. --before {found[0].seq} lists earlier ones, --all lists all.")
 
 
 def _checkpoint_table(cli: Cli, found: Iterable[Checkpoint]) -> None:
@@ -63,7 +63,7 @@ def _checkpoint_table(cli: Cli, found: Iterable[Checkpoint]) -> None:
         notes = ["redacted"] if each.redacted else []
         notes += [f"skipped: {each.skipped}"] if each.skipped else []
         notes += [f"{each.attempts} attempts"] if each.attempts > 1 else []
-        notes += ["left behind by a rewind"] if each.left_behind else []
+        notes += ["rolled back by a rewind"] if each.left_behind else []
         took = "" if each.redacted or each.skipped else span(each.took)
         row = [str(each.seq), each.name, ago(each.ended_at), took, ", ".join(each.fields), "; ".join(notes)]
         rows.append([out.paint(cell, dim=True) for cell in row] if each.left_behind else row)
@@ -73,19 +73,19 @@ def _checkpoint_table(cli: Cli, found: Iterable[Checkpoint]) -> None:
 @click.command()
 @click.argument("session", metavar="SESSION[@A]", shell_complete=SESSIONS)
 @click.argument("others", nargs=-1, metavar="[A] [B]")
-@click.option("--full", is_flag=True, help="Cut nothing.")
+@click.option("--full", is_flag=True, help="Show values in full.")
 @common()
 def diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> int:
-    """What differs in the state between two checkpoints.
+    """Show the differences in the state between two checkpoints.
 
     \b
-    pausepoint diff SESSION A       from checkpoint A to how it stands
+    pausepoint diff SESSION A       from checkpoint A to now
     pausepoint diff SESSION A B     from A to B
     pausepoint diff SESSION@A B     the same
     pausepoint diff SESSION OTHER   between two sessions
 
-    A checkpoint is a number or step#visit. Of two sessions, such as a fork and its source, each may have its
-    @CHECKPOINT. With --json values are as they are stored.
+    A checkpoint is a number or step#visit. To compare two sessions, such as a fork and its source, at a checkpoint,
+    append @CHECKPOINT to each. --json prints the values as they are stored.
     """
     code: int = run_async(_diff(cli, session, others, full))
     return code
@@ -96,7 +96,9 @@ async def _diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> 
         first, at = await session_and_checkpoint(engine, session)
         given = ([] if at is None else [at]) + [checkpoint_of(text) for text in others]
         if not 1 <= len(given) <= 2:
-            raise Refused(f"name one checkpoint, or two, or another session; see {command_line('diff', '--help')}", USAGE)
+            raise Refused(
+                f"diff needs one or two checkpoints, or another session. See `{command_line('diff', '--help')}`.", USAGE
+            )
         other = await _other(engine, first, str(given[-1])) if at is None or len(given) == 2 else None
         if other is None:
             found = await engine.diff(first.session_id, *given)
@@ -108,12 +110,12 @@ async def _diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> 
     if cli.out.as_json:
         cli.out.document(found.to_json())
     else:
-        _tell_diff(cli, title, list(found), full)
+        _print_diff(cli, title, list(found), full)
     return DONE
 
 
 async def _other(engine: Engine, first: SessionInfo, text: str) -> tuple[SessionInfo, int | str | None] | None:
-    """Another session, unless the text names a checkpoint of the first one."""
+    """Return another session, unless the text names a checkpoint of the first one."""
     try:
         await engine.diff(first.session_id, checkpoint_of(text), checkpoint_of(text))
         return None
@@ -124,11 +126,11 @@ async def _other(engine: Engine, first: SessionInfo, text: str) -> tuple[Session
             raise error from None
 
 
-def _tell_diff(cli: Cli, title: str, changes: list[Difference], full: bool) -> None:
+def _print_diff(cli: Cli, title: str, changes: list[Difference], full: bool) -> None:
     out = cli.out
     out.line(out.paint(title, bold=True))
     if not changes:
-        out.line("no difference")
+        out.line("no differences")
     room = max(out.width - 4, 20) if out.terminal and not full else None
     for change in changes:
         out.line(f"{out.paint(change.path, 'cyan')}{_kind(change)}")

@@ -1,4 +1,4 @@
-"""``inbox``: the questions that wait for somebody, over all sessions. And which question a person means."""
+"""``inbox``: list the questions that wait for an answer, in all sessions; and find the question that a person names."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from pausepoint.model.questions import Question
 
 LIMIT = 50
-"""How many questions are listed if nobody says otherwise."""
+"""The default number of questions to list."""
 
 STATUSES = ("WAITING_USER_INPUT", "RESUMED", "COMPLETED", "EXPIRED", "CANCELLED")
-"""`QuestionStatus` is not imported for help."""
+"""The values of `QuestionStatus`, which is not imported so that ``--help`` is fast."""
 
 
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
-@click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only of sessions of this workflow.")
-@click.option("--owner", metavar="NAME", help="Only of sessions of this owner.")
-@click.option("--key", metavar="KEY", help="Only those of this key.")
+@click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only questions of this workflow.")
+@click.option("--owner", metavar="NAME", help="Only questions of this owner's sessions.")
+@click.option("--key", metavar="KEY", help="Only questions with this key.")
 @click.option(
     "--status", "statuses", multiple=True, type=OneOf(STATUSES), metavar="STATUS",
-    help=f"Instead of those that wait; repeatable: {', '.join(STATUSES)}.",
+    help=f"List questions with this status; repeatable: {', '.join(STATUSES)}.",
 )  # fmt: skip
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="At most so many."
+    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="List at most N."
 )
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--all", "everything", is_flag=True, help="List all.")
 @common(lines=True)
 def inbox(cli: Cli, **how: Any) -> None:
-    """List the questions that wait for somebody, over all sessions or in one and what it called; the oldest first.
+    """List the questions that wait for an answer, the oldest first: in all sessions, or in one and its children.
 
-    Each with its age and the time that is left. Any unique beginning of a question's id is accepted by `answer`.
+    Each question has its age and the time that is left. `answer` accepts any unique beginning of a question's id.
     """
     run_async(_inbox(cli, **how))
 
@@ -55,7 +55,7 @@ async def _inbox(
 ) -> None:
     if session is None and not (cli.place.exists or cli.place.explicit):
         await show_list(cli, None, [], 0)
-        cli.out.note(f"Nothing is asked: there is no store here. `{command_line('run')}` starts a session.")
+        cli.out.note(f"No questions: there is no store here. `{command_line('run')}` starts a session.")
         return
     async with cli.engine() as engine:
         named = None if session is None else (await find_session(engine, session)).session_id
@@ -68,7 +68,7 @@ async def _inbox(
         if not total:
             cli.out.note(await _nothing(engine, statuses, filters))
         elif (more := total - len(found) - len(found.damaged)) > 0:
-            cli.out.note(f"… and {more:,} more; --all lists them all, --limit N so many")
+            cli.out.note(f"… and {more:,} more. --all lists all.")
         if found and not statuses:
             first = await short_questions(cli, engine, found[:1])
             cli.out.note(f"Answer:  {cli.command('answer', first[found[0].id])}")
@@ -78,14 +78,14 @@ async def _nothing(engine: Engine, statuses: Sequence[str], filters: dict[str, A
     known = {workflow for workflow, _ in await engine.tally()}
     workflow = filters["workflow"]
     if workflow is not None and workflow not in known:
-        return f"No session of a workflow {workflow!r}{did_you_mean(workflow, known)}"
+        return f"There is no session of workflow {workflow!r}{did_you_mean(workflow, known)}"
     return "No question matches." if statuses or any(filters.values()) else "No question waits for an answer."
 
 
 async def show_list(
     cli: Cli, engine: Engine | None, found: Sequence[Question], total: int, damaged: Sequence[Any] = ()
 ) -> None:
-    """Questions in the form that was asked for."""
+    """Print questions as a table, JSON or JSON lines."""
     from pausepoint.engine import documents
 
     entries = [documents.question(each, cli.command("answer", each.id)) for each in found]
@@ -113,11 +113,11 @@ async def _table(cli: Cli, engine: Engine, found: Sequence[Question]) -> None:
         ]
         for each in found
     ]
-    cli.out.table(["QUESTION", "SESSION", "WORKFLOW", "AGE", "TIME", "ASKED"], rows)
+    cli.out.table(["ID", "SESSION", "WORKFLOW", "AGE", "TIME", "QUESTION"], rows)
 
 
 def _time(question: Question, now: datetime) -> str:
-    """What is left of it, or how it ended."""
+    """Return the time that is left for an answer, or how the question ended."""
     if question.status.value == STATUSES[0]:
         return time_left(question, now)
     who = question.receipt.by if question.receipt is not None else None
@@ -125,7 +125,7 @@ def _time(question: Question, now: datetime) -> str:
 
 
 async def short_questions(cli: Cli, engine: Engine, found: Sequence[Question]) -> dict[str, str]:
-    """The ids, cut on a terminal to what tells each apart from all others of the store. Not in a long list."""
+    """Return the ids, cut on a terminal to their shortest unique beginnings. In a long list they stay whole."""
     if not cli.out.terminal or len(found) > MANY:
         return {each.id: each.id for each in found}
     return {each.id: await _shortest(engine, each.id) for each in found}
@@ -137,17 +137,17 @@ async def _shortest(engine: Engine, id: str) -> str:
     return id[: next((size for size in sizes if not any(each.startswith(id[:size]) for each in others)), len(id))]
 
 
-# which one is meant
+# find a question
 
 
-async def meant(engine: Engine, text: str | None) -> list[Question]:
-    """The questions that could be meant: by an id or the beginning of one, or by a session that waits for an answer.
+async def matching(engine: Engine, text: str | None) -> list[Question]:
+    """Return the questions that the text matches: a question id or the beginning of one, or a waiting session.
 
-    Only who names it by itself gets one that is closed: to be told so.
+    Closed questions are returned only if no open question matches.
     """
     if text is None:
         if not (waiting := await engine.questions(limit=LIMIT)):
-            raise not_found("no question waits for an answer")
+            raise not_found(f"No question waits for an answer. `{command_line('ls')}` lists the sessions.")
         return list(waiting)
     of_session, wrong = await _of_session(engine, text)
     if of_session and of_session[0].session_id == text:
@@ -162,23 +162,28 @@ async def meant(engine: Engine, text: str | None) -> list[Question]:
 
 
 async def _of_session(engine: Engine, text: str) -> tuple[list[Question], Exception]:
-    """The questions of the session that is meant, and what is wrong if there are none."""
+    """Return the questions of the session that the text names, and the error to raise if there are none."""
     try:
         info = await engine.find(text)
     except UnknownSession:
-        return [], not_found(f"no question and no session begins with {text!r}; {command_line('inbox')} lists what waits")
+        return [], not_found(
+            f"No question or session id begins with {text!r}. `{command_line('inbox')}` lists the open questions."
+        )
     except SessionError as error:
         return [], error
     status = info.status.value
-    wrong = not_found(f"session {info.session_id} ({status}) waits for no answer; {command_line('inbox')} lists what does")
+    wrong = not_found(
+        f"Session {info.session_id!r} is {status} and does not wait for an answer. `{command_line('inbox')}` lists the"
+        " open questions."
+    )
     return list(await engine.questions(info.session_id)), wrong
 
 
 async def list_matches(cli: Cli, engine: Engine, found: Sequence[Question]) -> int:
-    """Several could be meant: for somebody to name one."""
+    """List the questions that match, so that the person can name one."""
     await show_list(cli, engine, found[:LIMIT], len(found))
     short = await short_questions(cli, engine, found[:1])
     name = cli.command("answer", short[found[0].id])
     many = f"{counted(len(found), 'question')}{' or more' if len(found) >= LIMIT else ''}"
-    cli.out.note(f"{many} could be meant; name one: {name}")
+    cli.out.note(f"{many} match. Name one:  {name}")
     return USAGE

@@ -1,4 +1,4 @@
-"""`resume --all`: a pause of everything is lifted, and what can go on here does."""
+"""`resume --all`: lift a pause of everything, and drive the sessions whose code this project has."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def lift(cli: Cli, by: str | None) -> int:
-    """Lift it, and drive here what this project has the code of, until that stands."""
+    """Lift a pause of everything, and drive the sessions whose code this project has until none of them runs."""
     if not cli.place.exists and not cli.place.explicit:
-        cli.out.line("There is no store here, so nothing stands still.")
+        cli.out.line("There is no store here, so nothing is paused.")
         if cli.out.as_json:
             cli.out.document(documents.listing([], 0, ()))
         return DONE
@@ -38,12 +38,12 @@ def lift(cli: Cli, by: str | None) -> int:
 
 async def _lift(cli: Cli, by: str | None) -> int:
     async with cli.engine(code=True) as engine:
-        stood = await _stood(engine)
-        if stood is not None:
-            cli.out.line(f"{standing_pause_line(stood).replace('stands still', 'stood still')}. That is over.")
+        pause = await _standing_pause(engine)
+        if pause is not None:
+            cli.out.line(f"{standing_pause_line(pause)}. Lifting the pause.")
         with shown_log(cli.out, {}):
             found = await engine.lift_pause(by=by)
-            _tell(cli, engine, stood, found)
+            _report(cli, engine, pause, found)
             await _driven(engine)
         if cli.out.as_json:
             infos = [await engine.info(info.session_id) for info in found]
@@ -51,30 +51,33 @@ async def _lift(cli: Cli, by: str | None) -> int:
     return CONFLICT if found.damaged else DONE
 
 
-async def _stood(engine: Engine) -> Pause | None:
+async def _standing_pause(engine: Engine) -> Pause | None:
     try:
         return await engine.standing_pause()
-    except DamagedRecord:  # to lift it is the way out
+    except DamagedRecord:  # lifting the pause repairs it
         return None
 
 
-def _tell(cli: Cli, engine: Engine, stood: Pause | None, found: Listing[SessionInfo]) -> None:
-    if stood is None and not found:
-        cli.out.line("Nothing to lift: no pause of everything stands.")
+def _report(cli: Cli, engine: Engine, pause: Pause | None, found: Listing[SessionInfo]) -> None:
+    if pause is None and not found:
+        cli.out.line("There is nothing to lift: no `pause --all` is in effect.")
     print_sessions(cli, found)
     for damage in found.damaged:
-        cli.out.line(f"{damage.fields['session_id']}  stays as it is, and is damaged: {damage}")
+        cli.out.line(f"{damage.fields['session_id']}  is damaged and stays paused: {damage}")
     left = [info for info in found if info.status.value == "ready" and info.workflow not in engine.workflows]
     for info in (named := [info for info in left if program_of(info.tags) is not None]):
-        cli.out.note(f"Go on:  {cli.resume(info)}")
+        cli.out.note(f"Resume:  {cli.resume(info)}")
     left = [info for info in left if info not in named]
     if left:
-        many = counted(len(left), "is ready, and its code is not here", "are ready, and their code is not here")
-        cli.out.note(f"{many}: who has it open drives it, or `{command_line('worker')}` with its --target")
+        many = counted(len(left), "session is ready, but its code is", "sessions are ready, but their code is")
+        cli.out.note(
+            f"{many} not named here. A process that has the code continues, or run `{command_line('worker')}` with"
+            " --target."
+        )
 
 
 async def _driven(engine: Engine) -> None:
-    """Until nothing runs here. What one session ends may wake another, so look twice."""
+    """Wait until no session runs here. The end of one session may wake another, so check twice."""
     quiet = 0
     while quiet < 2:
         await asyncio.sleep(LOOK_EVERY)

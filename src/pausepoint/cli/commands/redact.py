@@ -1,4 +1,4 @@
-"""``redact``: content is taken out of a session for good. That it was there, and who took it away, stays."""
+"""``redact``: remove content from a session permanently. The log keeps that there was content, and who removed it."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option("--field", metavar="NAME", help="A field of the state, now and in every record that carries it.")
-@click.option("--value", metavar="TEXT", help="With --field: what takes its place; else its default.")
-@click.option("--file", metavar="ID", help="A file: its bytes, its name and what came with it.")
-@click.option("--seq", type=int, metavar="NUMBER", help="The content of one record, by its number.")
-@click.option("--event", metavar="CURSOR", help="What is behind an event, by its cursor (`events --json`).")
+@click.option("--field", metavar="NAME", help="A field of the state, now and in every record that contains it.")
+@click.option("--value", metavar="TEXT", help="With --field: the new value. Default: the field's default.")
+@click.option("--file", metavar="ID", help="A file: its bytes, its name and its metadata.")
+@click.option("--seq", type=int, metavar="NUMBER", help="The content of the record with this number.")
+@click.option("--event", metavar="CURSOR", help="The content of an event, by its cursor (see `events --json`).")
 @reason_and_by
 @common(target=True)
 def redact(
     cli: Cli, session: str, field: str | None, value: str | None, file: str | None, seq: int | None,
     event: str | None, reason: str, by: str | None,
 ) -> None:  # fmt: skip
-    """Take content out of a parked SESSION for good: one field, file, record or event.
+    """Remove content from a SESSION permanently: one field, file, record or event.
 
-    That there was something, when, and who took it away stays, and the log can still be proved. Copies elsewhere (other
-    fields, forks, backups) are not reached. A field needs the workflow's code, for its default.
+    The session must not be running. The log keeps that there was content, when, and who removed it, and `verify` still
+    works. Copies in other fields, forks and backups are not removed. --field needs the workflow's code.
     """
     given = {"field": field, "file": file, "seq": seq, "event": event}
     named = {name: value for name, value in given.items() if value is not None}
     if len(named) != 1:
-        raise Refused("name one thing to take away: --field, --file, --seq or --event", USAGE)
+        raise Refused("Name exactly one thing to redact: --field, --file, --seq or --event.", USAGE)
     if value is not None and field is None:
-        raise Refused("--value is what takes the place of a field: it needs --field", USAGE)
+        raise Refused("--value sets a field, but no field is named. Add --field.", USAGE)
     session_id, found = run_async(_redact(cli, session, value, named | {"by": by, "reason": reason}))
     if cli.out.as_json:
         cli.out.document(documents.redaction(session_id, found))
     taken = counted(len(found.records), "record") if found.records else counted(len(found.signals), "signal")
-    cli.out.line(f"{session_id}: {next(iter(named))} {next(iter(named.values()))} is taken away, from {taken}.")
+    cli.out.line(f"{session_id}: redacted {next(iter(named))} {next(iter(named.values()))} in {taken}.")
     if not found.erased:
-        cli.out.note("Another process was reading, so old bytes may still be in the write-ahead log; gc --apply erases"
-                     " them.")  # fmt: skip
+        cli.out.note("Another process was reading, so old bytes may still be in the write-ahead log. Erase them with"
+                     " `gc --apply`.")  # fmt: skip
 
 
 async def _redact(cli: Cli, session: str, value: str | None, given: dict[str, Any]) -> tuple[str, Redaction]:
@@ -64,7 +64,7 @@ async def _redact(cli: Cli, session: str, value: str | None, given: dict[str, An
             return str(info.session_id), await engine.redact(info.session_id, **given)
         except PausepointError:
             raise
-        except ValueError as error:  # such as a cursor that is none
+        except ValueError as error:  # such as an invalid cursor
             raise Refused(str(error), USAGE) from error
 
 

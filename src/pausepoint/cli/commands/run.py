@@ -1,7 +1,7 @@
-"""`run` and `resume`: drive a session here, show it, and say how it stands and how to go on.
+"""`run` and `resume`: drive a session in this process, show it, and print its outcome and the command to resume it.
 
-The exit code is the session's: 0 completed, 1 failed or cancelled, 3 if it needs somebody, 130 and 143 if this program
-was interrupted or terminated.
+The exit code is the session's: 0 completed, 1 failed or cancelled, 3 needs a person; 130 and 143 if this program was
+interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Loaded(NamedTuple):
-    """What TARGET led to. ``begin``: makes the start of a state from fields that are not the state's own."""
+    """The workflow that TARGET names. ``begin``: a program's function that makes the starting state from ``fields``."""
 
     target: str
     workflow: Workflow[Any]
@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
     arguments: Sequence[str] = ()
 
     def start(self, cli: Cli, given: dict[str, Any]) -> dict[str, Any]:
-        """The values to start with, from all that was given."""
+        """Return the values to start with."""
         values = collect_values(given, given["pairs"], self.fields)
         if self.begin is None:
             return typed(self.workflow, values)
@@ -46,7 +46,7 @@ class Loaded(NamedTuple):
 
 
 class RunCommand(click.Command):
-    """A command whose options also are the fields of the workflow that its argument names."""
+    """A command with additional options: the fields of the workflow that its argument names."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *ctx.meta.get(f"{TARGET}.options", ())]
@@ -57,7 +57,7 @@ class RunCommand(click.Command):
             if target is not None:
                 self._take_in(ctx, _loaded(target), args)
         except click.ClickException:
-            if not ctx.resilient_parsing:  # a shell that completes a line gets what there is
+            if not ctx.resilient_parsing:  # shell completion works with what it has
                 raise
         return super().parse_args(ctx, args)
 
@@ -67,7 +67,7 @@ class RunCommand(click.Command):
         ctx.meta[TARGET] = loaded, list(args)
 
     def _target(self, ctx: click.Context, args: list[str]) -> str | None:
-        """The first word that neither is an option nor the value of one."""
+        """Return the first word that is neither an option nor the value of one."""
         known = {name: param for param in super().get_params(ctx) for name in param.opts}
         words = iter(args)
         for word in words:
@@ -78,7 +78,7 @@ class RunCommand(click.Command):
             name, mark, _ = word.partition("=")
             option = known.get(name)
             if option is None:
-                raise click.UsageError(f"{name} comes before TARGET: fields are given behind it", ctx)
+                raise click.UsageError(f"{name} comes before TARGET. Put fields after TARGET.", ctx)
             if not mark and isinstance(option, click.Option) and not option.is_flag:
                 next(words, None)
         return None
@@ -96,7 +96,7 @@ class RunCommand(click.Command):
             for field in loaded.fields.values():
                 title = "steps write" if field.name in written and not field.required else "input"
                 groups.setdefault(title, []).append((field.usage, field_help(field)))
-            for title, what in (("input", "Fields"), ("steps write", "Fields that steps write, and that may be given")):
+            for title, what in (("input", "Fields"), ("steps write", "Fields that steps write (optional input)")):
                 if title in groups:
                     with formatter.section(f"{what} ({loaded.workflow.name})"):
                         formatter.write_dl(groups[title])
@@ -113,34 +113,34 @@ def _loaded(target: str) -> Loaded:
 
 @click.command(cls=RunCommand, options_metavar="[OPTIONS]", short_help="Start a session.")
 @click.argument("where", metavar="TARGET", shell_complete=TARGETS)
-@click.option("--field", "pairs", multiple=True, metavar="NAME=VALUE", help="A field, whatever its name is.")
-@click.option("--paused", is_flag=True, help="Store it, and let it stand still.")
-@click.option("--session-id", metavar="ID", help="Its id. One that exists goes on, if the input is the same.")
-@click.option("--owner", metavar="NAME", help="Whom it belongs to.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="To find it by; repeatable.")
-@click.option("--budget", type=Usd(), metavar="USD", help="Pause before it spends more.")
-@click.option("--at-step", metavar="STEP", shell_complete=STEPS, help="Begin at a later step.")
-@click.option("--folder", metavar="PATH", help="Where its artifacts go, if its steps leave any.")
-@click.option("--resume", "again", is_flag=True, help="Go on with an interrupted one of the same input.")
-@click.option("--force-restart", is_flag=True, help="Begin anew; do not ask about an interrupted one.")
-@click.option("--detach", is_flag=True, help="Return once it is stored; it runs in the background.")
+@click.option("--field", "pairs", multiple=True, metavar="NAME=VALUE", help="Set any field by its name; repeatable.")
+@click.option("--paused", is_flag=True, help="Store the session paused, without running it.")
+@click.option("--session-id", metavar="ID", help="The session's id. An existing session with this input is resumed.")
+@click.option("--owner", metavar="NAME", help="The session's owner.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag to find the session by; repeatable.")
+@click.option("--budget", type=Usd(), metavar="USD", help="Pause before the session spends more.")
+@click.option("--at-step", metavar="STEP", shell_complete=STEPS, help="Start at a later step.")
+@click.option("--folder", metavar="PATH", help="The folder for the artifacts that steps publish.")
+@click.option("--resume", "again", is_flag=True, help="Resume an interrupted session that has the same input.")
+@click.option("--force-restart", is_flag=True, help="Start a new session even if one with this input is interrupted.")
+@click.option("--detach", is_flag=True, help="Run in the background; return when the session is stored.")
 @click.option("--detached-as", metavar="ID", hidden=True)
 @by_option
 @common(lines=True)
 def run(cli: Cli, **given: Any) -> int:
-    """Start a session and show it until it ends or needs somebody.
+    """Start a session and show it until it ends or needs a person.
 
     TARGET is file.py, file.py:name, package.module:name, or the name of a workflow in [tool.pausepoint.workflows]. The
-    fields of its state are options behind it: pausepoint run TARGET --help lists them.
+    fields of the workflow's state are options after TARGET: pausepoint run TARGET --help lists them.
 
-    At a terminal, what it asks is asked in place. Ctrl+C finishes the operation that runs and prints the command that
-    goes on; twice aborts it.
+    At a terminal, the session's questions are asked right here. Ctrl+C finishes the current operation and prints the
+    command that resumes the session; a second Ctrl+C aborts the operation.
     """
     loaded, args = click.get_current_context().meta[TARGET]
     cli.targets = (loaded.target,)
     values = loaded.start(cli, given)
     if given["again"] and given["force_restart"]:
-        raise click.UsageError("--resume goes on, --force-restart begins anew: give one of them")
+        raise click.UsageError("--resume and --force-restart contradict each other. Give one of them.")
     options = {
         name: given[name] for name in ("session_id", "owner", "tags", "budget", "at_step", "paused", "by", "folder")
     }
@@ -164,7 +164,7 @@ def run(cli: Cli, **given: Any) -> int:
 def _former(
     cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_step: str | None, again: bool, asks: bool
 ) -> SessionInfo | None:
-    """The session to go on with instead of a fresh one, if there is one and somebody wants that."""
+    """Return the interrupted session to resume instead of starting a new one, if the person wants that."""
     alike = run_async(_alike(cli, workflow, values, at_step)) if cli.place.exists else []
     interrupted = [info for info in alike if info.status.value in RESUMABLE]
     if again:
@@ -176,11 +176,11 @@ def _former(
         return None
     last = interrupted[0]
     more = f"; {len(interrupted) - 1} more like it: {command_line('ls')}" if len(interrupted) > 1 else ""
-    what = f"session {last.session_id} of {workflow.name} has the same input: {status_and_age(last)}{more}"
+    what = f"Session {last.session_id} of {workflow.name} has the same input: {status_and_age(last)}{more}"
     if asks and cli.out.for_people and cli.out.terminal and sys.stdin.isatty():
-        cli.out.line(f"{what[0].upper()}{what[1:]}.")
-        return last if click.confirm("Go on with it?", default=True) else None
-    cli.out.note(f"hint: {what}; to go on with it: {cli.command('resume', last.session_id, workflow.name)}")
+        cli.out.line(f"{what}.")
+        return last if click.confirm("Resume it?", default=True) else None
+    cli.out.note(f"{what}. To resume it instead:  {cli.command('resume', last.session_id, workflow.name)}")
     return None
 
 
@@ -196,36 +196,37 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
 @click.option("--dry-run", is_flag=True, help="Show the plan and run nothing.")
-@click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind first: redo it and what follows.")
-@click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause once this step has ended.")
-@click.option("--steal", is_flag=True, help="Take it over from a process that holds it and does not move.")
-@click.option("--code", type=OneOf(["accept"]), help="Take what the code has changed behind the session as it is.")
+@click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind to this step first.")
+@click.option("--until", metavar="STEP", shell_complete=STEPS, help="Pause after this step.")
+@click.option("--steal", is_flag=True, help="Take the session over from a process that hangs.")
+@click.option("--code", type=OneOf(["accept"]), help="Resume although step code that it depends on has changed.")
 @click.option("--edits", type=OneOf(["accept", "discard"]),
-              help="Take in artifacts that somebody has edited, or put edited or damaged ones back.")  # fmt: skip
+              help="Accept edited artifacts, or restore edited and damaged ones.")  # fmt: skip
 @click.option("--rerun", multiple=True, metavar="STEP", shell_complete=STEPS,
-              help="Run a finished step again, with all that reads what it wrote; repeatable.")  # fmt: skip
-@click.option("--wake", is_flag=True, help="End what it sleeps for now.")
-@click.option("--budget", type=Usd(), metavar="USD", help="A new budget.")
-@click.option("--owner", metavar="NAME", help="Refuse if it belongs to somebody else.")
-@click.option("--all", "everything", is_flag=True, help="Lift a `pause --all`: what it stopped goes on.")
+              help="Run a finished step again, and the steps that read its results; repeatable.")  # fmt: skip
+@click.option("--wake", is_flag=True, help="Wake a sleeping session now.")
+@click.option("--budget", type=Usd(), metavar="USD", help="Set a new budget.")
+@click.option("--owner", metavar="NAME", help="Refuse if the session has another owner.")
+@click.option("--all", "everything", is_flag=True, help="Lift a `pause --all` and resume what it paused.")
 @by_option
 @common(lines=True, target=True)
 def resume(
     cli: Cli, session: str | None, dry_run: bool, start: str | None, everything: bool, **how: Any
 ) -> int:  # fmt: skip
-    """Go on with an interrupted, paused or failed session, and show it until it ends or needs somebody.
+    """Resume an interrupted, paused or failed session, and show it until it ends or needs a person.
 
-    SESSION is its id or the beginning of it. Without one it is the last interrupted session of this project; if there
-    are several, they are listed. At a terminal, what it asks is asked in place.
+    SESSION is a session id or the beginning of one. Without it, the last interrupted session of this project is
+    resumed; if there are several, they are listed. At a terminal, the session's questions are asked right here.
 
-    With --all everything that a `pause --all` stopped goes on, and new sessions run again; what was paused by itself
-    stays paused. What this project has the code of is driven here, the rest by whoever has it open, or a worker.
+    --all lifts a `pause --all`: the sessions that it paused continue, and new sessions run again. Sessions that were
+    paused individually stay paused. This command drives the sessions whose code this project has; other processes and
+    workers drive the rest.
     """
     if everything:
         from pausepoint.cli.commands.lift import lift
 
         if session or dry_run or start or any(value for name, value in how.items() if name != "by"):
-            raise click.UsageError("--all is for everything at once: name no session, and give no option but --by")
+            raise click.UsageError("--all is for the whole store. Give no session, and no other option but --by.")
         return lift(cli, how["by"])
     chosen = run_async(_chosen(cli, session, start, dry_run, how))
     if isinstance(chosen, int):
@@ -237,9 +238,9 @@ def resume(
 async def _chosen(
     cli: Cli, session: str | None, start: str | None, dry_run: bool, how: dict[str, Any]
 ) -> tuple[SessionInfo, Workflow[Any]] | int:
-    """The session that is meant, with its code; or an exit code, if that was all."""
+    """Return the session to resume and its workflow; or an exit code if there is nothing more to do."""
     until = how["until"]
-    what = "nothing to resume" if session is None else f"session {session!r}"
+
     async with cli.engine(code=True, quiet=True) as engine:
         found = await candidates(cli, engine) if session is None else [await find_session(engine, session)]
         if len(found) > 1:
@@ -264,11 +265,11 @@ async def _chosen(
 def _check_until(plan: Plan, until: str) -> None:
     steps = {each.step: each for each in plan}
     if until not in steps:
-        raise Refused(f"there is no step {until!r}{did_you_mean(until, steps)}", USAGE)
+        raise Refused(f"The workflow has no step {until!r}{did_you_mean(until, steps)}", USAGE)
     if steps[until].verdict in ("done", "left out"):
         raise Refused(
-            f"{until} would not run any more ({steps[until].why}), so the session would not stop behind it;"
-            f" --from {until} redoes it",
+            f"Step {until!r} would not run ({steps[until].why}), so the session would not pause after it. Redo the"
+            f" step with --from {until}.",
             USAGE,
         )
 
@@ -285,8 +286,8 @@ def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
     )
     print_steps(cli, plan)
     if until is not None:
-        cli.out.line(f"It would pause behind {until}.")
-    cli.out.note("Nothing was run.")
+        cli.out.line(f"It would pause after {until}.")
+    cli.out.note("This is a dry run: nothing has run.")
     return DONE
 
 
@@ -295,6 +296,3 @@ def _resumed(
 ) -> int:  # fmt: skip
     driven = DrivenSession(cli, workflow, how["by"])
     return driven.drive(lambda engine: driven.resume(engine, info.session_id, start, how))
-
-
-# driving

@@ -1,4 +1,4 @@
-"""``init``, ``demo`` and ``completion``: what comes before the first session."""
+"""``init``, ``demo`` and ``completion``: commands for getting started."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SETTINGS = f'\n[tool.{NAME}.workflows]\nbrief = "{EXAMPLE}:brief"\n'
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def init(as_json: bool) -> None:
-    """Make this folder a Pausepoint project.
+    """Set up a Pausepoint project in this folder.
 
-    Makes .pausepoint/, where the store will be, and a small example, brief.py, which it names in pyproject.toml, so that
-    it runs by its name. Nothing that is there is overwritten, and a second time is no error.
+    Creates .pausepoint/ for the store, and a small example, brief.py, with an entry in pyproject.toml so that it runs
+    by its name. Existing files are never overwritten, so you can run it again.
     """
     out, made = Output(as_json), _Made()
     here = Path.cwd()
@@ -36,11 +36,11 @@ def init(as_json: bool) -> None:
     for text in made.said:
         out.line(text)
     if (here / EXAMPLE).is_file():
-        out.note(f"Try it: {command}")
+        out.note(f"Try it:  {command}")
 
 
 class _Made:
-    """What was made, what was there, and how that is said."""
+    """What was created, what already existed, and the lines about both."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -49,23 +49,25 @@ class _Made:
 
     def make(self, name: str, why: str) -> None:
         self.made.append(name)
-        self.said.append(f"made  {name}: {why}")
+        self.said.append(f"created  {name}: {why}")
 
     def keep(self, name: str, why: str) -> None:
         self.kept.append(name)
-        self.said.append(f"kept  {name}: {why}")
+        self.said.append(f"kept     {name}: {why}")
 
 
 def _make_folder(folder: Path, made: _Made) -> None:
     if folder.is_dir():
-        made.keep(f"{FOLDER}/", "it is there")
+        made.keep(f"{FOLDER}/", "it already exists")
         return
     try:
         folder.mkdir(mode=0o700)
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}", USAGE) from error
-    made.make(f"{FOLDER}/", f"the store will be {DEFAULT_STORE}; git ignores it")
+        raise Refused(
+            f"The folder {folder} cannot be created: {error.strerror}. Check the permissions of {folder.parent}", USAGE
+        ) from error
+    made.make(f"{FOLDER}/", f"for the store, {DEFAULT_STORE}; git ignores it")
 
 
 def _make_example(path: Path, made: _Made) -> bool:
@@ -76,28 +78,28 @@ def _make_example(path: Path, made: _Made) -> bool:
         with open(path, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        made.keep(path.name, "it is there")
+        made.keep(path.name, "it already exists")
         return False
-    made.make(path.name, "a workflow of two steps")
+    made.make(path.name, "an example workflow with two steps")
     return True
 
 
 def _name_example(path: Path, made: _Made, made_example: bool) -> bool:
-    """True if the workflow can be run by its name."""
+    """Name the example in pyproject.toml. Return whether it can be run by its name."""
     there = path.is_file()
     text = path.read_text(encoding="utf-8") if there else ""
     settings = _parsed(path, text).get("tool", {}).get(NAME)
     if settings is not None:
-        made.keep("pyproject.toml", "it has [tool.pausepoint]")
+        made.keep("pyproject.toml", "it already has [tool.pausepoint]")
         return "brief" in settings.get("workflows", {})
     if not made_example:
         if there:
-            made.keep("pyproject.toml", f"{EXAMPLE} is not ours to name; add [tool.pausepoint.workflows] yourself")
+            made.keep("pyproject.toml", f"{EXAMPLE} is your own file; name it under [tool.pausepoint.workflows]")
         return False
     added = text + ("" if text.endswith("\n") or not text else "\n") + SETTINGS.lstrip("" if text else "\n")
     _parsed(path, added)
     path.write_text(added, encoding="utf-8")
-    made.make("pyproject.toml", "[tool.pausepoint.workflows] names it")
+    made.make("pyproject.toml", f"[tool.pausepoint.workflows] names {EXAMPLE}")
     return True
 
 
@@ -105,19 +107,19 @@ def _parsed(path: Path, text: str) -> dict[str, dict[str, dict[str, dict[str, st
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Refused(f"{path} cannot be read: {error}", USAGE) from error
+        raise Refused(f"{path} is not valid TOML: {error}. Fix the file.", USAGE) from error
 
 
 @click.command()
-@click.option("--store", metavar="FOLDER", help="Make the store in this folder, and keep it.")
+@click.option("--store", metavar="FOLDER", help="Create the store in this folder, and keep it.")
 @click.option("--keep", is_flag=True, help="Keep the temporary folder with the store.")
-@click.option("--fast", is_flag=True, help="Hurry: a few seconds in all.")
+@click.option("--fast", is_flag=True, help="Take only a few seconds.")
 def demo(store: str | None, keep: bool, fast: bool) -> int:
     """Watch a session being killed, resumed and paused.
 
-    Runs real processes on a store of its own, in a temporary folder. Takes under a minute and needs nothing.
+    Runs real processes with their own store in a temporary folder. It takes less than a minute and needs no setup.
     """
-    import runpy  # by name: the command line knows no application
+    import runpy  # the command line must not import an application
 
     words = [*(["--store", store] if store else []), *(["--keep"] if keep else []), *(["--fast"] if fast else [])]
     found: int = runpy.run_module(f"{NAME}.apps.demo.__main__")["main"](words)
@@ -134,7 +136,7 @@ _SHELLS = {
 @click.command()
 @click.argument("shell", required=False, type=OneOf(list(_SHELLS)))
 def completion(shell: str | None) -> None:
-    """Print the completion script of a SHELL: bash, zsh or fish; by default that of $SHELL.
+    """Print the completion script for SHELL: bash, zsh or fish. Default: $SHELL.
 
     \b
     bash, in ~/.bashrc:                    eval "$(pausepoint completion bash)"
@@ -147,9 +149,9 @@ def completion(shell: str | None) -> None:
 
     shell = shell or os.path.basename(os.environ.get("SHELL", ""))
     if shell not in _SHELLS:
-        raise Refused(f"say which shell: {', '.join(_SHELLS)} (not {shell or 'none'!r})", USAGE)
+        raise Refused(f"There is no completion for the shell {shell or 'unknown'!r}. Name one of {', '.join(_SHELLS)}.", USAGE)
     kind = get_completion_class(shell)
     assert kind is not None, shell
     place, line = _SHELLS[shell]
     click.echo(kind(app, {}, NAME, f"_{variable('COMPLETE')}").source())
-    click.echo(f"# Put this line into {place}:\n#   {line}")  # last: zsh wants to see its own words first
+    click.echo(f"# Put this line into {place}:\n#   {line}")  # last, because zsh expects its own header first

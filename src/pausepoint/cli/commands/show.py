@@ -272,9 +272,3 @@ def _happened(found: Checkpoint) -> str:
         return f"skipped: {found.skipped}"
     wrote = f", wrote {', '.join(found.fields)}" if found.fields else ""
     return f"took {span(found.took)}{wrote}"
-
-
-# checkpoints
-
-
-# diff

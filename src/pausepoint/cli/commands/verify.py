@@ -1,4 +1,4 @@
-"""``verify``, ``doctor`` and ``gc``: is everything intact, is everything well, what can go."""
+"""``verify`` and ``gc``: check that everything stored is intact, and clean up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN = 20
 
 
 class Duration(click.ParamType[timedelta]):
-    """``90d``, ``12h``, ``30m``, ``2w``.
+    """A duration such as ``90d``, ``12h``, ``30m`` or ``2w``.
 
     >>> Duration().convert("90d", None, None)
     datetime.timedelta(days=90)
@@ -44,17 +44,17 @@ class Duration(click.ParamType[timedelta]):
             return value
         found = re.fullmatch(r"(\d{1,6})([mhdw])", str(value))
         if found is None:
-            self.fail(f"{value!r} is no time span; write 90d, 12h, 30m or 2w", param, ctx)
+            self.fail(f"{value!r} is not a duration. Write for example 90d, 12h, 30m or 2w.", param, ctx)
         return timedelta(**{UNITS[found[2]]: int(found[1])})
 
 
 class Ticker:
-    """One line on a terminal that says how far a long work is. It is gone when something else is said."""
+    """A progress line on a terminal. It disappears at the end."""
 
     def __init__(self, out: Output) -> None:
         self.shows = out.for_people and sys.stderr.isatty()
         self.width = out.width
-        self.next = time.monotonic() + 0.5  # what is quick needs no progress
+        self.next = time.monotonic() + 0.5  # quick work shows no progress
 
     def __call__(self, text: str) -> None:
         now = time.monotonic()
@@ -69,14 +69,14 @@ class Ticker:
 
 
 def without_store(cli: Cli, empty: Any) -> bool:
-    """Whether nobody has made a store yet. Then there is nothing to look at, and none is made; a named one must be."""
+    """Return whether there is no store yet, after saying so. A store that was named explicitly must exist."""
     if cli.place.exists:
         return False
     if cli.place.explicit:
         check_exists(cli.place)
     if cli.out.as_json:
         cli.out.document(empty)
-    cli.out.say(f"There is no store yet at {cli.place.path}; `{command_line('run')}` makes one")
+    cli.out.say(f"There is no store at {cli.place.path} yet. `{command_line('run')}` creates one.")
     return True
 
 
@@ -87,10 +87,10 @@ def without_store(cli: Cli, empty: Any) -> bool:
 @click.argument("session", required=False, shell_complete=SESSIONS)
 @common()
 def verify(cli: Cli, session: str | None) -> int:
-    """Prove that everything stored is intact: one SESSION, or everything.
+    """Check that everything stored is intact, in one SESSION or in the whole store.
 
-    Reads every record, signal, large value, file and tombstone and holds it against its digest. Nothing is changed.
-    Exits with 1 if something is damaged, and names the first bad record of each session.
+    Reads every record, signal, large value, file and tombstone and compares it with its digest. Nothing is changed.
+    Exits with 1 if something is damaged, and names the first damaged record of each session.
     """
     if session is None:
         from pausepoint.engine.verify import Verification
@@ -103,11 +103,11 @@ def verify(cli: Cli, session: str | None) -> int:
 async def _verify(cli: Cli, session: str | None) -> int:
     tick = Ticker(cli.out)
 
-    def tell(report: Verification) -> None:
-        tick(f"{counted(report.sessions, 'session')}, {counted(report.records, 'record')} looked at …")
+    def show_progress(report: Verification) -> None:
+        tick(f"{counted(report.sessions, 'session')}, {counted(report.records, 'record')} checked …")
 
     async with cli.engine() as engine:
-        report, session_id = await _verified(engine, session, tell)
+        report, session_id = await _verified(engine, session, show_progress)
     tick.end()
     if cli.out.as_json:
         cli.out.document(documents.verification(report, session_id))
@@ -116,34 +116,34 @@ async def _verify(cli: Cli, session: str | None) -> int:
 
 
 async def _verified(
-    engine: Engine, session: str | None, tell: Callable[[Verification], None]
+    engine: Engine, session: str | None, show_progress: Callable[[Verification], None]
 ) -> tuple[Verification, str | None]:
-    """Also of one that was removed, or whose facts cannot be read, if the whole id is given."""
+    """Verify a session or the store. A removed or unreadable session needs its whole id."""
     from pausepoint.errors import DamagedRecord, UnknownSession
 
     if session is None:
-        return await engine.verify(on_progress=tell), None
+        return await engine.verify(on_progress=show_progress), None
     try:
         session_id = str((await engine.find(session)).session_id)
     except (UnknownSession, DamagedRecord) as error:
         try:
-            return await engine.verify(session, on_progress=tell), session
+            return await engine.verify(session, on_progress=show_progress), session
         except UnknownSession:
             raise error from None
-    return await engine.verify(session_id, on_progress=tell), session_id
+    return await engine.verify(session_id, on_progress=show_progress), session_id
 
 
 def _show_problems(out: Output, report: Verification) -> None:
     for problem in report.problems:
         wrap_after(out, f"{out.paint('bad', 'red', bold=True)}  ", 5, problem.text)
     if report.ok:
-        out.line(f"{out.paint('ok', 'green', bold=True)}   nothing is damaged")
+        out.line(f"{out.paint('ok', 'green', bold=True)}   everything is intact")
     else:
         out.line(f"     {counted(len(report.problems), 'problem')}")
-    wrap_after(out, "     ", 5, f"looked at: {_looked_at(report)}")
+    wrap_after(out, "     ", 5, f"checked: {_checked(report)}")
 
 
-def _looked_at(report: Verification) -> str:
+def _checked(report: Verification) -> str:
     redacted = f" ({report.redacted:,} redacted)" if report.redacted else ""
     counts = {
         "session": report.sessions, "record": report.records, "signal": report.signals, "large value": report.values,
@@ -153,24 +153,21 @@ def _looked_at(report: Verification) -> str:
     return ", ".join(said) or "an empty store"
 
 
-# doctor
-
-
 # gc
 
 
 @click.command()
-@click.option("--apply", is_flag=True, help="Do it. Without this nothing is changed.")
+@click.option("--apply", is_flag=True, help="Clean up. Without this option nothing is changed.")
 @click.option(
     "--keep-for", type=Duration(), metavar="SPAN",
-    help="Completed and cancelled sessions without a term of their own go after this long: 90d, 12h, 30m, 2w.",
+    help="Remove completed and cancelled sessions without their own keep_for after this time: 90d, 12h, 30m, 2w.",
 )  # fmt: skip
 @common()
 def gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
-    """Show what could be cleaned up; --apply does it.
+    """Show what can be cleaned up; --apply cleans it up.
 
-    Removes sessions that have expired and those whose removal was interrupted, deletes large values that nothing
-    names, and gives the free space back. Others go on meanwhile, and it may be interrupted.
+    Removes expired sessions, completes interrupted removals, deletes unused large values, and returns free space to the
+    file system. Other processes keep working meanwhile. You can interrupt it at any time.
     """
     from pausepoint.engine.retention import CleanUp
 
@@ -182,12 +179,12 @@ def gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
 async def _gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
     tick = Ticker(cli.out)
 
-    def tell(report: CleanUp) -> None:
+    def show_progress(report: CleanUp) -> None:
         gone = len(report.expired) + len(report.completed)
         tick(f"{counted(gone, 'session')}, {counted(report.values, 'large value')}, {size(report.given_back)} …")
 
     async with cli.engine() as engine:
-        report = await engine.gc(apply=apply, keep_for=keep_for, on_progress=tell)
+        report = await engine.gc(apply=apply, keep_for=keep_for, on_progress=show_progress)
         total = (await engine.health()).store.size
     tick.end()
     if cli.out.as_json:
@@ -203,32 +200,32 @@ def _show_clean_up(out: Output, report: CleanUp, total: int) -> None:
         for session_id in ids[:SHOWN]:
             out.line(f"              {session_id}")
         if len(ids) > SHOWN:
-            out.line(f"              and {len(ids) - SHOWN:,} more; --json lists them all")
+            out.line(f"              and {len(ids) - SHOWN:,} more; --json lists all")
     for session_id, why in report.kept.items():
         out.line(f"{out.paint('kept', 'yellow')}          {session_id}: {one_line(why)}")
     if report.unknown:
         more = len(report.unknown) - SHOWN
         found = ", ".join(report.unknown[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-        out.note(f"The store has no session for these folders of files: {found}; delete them by hand, unless they"
-                 " belong to another copy of the database.")  # fmt: skip
+        out.note(f"The store has no session for these file folders: {found}. Delete them yourself, unless they belong"
+                 " to another copy of the database.")  # fmt: skip
     if not rows:
         out.line("There was nothing to clean up." if report.applied else "There is nothing to clean up.")
-    out.line(f"The store takes {size(total)}" + (" now." if report.applied else "."))
+    out.line(f"The store's size is {'now ' if report.applied else ''}{size(total)}.")
     if rows and not report.applied:
-        out.note("Nothing was changed; --apply does it.")
+        out.note("Nothing was changed. Clean up with --apply.")
     elif report.applied and not report.folded:
-        out.note("Another process was reading all the time, so deleted bytes may still be in the write-ahead log;"
-                 " run it again later.")  # fmt: skip
+        out.note("Another process was reading, so deleted bytes may still be in the write-ahead log. Run it again"
+                 " later.")  # fmt: skip
 
 
 def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
-    """What was done, or would be: the verb, what to, how much that is, and which sessions."""
+    """Return what was done or would be done: the verb, the object, its size, and the sessions."""
     done = report.applied
-    expired = counted(len(report.expired), "session that expired", "sessions that expired")
+    expired = counted(len(report.expired), "expired session")
     removals = counted(len(report.completed), "interrupted removal")
-    values = counted(report.values, "large value that nothing names", "large values that nothing names")
+    values = counted(report.values, "unused large value")
     questions = counted(report.questions, "old question")
-    strays = counted(report.strays, "file of an upload that was cut off", "files of uploads that were cut off")
+    strays = counted(report.strays, "file of an interrupted upload", "files of interrupted uploads")
     weight = "" if done else size(report.expired_bytes)
     free = report.given_back if done else report.free_bytes
     rows: list[tuple[bool, str, str, str, list[SessionId]]] = [
@@ -237,6 +234,6 @@ def _rows_of(report: CleanUp) -> list[tuple[str, str, str, list[SessionId]]]:
         (bool(report.values), "deleted" if done else "to delete", values, size(report.value_bytes), []),
         (bool(report.questions), "deleted" if done else "to delete", questions, "", []),
         (bool(report.strays), "deleted" if done else "to delete", strays, size(report.stray_bytes), []),
-        (bool(free), "given back" if done else "to give back", "free space in the file", size(free), []),
+        (bool(free), "returned" if done else "to return", "free space in the file", size(free), []),
     ]
     return [(verb, what, much, ids) for there, verb, what, much, ids in rows if there]

@@ -1,4 +1,4 @@
-"""``watch`` and ``events``: what happens, as it happens. Reads what is stored; never drives anything."""
+"""``watch`` and ``events``: show what happens in sessions. They read the store and never drive a session."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pausepoint.model.views import SessionInfo
 
 LOOK_EVERY = 0.2
-"""Seconds between two looks."""
+"""Seconds between two updates."""
 
 GRACE = 3.0
-"""Seconds for which a session that nobody drives may be about to be taken up."""
+"""Seconds to wait for a process to pick up a ready session."""
 
 NOISE = ("operation.completed", "spent", "progress")
-"""Shown in the line at the bottom of a terminal instead of one by one."""
+"""Events that a terminal shows only in its status line."""
 
 COLOURS = {
     "step.completed": "green", "session.completed": "green", "session.failed": "red", "item.failed": "red",
@@ -47,18 +47,19 @@ COLOURS = {
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the session ends.")
-@click.option("--after", metavar="CURSOR", default="", help="Only what came after the event with this cursor.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only such: step.completed, or all of session.")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last so many.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events until the session ends.")
+@click.option("--after", metavar="CURSOR", default="", help="Only events after the one with this cursor.")
+@click.option("--type", "types", multiple=True, metavar="TYPE",
+              help="Only events of this type, such as step.completed, or session for all session.*; repeatable.")  # fmt: skip
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N events.")
 @common(lines=True)
 def events(cli: Cli, session: str, follow: bool, after: str, types: tuple[str, ...], last: int | None) -> None:
-    """Show the history of a session, the oldest first.
+    """Show the history of a session, the oldest event first.
 
-    Every event carries a cursor (see --jsonl); --after goes on behind it.
+    Every event has a cursor, which --jsonl prints. --after CURSOR continues after that event.
     """
     if follow and cli.out.as_json:
-        raise Refused("--json prints one document, and --follow has no end yet; use --jsonl", USAGE)
+        raise Refused("--json prints one document at the end, but --follow keeps printing. Use --jsonl.", USAGE)
     run_async(_events(cli, session, follow, after, types, last))
 
 
@@ -77,7 +78,7 @@ async def _events(cli: Cli, text: str, follow: bool, after: str, types: tuple[st
         for each in wanted:
             printer.event(each)
         if types and not wanted and not follow:
-            cli.out.note(_no_such(types, past))
+            cli.out.note(_no_match(types, past))
         if follow:
             cursor = past[-1].cursor if past else after
             async for each in engine.events(info.session_id, cursor, follow=True):
@@ -93,29 +94,29 @@ async def _past(engine: Engine, info: SessionInfo, after: str) -> list[Event]:
 
 
 def _is_wanted(event: Event, types: Sequence[str]) -> bool:
-    return not types or any(_fits(event.event_type, wanted) for wanted in types)
+    return not types or any(_matches(event.event_type, wanted) for wanted in types)
 
 
-def _fits(kind: str, wanted: str) -> bool:
-    """A type, or all that begin with its first part.
+def _matches(kind: str, wanted: str) -> bool:
+    """Return whether an event type is the wanted one, or begins with its first part.
 
-    >>> _fits("step.completed", "step"), _fits("step.completed", "step.*"), _fits("stepping", "step")
+    >>> _matches("step.completed", "step"), _matches("step.completed", "step.*"), _matches("stepping", "step")
     (True, True, False)
     """
     return kind == wanted or kind.startswith(wanted.removesuffix("*").removesuffix(".") + ".")
 
 
-def _no_such(types: Sequence[str], past: Sequence[Event]) -> str:
+def _no_match(types: Sequence[str], past: Sequence[Event]) -> str:
     known = ENGINE_EVENTS | {each.event_type for each in past}
     known |= {kind.partition(".")[0] for kind in known}
     for wanted in types:
-        if not any(_fits(kind, wanted) for kind in known):
-            return f"No event of type {wanted!r}{did_you_mean(wanted, known)}"
-    return f"No event of {' or '.join(types)} among {counted(len(past), 'event')}"
+        if not any(_matches(kind, wanted) for kind in known):
+            return f"There is no event type {wanted!r}{did_you_mean(wanted, known)}"
+    return f"None of the {counted(len(past), 'event')} has the type {' or '.join(types)}."
 
 
 class Printer:
-    """Events, one a line; on a terminal with colours, and a line below them that tells how it stands now."""
+    """Prints events, one per line. A terminal also gets colours and a status line below."""
 
     def __init__(self, cli: Cli, several: bool = False) -> None:
         self.out = cli.out
@@ -125,14 +126,14 @@ class Printer:
         self.below = ""
 
     def name(self, ids: Iterable[str]) -> None:
-        """Those that are spoken of, shortened on a terminal."""
+        """Set the ids to print, shortened on a terminal."""
         self.names = short_ids(ids) if self.out.terminal else {}
 
     def named(self, session_id: str) -> str:
         return self.names.get(session_id, session_id)
 
     def event(self, event: Event) -> None:
-        """One event, in the form that was asked for."""
+        """Print an event as text or JSON."""
         if self.out.as_lines:
             from pausepoint.engine import documents
 
@@ -142,19 +143,19 @@ class Printer:
             self.out.line(self.out.fitted(self._line(event)))
 
     def text(self, line: str) -> None:
-        """A line beside the events."""
+        """Print a line between the events."""
         self._clear()
         self.out.line(self.out.fitted(line))
 
     def status(self, line: str) -> None:
-        """How it stands now: replaces itself. Only on a terminal."""
+        """Replace the status line, on a terminal only."""
         if not (self.out.terminal and self.out.for_people):
             return
         self.below = self.out.fitted(line)
         click.echo(f"\r\x1b[2K{self.below}", nl=False, color=True)
 
     def end(self) -> None:
-        """Nothing more stands below."""
+        """Remove the status line."""
         self._clear()
 
     def _clear(self) -> None:
@@ -181,13 +182,13 @@ class Printer:
 
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
-@click.option("--history", is_flag=True, help="First all that has happened so far.")
+@click.option("--history", is_flag=True, help="Show all past events first.")
 @common(lines=True)
 def watch(cli: Cli, session: str | None, history: bool) -> int:
-    """Follow a session live until it ends or needs somebody; without one, all that run.
+    """Follow a session live until it ends or needs a person. Without SESSION, follow all that are running.
 
-    The exit code tells how it stands then: 0 completed, 1 failed or cancelled, 3 needs somebody. Ctrl+C ends the
-    watching, not the session.
+    The exit code reports the outcome: 0 completed, 1 failed or cancelled, 3 needs a person. Ctrl+C stops watching and
+    does not affect the session.
     """
     code: int = run_async(_watch(cli, session, history) if session is not None else _watch_all(cli, history))
     return code
@@ -212,54 +213,54 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
             cli.out.document(documents.session(info))
         for line in chart(cli.out, view) if cli.out.terminal else ():
             cli.out.line(line)
-        await _tell_end(cli, engine, info)
+        await _print_end(cli, engine, info)
     return exit_code_of(info.status.value)
 
 
 async def _follow(engine: Engine, view: View, show: Display, info: SessionInfo) -> SessionInfo:
     undriven: float | None = None
-    if await _goes_on(engine, info) is False:
+    if await _is_progressing(engine, info) is False:
         return info
     show.begin(view)
     try:
         while True:
             view.info = info = await engine.info(info.session_id)
-            # After the facts: what they say has happened is then shown.
+            # Read events after the info, so that everything the info reports is shown.
             async for event in engine.events(info.session_id, view.cursor):
                 view.apply(event)
                 show.event(view, event)
             show.tick(view, "")
-            goes_on = await _goes_on(engine, info)
-            undriven = None if goes_on is not None else undriven or time.monotonic()
-            if goes_on is False or (undriven and time.monotonic() - undriven > GRACE):
+            progressing = await _is_progressing(engine, info)
+            undriven = None if progressing is not None else undriven or time.monotonic()
+            if progressing is False or (undriven and time.monotonic() - undriven > GRACE):
                 return info
             await asyncio.sleep(LOOK_EVERY)
     finally:
         show.end()
 
 
-async def _goes_on(engine: Engine, info: SessionInfo) -> bool | None:
-    """Whether a session moves, or will by itself. None: somebody may be about to take it up."""
+async def _is_progressing(engine: Engine, info: SessionInfo) -> bool | None:
+    """Return whether a session runs or will continue on its own. None: a process may be about to pick it up."""
     match info.status.value:
         case "running" | "pausing" | "sleeping":
             return True
         case "ready" | "created":
             return None
         case "waiting":
-            if info.wakes_at is not None and "answer" not in info.waiting:  # a question needs somebody until it expires
+            if info.wakes_at is not None and "answer" not in info.waiting:  # a question needs a person until it expires
                 return True
-            moves = [await _goes_on(engine, each) for each in await engine.children(info.session_id)]
+            moves = [await _is_progressing(engine, each) for each in await engine.children(info.session_id)]
             return True if True in moves else None if None in moves else False
     return False
 
 
 def _headline(cli: Cli, info: SessionInfo, steps: int) -> str:
-    done = f"{counted(steps, 'step')} done" if steps else "nothing done yet"
-    where = f", now {'behind' if info.held_by_guard else 'at'} {info.step}#{info.visit}" if info.step else ""
+    done = f"{counted(steps, 'visit')} done" if steps else "nothing done yet"
+    where = f", now {'after' if info.held_by_guard else 'at'} {info.step}#{info.visit}" if info.step else ""
     return f"{info.session_id} ({info.workflow}) {cli.out.status_phrase(info.status.value)}: {done}{where}"
 
 
-async def _tell_end(cli: Cli, engine: Engine, info: SessionInfo) -> None:
+async def _print_end(cli: Cli, engine: Engine, info: SessionInfo) -> None:
     out = cli.out
     spent = f", {money(info.spent_usd)}" if info.spent_usd else ""
     took = span(info.updated_at - info.created_at)
@@ -269,7 +270,7 @@ async def _tell_end(cli: Cli, engine: Engine, info: SessionInfo) -> None:
 
 
 async def _watch_all(cli: Cli, history: bool) -> int:
-    """All that run, and those that begin meanwhile, until nothing runs."""
+    """Follow all running sessions, and those that start meanwhile, until none runs."""
     from pausepoint.engine import documents
 
     if not (cli.place.exists or cli.place.explicit):
@@ -288,9 +289,9 @@ async def _all(cli: Cli, engine: Engine, history: bool) -> int:
     ended: dict[str, SessionInfo] = {}
     printer = Printer(cli, several=True)
     first = True
-    while (moving := await _moving(engine)) or first or set(cursors) - set(ended):
-        printer.name([*cursors, *moving])
-        for session_id, info in moving.items():
+    while (running := await _running(engine)) or first or set(cursors) - set(ended):
+        printer.name([*cursors, *running])
+        for session_id, info in running.items():
             if session_id not in cursors:
                 known = first and not history
                 cursors[session_id] = await _read(engine, session_id, "", None if known else printer)
@@ -298,11 +299,11 @@ async def _all(cli: Cli, engine: Engine, history: bool) -> int:
             ended.pop(session_id, None)
         for session_id in set(cursors) - set(ended):
             cursors[session_id] = await _read(engine, session_id, cursors[session_id], printer)
-            if session_id not in moving:
-                ended[session_id] = await _stopped(cli, engine, session_id, printer)
+            if session_id not in running:
+                ended[session_id] = await _report_stopped(cli, engine, session_id, printer)
         first = False
-        printer.status("  ".join(_brief(cli, printer, info) for info in moving.values()))
-        if moving:
+        printer.status("  ".join(_brief(cli, printer, info) for info in running.values()))
+        if running:
             await asyncio.sleep(LOOK_EVERY)
     printer.end()
     if cli.out.as_json:
@@ -312,13 +313,13 @@ async def _all(cli: Cli, engine: Engine, history: bool) -> int:
     return max((_code(info) for info in ended.values()), default=DONE, key=(DONE, PERSON, FAILED).index)
 
 
-async def _moving(engine: Engine) -> dict[str, SessionInfo]:
+async def _running(engine: Engine) -> dict[str, SessionInfo]:
     found = [*await engine.sessions(status="running"), *await engine.sessions(status="pausing")]
     return {each.session_id: each for each in found}
 
 
 async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer | None) -> str:
-    """What is new; printed, unless it was known before. How far that is."""
+    """Print new events if there is a printer, and return the new cursor."""
     async for event in engine.events(session_id, cursor):
         cursor = event.cursor
         if printer is not None and not (printer.out.terminal and event.event_type in NOISE):
@@ -326,7 +327,7 @@ async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer |
     return cursor
 
 
-async def _stopped(cli: Cli, engine: Engine, session_id: str, printer: Printer) -> SessionInfo:
+async def _report_stopped(cli: Cli, engine: Engine, session_id: str, printer: Printer) -> SessionInfo:
     info = await engine.info(session_id)
     said = status_note(info, await engine.pauses(session_id), await open_questions(engine, info))
     printer.text(f"{printer.named(session_id)} {cli.out.status_phrase(info.status.value)}{f': {said}' if said else ''}")

@@ -1,4 +1,4 @@
-"""`worker`: drives what others left: sessions that are ready, timers that are due, messages that came meanwhile."""
+"""`worker`: drive the sessions that are ready: interrupted ones, due timers, and messages that have arrived."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ if TYPE_CHECKING:
     from pausepoint.model.views import SessionInfo
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks for sessions that nobody drives."""
+"""Seconds between two searches for ready sessions."""
 
 READY = ("ready", "created")
-STOPPED = "Stopped; what was not finished is ready for the next one."
+STOPPED = "Stopped. Unfinished sessions are ready for the next worker."
 
 SHARE = 20
-"""A look that takes long is followed by a rest this many times as long: looking must not become the work."""
+"""After a search, the worker rests this many times as long, so that searching never becomes the main load."""
 
 
 @click.command()
 @click.option("--workflow", "only", multiple=True, metavar="NAME", shell_complete=WORKFLOWS,
               help="Only sessions of this workflow; repeatable.")  # fmt: skip
-@click.option("--once", is_flag=True, help="End when nothing is ready or due any more.")
+@click.option("--once", is_flag=True, help="Exit when nothing is ready or due any more.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=100, show_default=True, metavar="N",
-              help="How many sessions to drive at once.")  # fmt: skip
+              help="The number of sessions to drive at the same time.")  # fmt: skip
 @by_option
 @common(lines=True, target=True)
 def worker(cli: Cli, only: tuple[str, ...], once: bool, concurrency: int, by: str | None) -> int:
-    """Drive whatever is ready or due in this store, with the workflows of this project and those of --target.
+    """Drive all sessions of this store that are ready or due, with the workflows of this project and of --target.
 
-    Ready are sessions that were interrupted, and those whose timer is due or whose message has come. What a person
-    paused, what failed and what waits stays as it is. Ctrl+C and SIGTERM let every operation finish and leave the
-    sessions ready.
+    A session is ready if it was interrupted, its timer is due, or its message has arrived. Paused, failed and waiting
+    sessions stay as they are. Ctrl+C and SIGTERM finish the current operations and leave the sessions ready.
     """
     if cli.out.as_json and not once:
-        raise Refused("--json prints one document, and a worker has no end; use --jsonl, or --once", USAGE)
+        raise Refused("--json prints one document at the end, but a worker does not end. Add --once, or use --jsonl.",
+                      USAGE)  # fmt: skip
     job = Job(cli, only, concurrency, by)
     try:
         code: int = run_async(job.work(once))
     except KeyboardInterrupt:
-        return job.left(INTERRUPTED)
+        return job.stopped(INTERRUPTED)
     except SystemExit as end:
         if end.code != TERMINATED:
             raise
-        return job.left(TERMINATED)
+        return job.stopped(TERMINATED)
     return code
 
 
@@ -75,20 +75,20 @@ class Job:
         self.driven: dict[str, None] = {}
 
     async def work(self, once: bool) -> int:
-        """Until there is nothing left, or for ever."""
+        """Drive sessions until nothing is ready (``once``), or until the process is stopped."""
         workflows = self._workflows()
         if once and not self.cli.place.exists and not self.cli.place.explicit:
-            return await self._told(None)
+            return await self._report(None)
         from pausepoint.engine.engine import Engine
 
         if self.cli.place.explicit:
             check_exists(self.cli.place)
         async with Engine(self.cli.place.url, workflows=workflows) as engine:
             names = ", ".join(engine.workflows)
-            self.out.note(f"Driving {names} in {self.cli.place.path}" + ("" if once else "; Ctrl+C ends it"))
+            self.out.note(f"Driving {names} in {self.cli.place.path}" + ("" if once else "; Ctrl+C stops the worker"))
             with shown_log(self.out, self.driven):
                 await self._loop(engine, once)
-            return await self._told(engine)
+            return await self._report(engine)
 
     def _workflows(self) -> list[Any]:
         known = self.cli.known()
@@ -96,11 +96,11 @@ class Job:
             if name not in known:
                 from pausepoint.errors import did_you_mean
 
-                raise Refused(f"no workflow {name!r} is named here{did_you_mean(name, known)}", USAGE)
+                raise Refused(f"No workflow {name!r} is named here{did_you_mean(name, known)}", USAGE)
         if not known:
             raise Refused(
-                "a worker needs to know which code to run: add --target file.py:name, or name workflows in"
-                f" {self.cli.project.root / 'pyproject.toml'} under [tool.pausepoint.workflows]",
+                "The worker has no workflow to run. Add --target file.py:name, or name workflows in"
+                f" {self.cli.project.root / 'pyproject.toml'} under [tool.pausepoint.workflows].",
                 USAGE,
             )
         return [workflow for name, (_, workflow) in known.items() if not self.only or name in self.only]
@@ -110,13 +110,13 @@ class Job:
             began = time.monotonic()
             ready = await self._ready(engine)
             for info in ready[: self._room(engine)]:
-                await self._take_up(engine, info)
+                await self._pick_up(engine, info)
             if once and not ready and not engine.running:
                 return
             await asyncio.sleep(max(0.05 if once else LOOK_EVERY, SHARE * (time.monotonic() - began)))
 
     async def _ready(self, engine: Engine) -> list[SessionInfo]:
-        """What could go on and nobody drives; the oldest first. No more are read than there is room for."""
+        """Return the ready sessions, the oldest first, and no more than there is room for."""
         found: list[SessionInfo] = []
         most = self._room(engine) + len(self.refused) + 1
         for name in engine.workflows:
@@ -127,18 +127,18 @@ class Job:
     def _room(self, engine: Engine) -> int:
         return max(self.concurrency - len(engine.running), 0)
 
-    async def _take_up(self, engine: Engine, info: SessionInfo) -> None:
+    async def _pick_up(self, engine: Engine, info: SessionInfo) -> None:
         from pausepoint.errors import AlreadyRunning, PausepointError, SessionEnded, UnknownSession, VerbRefused
 
         try:
             await engine.resume(info.session_id, by=self.by)
         except (AlreadyRunning, SessionEnded, UnknownSession, VerbRefused):
-            pass  # somebody else was quicker
+            pass  # another process was faster
         except PausepointError as error:
             self.refused[info.session_id] = info.updated_at
-            logging.getLogger(NAME).warning("session %s: cannot go on here: %s", info.session_id, error)
+            logging.getLogger(NAME).warning("session %s: cannot continue here: %s", info.session_id, error)
 
-    async def _told(self, engine: Engine | None) -> int:
+    async def _report(self, engine: Engine | None) -> int:
         from pausepoint.engine import documents
 
         ended = [] if engine is None else [await engine.info(each) for each in self.driven]
@@ -148,15 +148,15 @@ class Job:
             self.out.note("Nothing was ready or due.")
         return DONE
 
-    def left(self, code: int) -> int:
-        """Told to end."""
+    def stopped(self, code: int) -> int:
+        """Report that a signal stopped the worker."""
         self.out.note(STOPPED)
         return code
 
 
 @contextmanager
 def shown_log(out: Output, driven: dict[str, None]) -> Iterator[None]:
-    """Show what the engine logs about its sessions, and note which they are."""
+    """Show what the engine logs about its sessions, and add their ids to ``driven``."""
     logger = logging.getLogger(NAME)
     handler = Handler(out, driven)
     level = logger.level
@@ -170,7 +170,7 @@ def shown_log(out: Output, driven: dict[str, None]) -> Iterator[None]:
 
 
 class Handler(logging.Handler):
-    """A log record as a line for a person, or of JSON."""
+    """Prints a log record as a line for a person, or of JSON."""
 
     def __init__(self, out: Output, driven: dict[str, None]) -> None:
         super().__init__(logging.INFO)

@@ -1,8 +1,8 @@
-"""A brief about a topic: what is known is looked up first, then it is written down.
+"""Research a topic, then write a brief about it.
 
     pausepoint run brief.py --topic octopus
 
-Press Ctrl+C, or kill it, while it looks things up: `pausepoint resume` goes on, and what was found is not looked up
+Press Ctrl+C during the research, or kill the process. `pausepoint resume` continues, and finished lookups do not run
 again.
 """
 
@@ -16,7 +16,7 @@ from pausepoint import Context, Workflow, step
 
 
 class Brief(BaseModel):
-    """Everything that a session of this workflow knows. Steps read and write its fields."""
+    """The state of a session. Steps read and write its fields."""
 
     topic: str
     facts: list[str] = []
@@ -24,21 +24,21 @@ class Brief(BaseModel):
 
 
 async def look_up(question: str) -> str:
-    """Stands for a model or a service that takes its time."""
+    """Look up one question. This stands for a call to a slow model or service."""
     await asyncio.sleep(0.5)
     return f"what is known about {question}"
 
 
 @step(writes="facts", retry=3)
 async def research(topic: str, ctx: Context) -> list[str]:
-    """Its parameters are what a step reads; what it returns is written."""
+    """Read ``topic`` from the state; the result is written to ``facts``."""
     questions = [f"{topic}, {angle}" for angle in ("habitat", "memory", "play", "sleep")]
-    return await ctx.map(look_up, questions, concurrency=1)  # each answer is kept as it comes
+    return await ctx.map(look_up, questions, concurrency=1)  # each answer is stored as soon as it is there
 
 
 @step(writes="draft")
 def write(topic: str, facts: list[str]) -> str:
-    """A plain function, which a test can call."""
+    """Write the brief. A step is a plain function, so a test can call it directly."""
     return f"{topic.capitalize()}: " + "; ".join(facts)
 
 
