@@ -106,7 +106,7 @@ def test_the_wait_that_the_api_asks_for_is_honoured(server: Classroom, place: st
     _, events = ran(place)
     (retried,) = [event for event in events if event.event_type == "step.retried"]
     assert retried.data["delay"] >= 1.0
-    assert "answered 429" in retried.data["error"]
+    assert "answered with status 429" in retried.data["error"]
 
 
 def test_a_refusal_is_not_tried_again_and_says_what_it_was(server: Classroom, place: str) -> None:
@@ -114,7 +114,7 @@ def test_a_refusal_is_not_tried_again_and_says_what_it_was(server: Classroom, pl
     outcome, events = ran(place)
     assert outcome.status == "failed"
     assert outcome.failure is not None
-    assert "answered 403: as the test wants it" in outcome.failure.message
+    assert "answered with status 403: as the test wants it" in outcome.failure.message
     assert "step.retried" not in [event.event_type for event in events]
     assert len(server.asked) == 1
 

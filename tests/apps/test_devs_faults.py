@@ -86,7 +86,7 @@ def test_an_interrupt_finishes_what_runs_and_costs_nothing(devs: Devs, at: str, 
     if at.startswith("during"):
         devs.hold(at.split()[1])
     devs.run("run", "plan.json", at=at, by=by)
-    assert "what is done is kept" in devs.all_said
+    assert "Finished work is kept" in devs.all_said
     assert f"resume plan.json --store {devs.store}" in devs.all_said
     devs.run("resume", "plan.json")
     devs.check_whole()
@@ -149,7 +149,7 @@ def test_a_command_that_ignores_sigterm_is_ended_with_all_that_it_started(
         assert "plan is paused: 1 stopped" in devs.all_said
     elif way == "signals":
         child.signal(signal.SIGINT)
-        until(lambda: "once more ends it" in devs.all_said)
+        until(lambda: "Interrupt again to end them now" in devs.all_said)
         child.signal(signal.SIGINT)
         devs.ends(child, 130)
     else:
@@ -183,7 +183,7 @@ def test_the_next_process_waits_until_what_a_killed_one_left_is_ended(tmp_path: 
     child.signal(signal.SIGKILL)
     devs.ends(child, -9)
     devs.run("resume", "plan.json")
-    assert f"Another process was at work in {devs.work}; its commands have ended now" in devs.all_said
+    assert f"Another process was working in {devs.work}. Its commands have ended now" in devs.all_said
     assert effects(tmp_path) == ["x"]
     assert not any(map(alive, pids(tmp_path)))
 
@@ -192,10 +192,10 @@ def test_a_second_process_is_told_who_works_on_a_run_and_status_shows_the_graph(
     held = devs.hold("b")
     child = devs.met("run", "plan.json", at="during b")
     devs.run("resume", "plan.json", code=5)
-    assert "plan is worked on by" in devs.all_said
+    assert "Run plan is driven by" in devs.all_said
     for verb in ("skip", "rewind"):
         devs.run(verb, "plan.json", "d", code=5)
-        assert f"stop it first: {sys.executable}" in devs.all_said
+        assert f"Stop it first: {sys.executable}" in devs.all_said
     assert devs.all_said.count("pause plan.json --wait") == 2
     until(lambda: effects(devs.folder) == ["a", "c"])
     shown = devs.run("status", "plan.json")

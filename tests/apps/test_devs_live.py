@@ -55,11 +55,11 @@ def test_a_workspace_that_another_hand_changed_is_asked_about_and_ctrl_c_is_an_a
     with Process("run", "plan.json", cwd=tmp_path, program=DEVS) as run:
         assert run.wait().code == 3
     (tmp_path / "work" / "mine").touch()
-    asks = "Go on with them as they are? [y/N]: "
+    asks = "Accept the changed files? [y/N]: "
     with Process("resume", "plan", cwd=tmp_path, program=DEVS, tty=True) as resume:
         resume.until(asks)
         resume.interrupt()
-        assert (resume.wait().code, "Interrupted; what is done is kept" in plain(resume.seen)) == (130, True)
+        assert (resume.wait().code, "Interrupted. Finished work is kept" in plain(resume.seen)) == (130, True)
     with Process("resume", "plan", cwd=tmp_path, program=DEVS, tty=True) as resume:
         resume.until(asks)
         resume.type("n\n")

@@ -80,18 +80,18 @@ folder = "no/where"
 SAID = [
     "line 1: there is no key 'agnets'. Did you mean 'agents'?",
     "line 2: agents: Input should be a valid integer",
-    "line 6: task 'fetch': run: the shell cannot read it: end of file unexpected",
-    "line 13: task 'build': needs 'fetsh', which is no task. Did you mean 'fetch'?",
+    "line 6: task 'fetch': run: the shell cannot parse it: end of file unexpected",
+    "line 13: task 'build': needs 'fetsh', which is not a task. Did you mean 'fetch'?",
     "line 15: task 'build': timeout: Input should be greater than 0",
-    "line 18: task 'build': its id is there twice; give each task its own",
+    "line 18: task 'build': the id occurs twice; give each task its own",
     "line 19: task 'build': run: there is no program 'definitely-no-such-program'",
     "line 21: task number 4: id is missing",
     "line 23: task number 4: there is no key 'rnu'. Did you mean 'run'?",
-    "line 27: task 'x': these need each other: x → y → x; take one of the needs away",
+    "line 27: task 'x': these tasks need each other: x → y → x; remove one of the needs",
     "line 28: task 'x': run: the command is empty",
-    "line 36: task '../out': id: '../out' cannot be a name",
-    "line 41: task 'm': write: '../notes.md' does not lie below the workspace",
-    "line 44: task 'n': say what to do: either run (a command) or write (a file, by a model)",
+    "line 36: task '../out': id: '../out' is not a valid name",
+    "line 41: task 'm': write: '../notes.md' is not inside the workspace",
+    "line 44: task 'n': set either run (a command) or write (a file for a model)",
     "line 51: task 'gone': run: there is no program 'no-such-program-either'",
     "line 57: task 'away': folder: ",
 ]
@@ -107,7 +107,7 @@ def test_all_mistakes_of_a_plan_are_told_together_with_task_and_line(tmp_path: P
     path = tmp_path / "site.toml"
     path.write_text(TOML)
     first, *told = refused(path)
-    assert first == f"{path}: {len(SAID)} mistakes; nothing was started"
+    assert first == f"{path}: The plan has {len(SAID)} mistakes. Nothing was started."
     assert len(told) == len(SAID), told
     for line, said in zip(told, SAID, strict=True):
         assert line.strip().startswith(said)
@@ -122,39 +122,43 @@ def test_the_same_mistakes_have_their_lines_in_json(tmp_path: Path) -> None:
     numbered = {line.strip().partition(": ")[2]: int(line.split()[1].strip(":")) for line in told}
     assert {said: text[number - 1].strip() for said, number in numbered.items()} == {
         "there is no key 'agent'. Did you mean 'agents'?": '"agent": 2,',
-        "task 'a': needs 'b', which is no task. Known: a.": '"needs": [',
-        "task 'a': its id is there twice; give each task its own": '"id": "a",',
-        "task 'a': run: a command is a text for the shell, or a list of words": '"run": 3',
-        "task number 3: a task is a table": '"no table"',
+        "task 'a': needs 'b', which is not a task. Known: a.": '"needs": [',
+        "task 'a': the id occurs twice; give each task its own": '"id": "a",',
+        "task 'a': run: a command is a string for the shell, or a list of words": '"run": 3',
+        "task number 3: a task must be a table": '"no table"',
     }
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("p.toml", "tasks = [", "is no TOML: "),
+        ("p.toml", "tasks = [", "is not valid TOML: "),
         ("p.toml", "", "there are no tasks"),
-        ("p.toml", "tasks = 3", "tasks: no list"),
-        ("p.json", "[]", "a plan is an object with tasks"),
-        ("p.json", '{"tasks": [}', "is no JSON: Expecting value: line 1 column 12"),
-        ("p.json", '{"tasks": [{"id": "a", "id": "b"}]}', "the key 'id' is there twice"),
+        ("p.toml", "tasks = 3", "tasks: not a list"),
+        ("p.json", "[]", "A plan must be an object with tasks"),
+        ("p.json", '{"tasks": [}', "is not valid JSON: Expecting value: line 1 column 12"),
+        ("p.json", '{"tasks": [{"id": "a", "id": "b"}]}', "the key 'id' occurs twice"),
         ("p.toml", 'workspace = "nowhere"\n[[tasks]]\nid = "a"\nrun = "true"', "line 1: workspace: "),
         ("p.toml", '[safety]\nsame_eror = 1\n[[tasks]]\nid = "a"\nrun = "true"', "Did you mean 'same_error'?"),
-        ("p.toml", 'tasks = [{id = "a", run = "true", needs = ["a"]}]', "task 'a': these need each other: a → a"),
-        ("p.toml", "\udcff", "is no text in UTF-8"),
+        ("p.toml", 'tasks = [{id = "a", run = "true", needs = ["a"]}]', "task 'a': these tasks need each other: a → a"),
+        ("p.toml", "\udcff", "is not UTF-8 text"),
         (
             "p.toml",
             '[[tasks]]\nid = "a"\nrun = "echo \\u0000"',
-            "line 3: task 'a': run: it has characters that are no text",
+            "line 3: task 'a': run: it contains characters that are not valid text",
         ),
-        ("p.json", '{"tasks": [{"id": "a", "run": ["\\ud800"]}]}', "task 'a': run: it has characters that are no text"),
+        (
+            "p.json",
+            '{"tasks": [{"id": "a", "run": ["\\ud800"]}]}',
+            "task 'a': run: it contains characters that are not",
+        ),
         (
             "p.toml",
             '[[tasks]]\nid = "a"\nrun = "true"\nenv = {"A=B" = ""}',
-            "env: 'A=B' cannot be the name of a variable",
+            "env: 'A=B' is not a valid name for a variable",
         ),
-        ("9.toml", '[[tasks]]\nid = "a"\nrun = "true"', "the run cannot be called '9' like this file; add name = …"),
-        ("p.toml", '[[tasks]]\nid = "-a"\nrun = "true"', "digits and _ - ., first a letter or digit"),
+        ("9.toml", '[[tasks]]\nid = "a"\nrun = "true"', "the file name '9' is not a valid name for the run; add"),
+        ("p.toml", '[[tasks]]\nid = "-a"\nrun = "true"', "digits and _ - ., and start with a letter or digit"),
     ],
 )
 def test_a_file_that_is_no_plan_is_refused_with_the_place(tmp_path: Path, name: str, text: str, said: str) -> None:

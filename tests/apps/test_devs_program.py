@@ -67,7 +67,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and
 ) -> None:
     done = ran("devs", here)
     assert done.code == 3, done.stderr
-    assert "agent-1 begins folders" in done.stdout
+    assert "agent-1 starts folders" in done.stdout
     assert "stars is done after " in done.stdout
     assert "book is waiting: 8 done, 1 waiting for an answer" in done.stdout
     work = here / ".pausepoint" / "devs-sample"
@@ -79,7 +79,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_up_to_the_approval_and
     assert "publish is done" in devs("resume", "book").out
     assert (work / "book.txt").exists()
     again = Forked("devs", here, forks)()
-    assert (again.code, "book completed: 9 done" in again.stdout, "begins" in again.stdout) == (0, True, False)
+    assert (again.code, "book completed: 9 done" in again.stdout, "starts" in again.stdout) == (0, True, False)
 
 
 # a plan from its beginning to its end
@@ -108,7 +108,7 @@ def test_a_failing_task_ends_with_1_its_dependants_wait_and_a_resume_tries_it_ag
     assert "resume plan.json" in failed.err
     assert str(here / "work" / ".devs" / "output" / "b.txt") in failed.err
     assert devs.statuses() == {"a": "done", "b": "failed", "c": "blocked", "d": "done"}
-    assert "begins" not in devs("run", "plan.json", code=1).out, "nothing is tried again unasked"
+    assert "starts" not in devs("run", "plan.json", code=1).out, "nothing is tried again unasked"
     (here / "work" / "luck").touch()
     again = devs("resume", "plan.json", "--edits", "accept")
     assert "new: luck" in again.err
@@ -129,26 +129,26 @@ def test_a_skipped_task_counts_as_done_and_says_who_and_why(devs: Devs, here: Pa
     history = devs("events", "plan").out
     assert "skip a: not here" in history
     assert "ann" in history
-    assert devs("skip", "plan", "bb", code=2).err == "devs: run plan has no task 'bb'. Did you mean 'b'?\n"
+    assert devs("skip", "plan", "bb", code=2).err == "devs: Run plan has no task 'bb'. Did you mean 'b'?\n"
 
 
 def test_a_rewound_task_is_done_anew_with_all_that_needs_it(devs: Devs, here: Path) -> None:
     devs.plan(*small())
     devs("run", "plan.json")
-    assert "To be done anew: b, d." in devs("rewind", "plan.json", "b").out
+    assert "To be done again: b, d." in devs("rewind", "plan.json", "b").out
     assert devs.statuses() == {"a": "done", "b": "pending", "c": "done", "d": "pending"}
     devs("resume", "plan.json")
     assert effects(here)[4:] == ["b", "d"]
     devs("rewind", "plan.json", "--all")
     devs("run", "plan.json")
     assert in_order(effects(here)[6:])
-    assert "name the tasks to do anew, or --all" in devs("rewind", "plan.json", code=2).err
+    assert "Name the tasks to do again, or pass --all" in devs("rewind", "plan.json", code=2).err
 
 
 def test_if_one_of_several_tasks_is_unknown_none_is_rewound(devs: Devs) -> None:
     devs.plan(*small())
     devs("run", "plan.json")
-    assert "run plan has no task 'bb'. Did you mean 'b'?" in devs("rewind", "plan.json", "a", "bb", code=2).err
+    assert "Run plan has no task 'bb'. Did you mean 'b'?" in devs("rewind", "plan.json", "a", "bb", code=2).err
     assert devs("status", "plan.json", "--json").document["status"] == "completed"
 
 
@@ -161,7 +161,7 @@ def test_a_task_that_is_done_is_not_skipped_but_can_be_rewound(devs: Devs) -> No
 def test_a_command_that_takes_too_long_is_ended_and_has_failed(devs: Devs) -> None:
     devs.plan(task("a", run="echo so far; sleep 100", timeout=0.2))
     failed = devs("run", "plan.json", code=1)
-    assert "a failed: CommandFailed: took too long and was ended: so far" in failed.out
+    assert "a failed: CommandFailed: timed out and was ended: so far" in failed.out
 
 
 def test_a_run_stops_itself_when_task_after_task_fails_in_the_same_way(devs: Devs) -> None:
@@ -180,7 +180,7 @@ async def test_without_its_warden_no_command_is_run(here: Path) -> None:
         assert commands._warden is not None
         commands._warden.kill()
         await commands._warden.wait()
-        with pytest.raises(BadInput, match="the warden was killed; resume"):
+        with pytest.raises(BadInput, match=r"The warden of .* was killed"):
             await commands.run("touch unguarded", here, here / "log", None, {})
     assert not (here / "unguarded").exists()
 
@@ -287,7 +287,7 @@ def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_s
     assert (work / "one").read_text() == "mine"
     assert not (work / "two").exists()
     accepted = devs("resume", "plan.json", "--edits", "accept", code=3)
-    assert "It goes on with them as they are." in accepted.err
+    assert "The changes are accepted." in accepted.err
     assert devs("resume", "plan.json", code=3).err.count("changed:") == 0, "what was accepted is not asked again"
 
 
@@ -346,7 +346,7 @@ def test_a_plan_of_the_same_name_elsewhere_is_not_taken_for_the_one_that_was_run
     twin = here / "twin" / "plan.json"
     twin.write_bytes((here / "plan.json").read_bytes())
     for verb in ("run", "resume"):
-        assert f"run plan is that of {here / 'plan.json'}" in devs(verb, str(twin), code=2).err
+        assert f"Run plan belongs to {here / 'plan.json'}" in devs(verb, str(twin), code=2).err
     assert "has not been run" in devs("status", str(twin), code=4).err
 
 
@@ -355,7 +355,7 @@ def test_a_plan_that_was_moved_with_its_workspace_goes_on(devs: Devs, here: Path
     write_plan(here / "old", [task("a"), task("b", ["a"], run="test -e luck")])
     devs("run", "old/plan.json", code=1)
     (here / "old").rename(here / "new")
-    assert "if it was moved, name its file" in devs("resume", "plan", code=2).err
+    assert "If it was moved, name its file" in devs("resume", "plan", code=2).err
     assert devs("status", "new/plan.json", "--json").document["workspace"] == str(here / "new" / "work")
     (here / "new" / "work" / "luck").touch()
     devs("resume", "new/plan.json", code=6)  # also what the files were has moved with them
@@ -368,7 +368,7 @@ def test_a_run_does_not_change_its_workspace(devs: Devs, here: Path) -> None:
     devs("run", "plan.json", code=1)
     (here / "elsewhere").mkdir()
     devs.plan(task("a", run="false"), workspace="elsewhere")
-    assert f"run plan works in {here / 'work'}, and plan.json says" in devs("resume", "plan.json", code=2).err
+    assert f"Run plan works in {here / 'work'}, but plan.json now says" in devs("resume", "plan.json", code=2).err
 
 
 def test_a_plan_that_changed_is_told_and_taken_in_when_somebody_says_so(devs: Devs, here: Path) -> None:
@@ -403,7 +403,7 @@ def test_another_run_that_stands_in_the_workspace_is_not_disturbed(devs: Devs, h
     (here / "other.json").write_text(json.dumps({"workspace": "work", "tasks": [task("z")]}))
     snapshot = json.loads((here / "work" / ".devs" / "state_snapshot.json").read_text())
     assert [each["sessionId"] for each in snapshot["activeAgents"]] == ["plan"]
-    assert "run plan stands in" in devs("run", "other.json", code=2).err
+    assert "The unfinished run plan uses" in devs("run", "other.json", code=2).err
     devs("cancel", "plan")
     devs("run", "other.json")
 
@@ -413,7 +413,7 @@ def test_a_damaged_snapshot_is_told_and_can_be_deleted(devs: Devs, here: Path) -
     devs("run", "plan.json", code=3)
     devs("pause", "plan.json")
     (here / "work" / ".devs" / "state_snapshot.json").write_text("{")
-    assert "or delete it: the store knows everything" in devs("resume", "plan.json", code=2).err
+    assert "Or delete it: the store contains the same data" in devs("resume", "plan.json", code=2).err
     (here / "work" / ".devs" / "state_snapshot.json").unlink()
     devs("resume", "plan.json", code=3)
 
@@ -443,9 +443,9 @@ def test_a_session_of_another_program_is_no_run(devs: Devs, here: Path) -> None:
     devs.plan(*small())
     with Engine(here / ".pausepoint" / "pausepoint.db") as engine:
         engine.start(aura, starting("student-1", reports=here), session_id="plan", paused=True)
-    assert "there is no run 'release'; a plan is named by its file" in devs("run", "release", code=4).err
-    assert "is a session of aura, no run" in devs("run", "plan.json", code=2).err
-    assert "is one of aura, no run of a plan" in devs("pause", "plan", code=2).err
+    assert "There is no run 'release'. Name a plan by its file" in devs("run", "release", code=4).err
+    assert "is a session of workflow aura, not a run" in devs("run", "plan.json", code=2).err
+    assert "belongs to workflow aura and is not the run of a plan" in devs("pause", "plan", code=2).err
 
 
 # how it is shown

@@ -17,6 +17,7 @@ from pausepoint.apps.memo.folders import detect_resume_point, looked_at, reconst
 from pausepoint.apps.memo.models import Review, Validation, document
 from pausepoint.artifacts import detect
 from pausepoint.errors import FolderRefused, UndecidedEdits
+from tests.apps import memo_kit
 from tests.apps.memo_kit import FILES, SECTIONS, Calls, Desk, Template
 from tests.docs.pages import DOCS, section
 from tests.support.loop import on_loop
@@ -26,9 +27,7 @@ TEXTS = [f"2-sections/{name}.md" for name in SECTIONS]
 TEAM = "2-sections/04-team.md"
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls().watch(monkeypatch)
+calls = memo_kit.calls
 
 
 @pytest.fixture(scope="module")

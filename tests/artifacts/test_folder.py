@@ -105,7 +105,7 @@ async def test_of_sessions_that_begin_in_one_folder_at_a_time_one_gets_it(tmp_pa
 @on_loop
 async def test_a_session_that_asks_for_the_folder_of_another_is_not_stored(desk: Desk) -> None:
     async with desk.engine() as engine:
-        with pytest.raises(FolderRefused, match="belongs to session 's1'. Choose another folder for this session"):
+        with pytest.raises(FolderRefused, match=r"belongs to session 's1'. Choose another folder for this session"):
             await engine.start(memo, company="Moss", session_id="s2", folder=desk.folder)
         with pytest.raises(FolderRefused, match="belongs to session 's1'"):
             await engine.fork("s1", session_id="s3", folder=desk.folder)

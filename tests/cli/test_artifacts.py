@@ -156,7 +156,7 @@ def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand.")
     done = project("resume", "fern")
     assert (done.code, project.calls()) == (0, [])
-    assert "memo.md is taken in: its content differs from the record" in done.stderr
+    assert "Adopting memo.md: its content differs from the record" in done.stderr
     project.file("header.md").write_text("# by hand")
     done = project("resume", "fern", "--rerun", "header")
     assert "header.md is taken in" not in done.stderr
@@ -183,7 +183,7 @@ def test_a_resume_warns_of_code_that_has_changed_and_keeps_what_it_left(project:
 def test_a_workflow_that_leaves_artifacts_is_not_run_without_a_folder(project: Project) -> None:
     done = project("run", "memo", "--company", "Moss")
     assert done.code == 5
-    assert "say where" in done.stderr
+    assert "needs a folder" in done.stderr
 
 
 def test_going_back_and_running_again_are_decided_about_before_anything_is_changed(project: Project) -> None:

@@ -193,7 +193,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def same(a: Any, b: Any) -> bool:
-    """Tell whether two values are equal and of the same types at every depth. Every nan equals every other nan."""
+    """Return whether two values are equal and of the same types at every depth. Every nan equals every other nan."""
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
@@ -243,7 +243,7 @@ def deep_node(levels: int) -> Node:
 
 
 def bomb() -> list[Any]:
-    """Small in memory, endless when written out."""
+    """Return a list that is small in memory and enormous when written out."""
     level: list[Any] = ["x"] * 10
     for _ in range(40):
         level = [level] * 10
@@ -251,7 +251,7 @@ def bomb() -> list[Any]:
 
 
 def changed(model: BaseModel, **fields: Any) -> BaseModel:
-    """A model changed in place, as a step may do it: nothing validates."""
+    """Change a model in place without validation, as a step may do, and return it."""
     for name, value in fields.items():
         object.__setattr__(model, "__dict__", {**model.__dict__, name: value})
     return model
@@ -268,7 +268,7 @@ def with_total(whole: Whole) -> Whole:
 
 
 def outcome(act: Callable[[], Any]) -> tuple[Any, PausepointError | None]:
-    """What an act gave, or the error of ours that it ended in."""
+    """Return the result of an act, or the Pausepoint error that it raised."""
     try:
         return act(), None
     except PausepointError as error:

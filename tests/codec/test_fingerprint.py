@@ -1,4 +1,4 @@
-"""Fingerprints: equal for equal values in every process, different for different ones."""
+"""Fingerprints are equal for equal values in every process, and differ for different values."""
 
 from __future__ import annotations
 

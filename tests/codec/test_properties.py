@@ -1,4 +1,4 @@
-"""Whatever Hypothesis can think of is stored faithfully or refused, and never executed."""
+"""Any value that Hypothesis generates is stored faithfully or refused, and never executed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_any_value_of_a_generated_annotation_survives(data: st.DataObject) -> No
     if refusal is None:
         assert same(kind.decode(stored, "x"), value)
     else:
-        # Texts with lone surrogates, and decimals that pydantic does not take for a number.
+        # Strings with lone surrogates, and decimals that pydantic does not accept as numbers.
         assert isinstance(refusal, ValueRefused)
         assert refusal.fields["type"] in ("str", "Decimal")
 
@@ -120,7 +120,7 @@ GARBAGE = st.recursive(
 
 
 def follow(root: Any, path: str) -> Any:
-    """The value that a refusal's path leads to."""
+    """Return the value at the path of a refusal."""
     return eval(f"root{path.removeprefix('x')}", {"root": root})
 
 
@@ -168,7 +168,7 @@ def test_random_bytes_never_break_the_reader(data: bytes) -> None:
 
 
 class Watch:
-    """Sees what the interpreter is made to do: a hook cannot be removed, so it is switched."""
+    """Notes what the interpreter executes or imports. An audit hook cannot be removed, so it is switched on and off."""
 
     def __init__(self) -> None:
         self.on = False
@@ -189,7 +189,7 @@ def test_reading_never_executes_compiles_or_imports_anything(value: Any) -> None
     data = [encode(value, "x")]
     if isinstance(value, dict | list):
         data.append(json.dumps(value, default=str, skipkeys=True).encode(errors="replace"))
-    decode(encode(datetime(2024, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), "x"))  # zones are loaded when first met
+    decode(encode(datetime(2024, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), "x"))  # loads the time zone
     for each in data:
         WATCH.on = True
         try:

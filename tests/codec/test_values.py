@@ -1,4 +1,4 @@
-"""What is stored comes back equal and of the same type, or is refused with the path to it."""
+"""A stored value is read back equal and of the same type, or is refused with the path to it."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def test_a_value_is_refused_with_its_path_even_where_the_call_stack_is_nearly_fu
 
     room = sys.getrecursionlimit()
     with pytest.raises(OversizedValue, match=r"^x: list needs more call stack"):
-        # Some frames below the limit; pytest's own are there already.
+        # Stay some frames below the limit. Pytest's own frames count, too.
         dig(room - len(_frames()) - 40)
 
 

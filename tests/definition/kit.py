@@ -1,4 +1,4 @@
-"""A workflow that writes a brief, and the messages with which wrong definitions are refused."""
+"""A workflow that writes a brief, and helpers that return the messages for wrong definitions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def made(*steps: Any, **options: Any) -> Workflow[Brief]:
 
 
 def refused(*steps: Any, **options: Any) -> str:
-    """Return the message with which the definition is refused. It always names the workflow."""
+    """Return the message that refuses the definition. It always names the workflow."""
     with pytest.raises(DefinitionError) as caught:
         made(*steps, **options)
     assert "Workflow 'brief'" in str(caught.value)
@@ -54,7 +54,7 @@ def refused(*steps: Any, **options: Any) -> str:
 
 
 def refused_once(*steps: Any, **options: Any) -> str:
-    """Return the message for a definition with one mistake. It is one line."""
+    """Return the message for a definition with one mistake, which is one line."""
     message = refused(*steps, **options)
     assert "\n" not in message, message
     return message

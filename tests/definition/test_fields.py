@@ -379,7 +379,7 @@ def test_start_refuses_another_model(paper: Shape) -> None:
 
 
 def test_start_refuses_an_unknown_field_with_the_nearest_one(paper: Shape) -> None:
-    with pytest.raises(StateRefused, match="Paper has no field 'topci'. Did you mean 'topic'") as caught:
+    with pytest.raises(StateRefused, match=r"Paper has no field 'topci'. Did you mean 'topic'") as caught:
         paper.start({"topci": "a"})
     assert caught.value.field == "topci"
 

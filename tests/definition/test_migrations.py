@@ -75,7 +75,7 @@ def test_a_migration_is_a_plain_function_of_the_state() -> None:
         return state
 
     with pytest.raises(
-        DefinitionError, match="Migration 'later': a migration is a pure function. Use def, not async def"
+        DefinitionError, match=r"Migration 'later': a migration is a pure function. Use def, not async def"
     ):
         migrate(from_version=1)(later)
     for fn in (none, two):

@@ -1,4 +1,4 @@
-"""When a step is tried again, and when it is given up."""
+"""When a step is retried, and when it fails for good."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Busy(Exception):
 
 
 def middle() -> float:
-    """The random number that leaves a wait as it is."""
+    """Return the random number that leaves a wait unchanged."""
     return 0.5
 
 

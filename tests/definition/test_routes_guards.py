@@ -1,4 +1,4 @@
-"""Routes, guards and conditions: which steps they name, what they read and what they return."""
+"""Routes, guards and conditions: the steps they name, the fields they read and the values they return."""
 
 from __future__ import annotations
 

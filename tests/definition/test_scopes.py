@@ -1,4 +1,4 @@
-"""Scopes: which fields an agent reads and which it owns."""
+"""Scopes: the fields that an agent reads and the fields that it owns."""
 
 from __future__ import annotations
 

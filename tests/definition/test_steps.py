@@ -1,4 +1,4 @@
-"""Which functions can be a step, under which name, with which options."""
+"""Functions that can be a step, with their names and options."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_a_condition_is_no_part_of_what_a_plain_type_promises() -> None:
     assert promises_more(dict[str, tuple[datetime, ...]], Mapping[str, tuple[AwareDatetime, ...]])
     assert not promises_more(AwareDatetime, AwareDatetime)
     assert not promises_more(AwareDatetime, datetime)
-    assert not promises_more(Any, AwareDatetime)  # what cannot be judged is validated when it runs
+    assert not promises_more(Any, AwareDatetime)  # a value of unknown type is validated at run time
     assert not promises_more(list, list[AwareDatetime])
     assert not promises_more(Literal["a"], str)
 

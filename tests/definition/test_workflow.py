@@ -1,4 +1,4 @@
-"""A workflow as a whole: its list of steps, its events and its drawing."""
+"""A workflow as a whole: its list of steps, its events and its diagram."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pausepoint.errors import DefinitionError
 from pausepoint.model.events import ENGINE_EVENTS
 from tests.definition.kit import Brief, Plan, enough, made, publish, refused_once, research, write
 
-# a good one
+# a valid workflow
 
 
 def test_a_workflow_is_the_visible_list_of_its_steps() -> None:
@@ -100,7 +100,7 @@ def test_options_of_a_step_arrive() -> None:
 
 def test_an_unknown_step_is_told_with_the_nearest_one() -> None:
     for ask in (made(write).step, made(write).following, made(write).targets, made(write).position):
-        with pytest.raises(DefinitionError, match="Workflow 'brief' has no step 'wrtie'. Did you mean 'write'"):
+        with pytest.raises(DefinitionError, match=r"Workflow 'brief' has no step 'wrtie'. Did you mean 'write'"):
             ask("wrtie")
 
 
@@ -140,7 +140,7 @@ def test_readers_of_a_field_are_those_whose_outcome_depends_on_it() -> None:
     assert workflow.readers("plan.pages") == ("whole",)
     assert workflow.readers("topic", "plan") == ("maybe", "name_it", "whole")
     assert workflow.readers() == ()
-    with pytest.raises(DefinitionError, match="has no field 'topci'. Did you mean 'topic'"):
+    with pytest.raises(DefinitionError, match=r"has no field 'topci'. Did you mean 'topic'"):
         workflow.readers("topci")
 
 
@@ -256,7 +256,7 @@ def test_invalid_event_names_are_refused() -> None:
     assert "event 'a b' is not a valid name" in refused_once(write, events=["a b"])
 
 
-# drawing
+# diagram
 
 
 def test_the_drawing_shows_steps_guards_and_all_targets_of_routes() -> None:

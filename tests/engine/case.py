@@ -1,4 +1,4 @@
-"""A case about a person with a secret name: for the tests of removal and redaction."""
+"""A workflow about a person with a secret name, for the tests of removal and redaction."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ case = Workflow("case", state=Case, steps=[research, write, rate])
 
 
 async def closed_case(engine: Engine, session_id: str = "c1", name: str = SECRET, **options: Any) -> Session[Case]:
-    """Run a case to its end."""
+    """Run a case until it ends."""
     session = await engine.start(case, session_id=session_id, name=name, **options)
     assert (await session.outcome()).status is Status.COMPLETED
     return session

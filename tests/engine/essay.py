@@ -1,4 +1,4 @@
-"""An essay that is written in rounds, a counter, and a view of what an engine reads: for the tests of time travel."""
+"""Workflows for the tests of time travel: an essay written in rounds, and a counter. `Spy` counts reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Essay(BaseModel):
 
 
 class Desk:
-    """Research, then write and review in a loop, then finish; `calls` lists the calls of steps."""
+    """A workflow that researches, writes and reviews in a loop, and finishes. ``calls`` lists the calls of steps."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -73,7 +73,7 @@ WHOLE = ["research", "write#1", "review#1", "write#2", "review#2", "write#3", "r
 
 
 async def again(session: Session[Any]) -> Any:
-    """Resume a session and wait for its end."""
+    """Resume a session and wait until it stops."""
     await session.resume()
     outcome = await session.outcome()
     assert outcome.status is Status.COMPLETED, outcome

@@ -31,7 +31,7 @@ class Note(BaseModel):
 
 
 class Latch:
-    """Two steps. An operation of the first says that it was reached and waits until a test lets it go on."""
+    """Two steps. An operation of the first reports that it has begun, and waits until a test releases it."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -75,7 +75,7 @@ def loop_threads() -> list[threading.Thread]:
 
 
 def public(kind: type) -> dict[str, Any]:
-    """The verbs, and the facts that can be looked at; settings and parts are not meant."""
+    """Return the public methods and properties of a class, without settings and parts."""
     found = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
     return {name: each for name, each in found.items() if inspect.isfunction(each) or isinstance(each, property)}
 
@@ -112,7 +112,7 @@ def test_a_blocking_verb_never_gives_something_that_must_be_awaited(kind: type, 
     for name, verb in public(blocking).items():
         returns = str(inspect.signature(getattr(verb, "fget", verb)).return_annotation)
         assert not re.search(r"Async|Awaitable|Coroutine|(?<!Blocking)\bSession\[", returns), name
-        if "BlockingSession" in returns:  # one inside a list or a tuple would reach the caller unwrapped
+        if "BlockingSession" in returns:  # a session inside a list or tuple would reach the caller unwrapped
             assert re.fullmatch(r"BlockingSession\[\w+\]( \| Listing\[SessionInfo\])?", returns), name
 
 
@@ -194,7 +194,7 @@ def test_events_that_are_left_early_are_closed_on_the_loop() -> None:
             assert event.event_type == "session.created"
             assert list(outer.driver.listeners) == [session.id]
             break
-        session.info()  # whatever the loop was told before is done by now
+        session.info()  # everything submitted to the loop before is done after this call
         session.info()
         assert outer.driver.listeners == {}
         latch.opened.set()
@@ -276,7 +276,7 @@ async def test_only_the_caller_waits() -> None:
         session = engine.start(latch.workflow, text="a b c")
         waiting = asyncio.create_task(asyncio.to_thread(session.outcome))
         assert await asyncio.to_thread(latch.reached.wait, PATIENCE)
-        assert session.status() is Status.RUNNING  # verbs of other threads are not held up by it
+        assert session.status() is Status.RUNNING  # it does not block verbs of other threads
         assert not waiting.done()
         latch.opened.set()
         assert (await waiting).state.words == 3

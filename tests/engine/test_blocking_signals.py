@@ -136,7 +136,7 @@ def test_a_third_signal_ends_a_program_whose_loop_is_blocked(tmp_path: Path) -> 
         program.expect("begun first")
         program.signal(signal.SIGTERM)
         program.expect("leaving")
-        for patience in (0.2, 3.0, 3.0):  # two that come at once count as one, so there may be one more
+        for patience in (0.2, 3.0, 3.0):  # two simultaneous signals count as one, so one more may be needed
             program.signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 program.popen.wait(patience)

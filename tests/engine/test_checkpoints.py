@@ -1,4 +1,4 @@
-"""Checkpoints: their list, and the state at each of them."""
+"""Checkpoints: the list of them, and the state at each one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_page_of_a_long_session_reads_a_part_of_its_log(monkeypatch: pyt
         assert [each.seq for each in middle] == [295, 296, 297, 298, 299]
         assert (await session.state(at_checkpoint=middle[-1].seq)).n == middle[-1].visit
         assert (await session.state(at_checkpoint="count#123")).n == 123
-        assert 0 < spy.records < 2_400  # a few stretches between key frames; four times the whole log would be 2,800
+        assert 0 < spy.records < 2_400  # reads a few key-frame intervals; four times the whole log would be 2,800
         before = spy.records
         await session.checkpoints(limit=5)
         assert spy.records - before < 300

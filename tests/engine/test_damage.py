@@ -1,4 +1,4 @@
-"""One damaged session hides no other, can be stopped and can be removed; what is wrong with it is said."""
+"""A damaged session does not hide others. It can be paused and removed, and the error describes the damage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STAND = "UPDATE sessions SET step = 'nowhere' WHERE session_id = '{}'"
 
 def damaged(path: Path, statement: str) -> None:
     connection = apsw.Connection(str(path))
-    connection.execute("PRAGMA writable_schema = ON")  # a broken disk does not ask for types either
+    connection.execute("PRAGMA writable_schema = ON")  # a broken disk does not check types either
     connection.execute("UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', ')') WHERE name = 'sessions'")
     connection.close()
     connection = apsw.Connection(str(path))
@@ -89,7 +89,7 @@ async def test_everything_is_stopped_in_spite_of_a_damaged_session(path: Path, d
         assert {info.status for info in found} == {Status.PAUSED}
         assert [error.fields["session_id"] for error in found.damaged] == ["d2"]
     [(asked,)] = apsw.Connection(str(path)).execute("SELECT pause_requested FROM sessions WHERE session_id = 'd2'")
-    assert asked == (damage != TYPE)  # SQLite itself does not write a row with such a value: nobody can drive it
+    assert asked == (damage != TYPE)  # SQLite refuses to write a row with such a value, so no engine can drive it
 
 
 @on_loop
@@ -211,7 +211,7 @@ async def test_a_session_whose_very_id_is_damaged_takes_no_other_one_s_files_alo
     data = path.read_bytes()
     in_row = re.search(re.escape(children[0].session_id.encode()) + rb"[^a-z]{0,9}sleepy", data, re.DOTALL)
     assert in_row is not None
-    path.write_bytes(data[: in_row.start()] + b"q" + data[in_row.start() + 1 :])  # the index has the id as it was
+    path.write_bytes(data[: in_row.start()] + b"q" + data[in_row.start() + 1 :])  # the index still has the original id
     other = Path(f"{path}.sessions") / f"q{children[0].session_id[1:]}"
     other.mkdir(parents=True)
     async with made(path, ManualClock()) as engine:

@@ -63,6 +63,6 @@ async def test_a_diff_reads_only_what_differs(monkeypatch: pytest.MonkeyPatch) -
         found = await session.diff("count#600", "count#640")
         assert [each.path for each in found] == ["n", "items"]
         assert found["items"].added == tuple(f"{n:0300}" for n in range(601, 641))
-        assert spy.blobs <= 1  # neither the large field nor the sealed part of the list
+        assert spy.blobs <= 1  # reads neither the large field nor the sealed part of the list
         far = await session.diff("count#100", "count#650")
         assert far["items"].added == tuple(f"{n:0300}" for n in range(101, 651))

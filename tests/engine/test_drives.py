@@ -1,4 +1,4 @@
-"""What an engine drives: everything, what it was asked to, or nothing; and which sessions run here."""
+"""What an engine drives: everything, only sessions it was asked for, or nothing; and which sessions run here."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def reached(engine: Engine, session_id: str, status: Status) -> None:
 
 
 async def stored(path: Path, clock: ManualClock, **sessions: Workflow[Any]) -> None:
-    """Sessions that wait, left by an engine that is gone."""
+    """Store waiting sessions with an engine that closes afterwards."""
     async with Engine(path, clock=clock) as engine:
         for name, workflow in sessions.items():
             await engine.start(workflow, session_id=name)
@@ -166,7 +166,7 @@ async def test_ending_says_why_an_engine_ends_what_runs() -> None:
 async def test_a_resume_elsewhere_withdraws_the_pause_and_drives_nothing(tmp_path: Path) -> None:
     async with Engine(tmp_path / "s.db") as engine:
         await engine.start(listening, session_id="one", paused=True)
-    async with Engine(tmp_path / "s.db", drives="none") as observer:  # it does not even know the workflow
+    async with Engine(tmp_path / "s.db", drives="none") as observer:  # it does not know the workflow
         session = await observer.resume("one", here=False, by="ann", budget=2)
         info = await session.info()
         assert (info.status, info.holder, info.budget_usd) == (Status.CREATED, None, 2.0)

@@ -189,7 +189,7 @@ async def test_what_a_step_missed_is_given_by_an_edit() -> None:
         session = await engine.start(COLLECTING, least=0)
         (pause,) = (await session.outcome()).pauses
         assert pause.kind == "missing"
-        assert await session.edit(source="a book") is Status.PAUSED  # until somebody resumes it
+        assert await session.edit(source="a book") is Status.PAUSED  # stays paused until it is resumed
         assert (await again(session)).state.done is True
 
 
@@ -222,7 +222,7 @@ async def test_a_keyed_operation_whose_input_was_edited_pauses_loudly_and_a_rewi
         assert (pause.kind, "rewind" in pause.reason) == ("mismatch", True)
         assert await session.rewind("work") is Status.READY
         outcome = await again(session)
-        assert (outcome.state.result, outcome.state.text) == ("NEW", "new")  # the edit is part of what is redone
+        assert (outcome.state.result, outcome.state.text) == ("NEW", "new")  # the step runs again with the edit
         assert middle.calls == ["shout old", "shout new"]
 
 

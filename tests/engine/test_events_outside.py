@@ -1,4 +1,4 @@
-"""Events that are appended from outside of a step, and waiting for news of a session."""
+"""Events that are appended from outside a step, and waiting for changes of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks: a session that begins with the state of another one."""
+"""Forks: a new session that begins with the state of another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of an older version: migrated when the session is picked up, or refused with the reason."""
+"""States of an older version are migrated when an engine picks up the session, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_failing_migration_leaves_the_state_untouched_and_pauses_with_th
 
 
 async def stored_facts(engine: Engine) -> tuple[list[bytes], list[str], int]:
-    """The payloads and kinds of a session's records, and its version."""
+    """Return the payloads and kinds of a session's records, and its version."""
     row = await engine.store.get("m-1")
     assert row is not None
     records = await engine.store.records(row.key, 1)
@@ -278,7 +278,7 @@ async def test_large_values_and_growing_fields_are_not_written_again(tmp_path: P
     assert outside_sql(path, blobs) == before
     (record,) = outside_sql(path, "SELECT length(payload) AS n FROM log WHERE kind = 'definition'")
     assert record["n"] < 500
-    async with Engine(path, workflows=[newer]) as engine:  # and folds again
+    async with Engine(path, workflows=[newer]) as engine:  # the log is folded again
         assert (await engine.state("m-1")).model_dump()["more"] == 7
 
 

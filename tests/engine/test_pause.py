@@ -1,4 +1,4 @@
-"""Pausing: from anywhere, at any time, with who and why; and where it takes effect."""
+"""Pausing a session from anywhere and at any time, with a name and a reason, and where the pause takes effect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_pause_during_a_step_lets_it_end_keeps_it_and_starts_no_other(na
         assert (outcome.status, outcome.state) == (Status.PAUSED, until(following))
         assert pipeline.calls == list(STEPS[: STEPS.index(following)])
         info = await session.info()
-        assert (info.status, info.step) == (Status.PAUSED, following)  # status is not position
+        assert (info.status, info.step) == (Status.PAUSED, following)  # status and position are two things
         await session.resume()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
@@ -89,7 +89,7 @@ async def test_another_process_can_pause_a_run_and_no_checkpoint_overwrites_that
         after = await asyncio.to_thread(outside_sql, path, look)
         if how == "by hand":
             assert after == [before[0] | {"pause_requested": 1}]
-        gate.opened.set()  # the step's checkpoint comes after the request
+        gate.opened.set()  # the step's checkpoint follows the request
         outcome = await session.outcome()
         assert (outcome.status, outcome.state) == (Status.PAUSED, until("verdict"))
         assert [pause.by for pause in outcome.pauses] == ["eve" if how == "api" else None]
@@ -173,7 +173,7 @@ async def test_a_pause_after_the_last_step_has_begun_ends_completed_and_says_so(
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
-        assert (outcome.pauses, (await session.info()).pause_requested) == ((), False)  # nothing waits for it any more
+        assert (outcome.pauses, (await session.info()).pause_requested) == ((), False)  # no request remains
         assert await session.pause("even later") is Status.COMPLETED
         assert (await engine.pause(session.id))[0].status is Status.COMPLETED
 
@@ -196,7 +196,7 @@ async def test_a_resume_while_pausing_takes_the_pause_back() -> None:
         assert pipeline.calls == list(STEPS)
 
 
-# many at once
+# many sessions
 
 
 @on_loop
@@ -308,7 +308,7 @@ async def test_a_plain_function_that_is_aborted_is_ended_at_its_next_call_and_it
         session = await engine.start(Workflow("slow", state=State, steps=[slow]))
         await begun.wait()
         await session.pause(mode="abort")
-        outcome = await session.outcome()  # the thread still stands
+        outcome = await session.outcome()  # the thread still waits
         assert (outcome.status, outcome.state) == (Status.PAUSED, State())
         go.set()
         await asyncio.to_thread(over.wait, 5)
@@ -377,7 +377,7 @@ async def test_steps_are_compared_by_position_not_by_the_text_of_their_names() -
 
         return run
 
-    names = ["SYNCING", "ANALYZING", "PLANNING", "REPORTING"]  # as text, ANALYZING would come first
+    names = ["SYNCING", "ANALYZING", "PLANNING", "REPORTING"]  # sorted as text, ANALYZING would come first
     workflow = Workflow("aura", state=State, steps=[named(name) for name in names])
     async with Engine(":memory:") as engine:
         session = await engine.start(workflow, paused=True)

@@ -1,4 +1,4 @@
-"""A plan says what a resume would do and why, and a resume does it."""
+"""A plan shows what a resume would do and why, and the resume does exactly that."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_what_stands_in_the_way_is_named() -> None:
         await session.outcome()
         plan = await session.plan()
         assert plan.obstacles == ("guard: nobody has signed (after write)",)
-        assert (plan["write"].verdict, plan["write"].visits) == ("may run", 1)  # once more, if the route says so
+        assert (plan["write"].verdict, plan["write"].visits) == ("may run", 1)  # runs again if the route chooses it
         assert plan["check"].verdict == "will run"
 
 

@@ -1,4 +1,4 @@
-"""Looking at sessions without the code of their workflow, and finding them by what a person types."""
+"""Reading sessions without the code of their workflow, and finding them by what a person types."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_who_only_looks_makes_no_store(tmp_path: Path) -> None:
         pass
     assert list(tmp_path.iterdir()) == []
     path.parent.mkdir()
-    path.touch()  # there is a file, and no store in it
+    path.touch()  # an empty file is not a store
     with pytest.raises(StoreMissing):
         async with Engine(path, create=False):
             pass
@@ -151,6 +151,6 @@ async def test_a_handle_that_is_asked_for_with_its_workflow_is_of_that_one_or_re
             UnknownSession, match="'d1' belongs to workflow 'diary', not 'shelf'"
         ):
             await engine.session("d1", shelf)
-        assert (await (await engine.session("d1", diary)).state()).title == ""  # its code is known by that
+        assert (await (await engine.session("d1", diary)).state()).title == ""  # the workflow brings its code
         with pytest.raises(UnknownSession, match="This store has no session 'd2'"):
             await engine.session("d2", diary)

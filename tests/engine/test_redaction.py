@@ -1,4 +1,4 @@
-"""Redaction: a field, a record, an event or a message is gone from state, log and files."""
+"""Redaction removes a field, record, event or message from state, log and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going on: after a failure, a signal, a crash; by one engine at a time; without doing anything twice."""
+"""Resuming after a failure, a signal or a crash, by one engine at a time and without doing anything twice."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_the_start_of_a_session_is_the_same_in_every_step_and_on_every_day
         state = (await session.outcome()).state
         copied = (await (await session.fork(at_step="first")).outcome()).state
     assert [each.isoformat() for each in state.seen] == [begun.isoformat()] * 3
-    assert state.child == begun + timedelta(days=3)  # a session of its own, and so is a fork
+    assert state.child == begun + timedelta(days=3)  # a child and a fork are sessions of their own
     assert copied.seen[0] == begun + timedelta(days=3)
 
 
@@ -208,7 +208,7 @@ async with Engine(args[0]) as engine:
 
 
 async def goes_on(path: Path, log: Path) -> None:
-    """Another engine finds the session ready and completes it without redoing the first two steps."""
+    """Check that another engine finds the session ready and completes it without running the first two steps again."""
     pipeline = Pipeline(log=log)
     async with Engine(path, workflows=[pipeline.workflow]) as engine:
         assert (await engine.info("memo-1")).status is Status.READY
@@ -268,7 +268,7 @@ async def test_a_signal_lets_the_operation_in_flight_end_and_remembers_it(
     with child(OPERATION, tmp_path / "h.db") as running:
         running.expect("in flight")
         running.signal(number)
-        time.sleep(0.1)  # it must be seen not to end by itself
+        time.sleep(0.1)  # shows that it does not end on its own
         assert running.popen.poll() is None
         running.tell()
         running.expect("ending ready")
@@ -288,7 +288,7 @@ async def test_a_second_ctrl_c_aborts_at_once_and_loses_nothing_committed(tmp_pa
         assert running.popen.poll() is None
         running.signal(signal.SIGINT)
         running.expect("ending ready")
-        running.tell()  # only the child's own reading thread still waits
+        running.tell()  # only the child's own reader thread still waits
         assert running.ended() == -signal.SIGINT
     async with Engine(tmp_path / "h.db") as engine:
         types = [event.event_type async for event in engine.events("memo-1")]
@@ -317,7 +317,7 @@ async def test_leaving_the_engines_block_leaves_its_sessions_ready(tmp_path: Pat
 @on_loop
 async def test_a_run_that_is_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
     path, log = tmp_path / "h.db", tmp_path / "log"
-    for name in STEPS:  # more crashes than one position is allowed: at different ones they do not add up
+    for name in STEPS:  # more crashes than one position allows; crashes at different positions do not add up
         with child(
             """
             pipeline = Pipeline(log=args[1])
@@ -358,7 +358,7 @@ async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_trie
     for _ in range(3):
         with child(POISON, path, log) as running:
             assert running.ended() == 7
-    assert run_child(POISON, path, log) == "paused"  # the fourth does not run into it
+    assert run_child(POISON, path, log) == "paused"  # the fourth run pauses instead of crashing
     assert executions(log) == ["outline", "draft", "draft", "draft"]
     pipeline = Pipeline(log=log)
     async with Engine(path, workflows=[pipeline.workflow]) as engine:

@@ -1,4 +1,4 @@
-"""Going on just so far (``until``), and finding the sessions of one input."""
+"""Resuming up to a step (``until``), and finding the sessions of one input."""
 
 from __future__ import annotations
 

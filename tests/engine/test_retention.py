@@ -1,4 +1,4 @@
-"""Removal by hand and by expiry, tombstones, sweeping, and the space that is given back."""
+"""Removal by hand and by expiry, tombstones, sweeping, and freed space."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_session_that_is_removed_leaves_its_tombstone_and_nothing_else(t
         assert event.data["records"] == records
         assert [event async for event in engine.events("c1", after=event.cursor)] == []
         assert (await engine.verify()).ok
-    async with Engine(path, workflows=[case]) as engine:  # it outlives the record, and the process
+    async with Engine(path, workflows=[case]) as engine:  # the tombstone outlives the record and the process
         assert [event.summary async for event in engine.events("c1")] == ["removed by bob: the case is closed"]
 
 
@@ -135,7 +135,7 @@ async def test_files_go_before_the_record_and_what_hinders_them_is_said(tmp_path
 
 
 def _cannot_delete(store: Any, folder: Path) -> None:
-    """A folder that is no folder cannot be deleted as one, whoever asks."""
+    """Make the folder undeletable: a file cannot be deleted as a folder."""
     store.folder = lambda session_id: folder / "deep" / "report.txt"
 
 
@@ -146,7 +146,7 @@ async def test_only_a_removed_session_has_a_last_event(tmp_path: Path) -> None:
             _ = [event async for event in engine.events("nobody")]
         await (await closed_case(engine)).remove()
         await closed_case(engine)
-        await engine.store.remove("c1", None, "", 1)  # and no further
+        await engine.store.remove("c1", None, "", 1)  # begins the removal without completing it
         with pytest.raises(UnknownSession, match="is being removed"):
             _ = [event async for event in engine.events("c1")]
 

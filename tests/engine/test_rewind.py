@@ -1,4 +1,4 @@
-"""Rewinds: which steps run again, what stays readable, and what a visit remembers."""
+"""Rewinds: which steps run again, what remains readable, and what a visit remembers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_rewind_works_inside_a_loop(to: str) -> None:
         first = "write#3" if to == "write" else to
         assert desk.calls == WHOLE[WHOLE.index(first) :]
         assert outcome.state == whole
-        assert outcome.spent_usd == 3 + sum(call.startswith("write") for call in desk.calls)  # never taken back
+        assert outcome.spent_usd == 3 + sum(call.startswith("write") for call in desk.calls)  # never refunded
 
 
 @on_loop
@@ -71,7 +71,7 @@ async def test_nothing_is_deleted_and_the_old_line_stays_readable() -> None:
         assert [each.name for each in listed if each.left_behind] == [*WHOLE[4:7], "finish#1"]
         present = [each.name for each in listed if not each.left_behind]
         assert present == ["research#1", *WHOLE[1:7], "finish#1"]
-        assert (await session.state(at_checkpoint="write#3")).rounds == 2  # of the present line
+        assert (await session.state(at_checkpoint="write#3")).rounds == 2  # the visit of the current line
         (rewound,) = await events(session, "session.rewound")
         assert rewound.data == {
             "to": "review#2", "seq": listed[3].seq, "reuse": False, "by": "ann", "reason": "enough",
@@ -138,7 +138,7 @@ class Batchwise(BaseModel):
 
 
 class Fan:
-    """A fan-out some items of which fail at first, and an operation beside it."""
+    """A fan-out in which some items fail at first, next to an operation."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -188,7 +188,7 @@ async def test_a_fan_out_is_redone_as_a_whole_or_only_what_failed(keep: bool, tm
         everything = ["prepare", *(f"work {item}" for item in range(6))]
         assert sorted(fan.calls[:-1]) == (failed if keep else everything)
         assert fan.calls[-1] == "after"
-        assert outcome.spent_usd == (3 if keep else 6)  # what is kept was paid for
+        assert outcome.spent_usd == (3 if keep else 6)  # reused work was already paid for
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -220,7 +220,7 @@ async def test_a_visit_that_has_left_no_trace_is_not_the_last_one() -> None:
         desk = Desk()
         session = await desk.done(engine)
         await session.rewind("write#2")
-        await session.rewind("write")  # it stands before write#2, which has done nothing yet
+        await session.rewind("write")  # the session is before write#2, which has not begun
         assert (await session.info()).visit == 1
         await session.rewind("write#1")
         assert (await session.info()).visit == 1
@@ -306,7 +306,7 @@ async def test_a_key_for_outside_services_is_the_same_after_a_crash_behind_a_key
         return "tick" if n < 602 else None
 
     workflow = Workflow("tick", state=Count, steps=[tick], routes=[tick_on])
-    for start in range(600 - 260, 600):  # wherever the key frames fall, one of these sessions has one just there
+    for start in range(600 - 260, 600):  # one of these sessions has a key frame exactly at the boundary
         keys.clear()
         async with Engine(":memory:") as engine:
             session = await engine.start(workflow, n=start)

@@ -1,4 +1,4 @@
-"""A rewind with edits is one act: the visit begins with other values, or nothing has changed."""
+"""A rewind with edits is one transaction: the visit begins with the new values, or nothing changes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_field_that_the_model_gained_since_can_be_edited_in_a_rewind(tmp_path:
         assert engine.resume("one").outcome().state == New(n=1, by="ann")
 
 
-# as a whole or not at all
+# all or nothing
 
 
 async def in_one_act(session: Session[Any]) -> None:
@@ -149,7 +149,7 @@ async def in_two_acts(session: Session[Any]) -> None:
 
 
 def redone(act: Any) -> Any:
-    """What a person does who wants it done once: after a crash, only if it was not done before."""
+    """Return a player that performs an act once: after a crash, only if it has not taken effect."""
 
     async def play(session: Session[Any]) -> None:
         await session.outcome()
@@ -163,11 +163,11 @@ def redone(act: Any) -> Any:
 def test_a_crash_at_any_write_leaves_the_rewind_with_its_edits_or_neither() -> None:
     points = every_crash_point(Desk().workflow, play=redone(in_one_act), topic="squid", wanted=2)
     assert len(points) > 10
-    with pytest.raises(CrashPointFailed, match="topic is 'squid', not 'ink'"):  # so a crash in between is really tried
+    with pytest.raises(CrashPointFailed, match="topic is 'squid', not 'ink'"):  # a crash in between is really tried
         every_crash_point(Desk().workflow, play=redone(in_two_acts), topic="squid", wanted=2)
 
 
-# behind a step
+# after a step
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""A pause of everything stands: what is started meanwhile waits, in every process, until it is lifted."""
+"""A pause of everything also stops sessions started later, in every process, until it is lifted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ALL: list[Workflow[Any]] = [brief, chat, book]
 
 
 async def still(path: Path) -> None:
-    """Everything is paused, by a process that has gone since."""
+    """Pause everything from a process that has ended since."""
     async with Engine(path) as other:
         await other.pause(everything=True, reason="fire drill", by="ann")
 

@@ -1,4 +1,4 @@
-"""Starting a session: its id, its input, where it begins, what others see of it."""
+"""Starting a session: its id, its input, its first step, and its visibility to others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_the_session_is_stored_and_seen_by_other_processes_before_its_firs
     pipeline.acts["outline"] = look
     async with Engine(tmp_path / "h.db") as engine:
         session = await engine.start(pipeline.workflow)
-        assert pipeline.calls == []  # it is stored; the first step has not begun
+        assert pipeline.calls == []  # the session is stored; its first step has not begun
         assert (await engine.info(session.id)).step == "outline"
         await session.outcome()
     assert seen == [{"session_id": session.id, "current_step": "outline", "status": "running"}]
@@ -319,7 +319,7 @@ async def test_an_engine_that_is_not_open_refuses_every_verb() -> None:
         await session.outcome()
     with pytest.raises(StoreClosed, match="not open"):
         await session.status()
-    await engine.close()  # twice is no error
+    await engine.close()  # closing twice is not an error
 
 
 def test_a_url_that_names_no_store_is_refused_with_what_would_be_right() -> None:

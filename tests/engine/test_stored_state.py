@@ -1,4 +1,4 @@
-"""The stored state: it comes back equal, or not at all; and what a failed save leaves behind."""
+"""A stored state is read back equal or not at all, also after a failed write."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ async def test_another_process_loads_the_session_and_goes_on_with_it(tmp_path: P
 
 
 def changed(**fields: Any) -> type[BaseModel]:
-    """The model `Doc` as a later version of the program has it."""
+    """Return the model `Doc` of a later version of the program."""
     kept = {name: (info.annotation, info.default) for name, info in Doc.model_fields.items()}
     return create_model("Doc", **(kept | fields))
 
 
 def passed(*names: str) -> list[Any]:
-    """Steps that the session has behind it: they are there, and do not run again."""
+    """Return steps that the session has already passed. They exist and do not run again."""
 
     def one(name: str) -> Any:
         @step(name=name)
@@ -178,7 +178,7 @@ async def test_a_stored_field_of_a_wrong_type_is_named_and_the_stored_state_stay
 
 
 async def parked(engine: Engine, session_id: str) -> Status:
-    """Wait until nobody drives the session; unlike `outcome` this does not read the state."""
+    """Wait until no engine drives the session. Unlike `outcome`, this does not read the state."""
     while (info := await engine.info(session_id)).holder is not None:
         await asyncio.sleep(0.001)
     return info.status
@@ -271,7 +271,7 @@ async def test_a_session_of_a_workflow_that_the_engine_was_not_given_is_a_clear_
         with pytest.raises(DefinitionError, match="'pipeline', which is not registered with this engine") as refused:
             await engine.resume("memo-1")
         assert "Did you mean 'pipelines'?" in str(refused.value)
-        assert (await engine.info("memo-1")).status is Status.READY  # looking needs no definition
+        assert (await engine.info("memo-1")).status is Status.READY  # reading needs no definition
         assert (await engine.pause("memo-1"))[0].status is Status.PAUSED
 
 
@@ -300,7 +300,7 @@ async def test_created_at_never_changes_and_updated_at_moves_with_every_write_an
     created, updated = zip(*seen, strict=True)
     assert set(created) == {created[0]}
     moved = [(late - early).total_seconds() for early, late in pairwise(updated)]
-    assert moved == [5, 0, 3600 - 5 + 5, 1]  # the hour back is not seen as going back
+    assert moved == [5, 0, 3600 - 5 + 5, 1]  # updated_at never goes back, although the clock jumped back an hour
     assert datetime.fromisoformat(row["created_at"]) == info.created_at
     assert datetime.fromisoformat(row["updated_at"]) == info.updated_at
     assert info.created_at.utcoffset() == timedelta(0)
@@ -333,11 +333,11 @@ async def test_growing_fields_get_what_is_new_and_can_be_replaced() -> None:
         assert (await session.outcome()).state == Grown(log=["a"], seen={"z": 3})
 
 
-# failing saves
+# failed writes
 
 
 class Refusing:
-    """Refuses the n-th commit, as a full disk would."""
+    """A store that refuses the n-th commit, like a full disk."""
 
     def __init__(self, n: int) -> None:
         self.left = n
@@ -426,7 +426,7 @@ class Twins(BaseModel):
 @pytest.mark.parametrize("n", [1, 2, 3])
 @on_loop
 async def test_a_process_that_dies_in_the_middle_of_a_save_leaves_the_old_state_whole(n: int, tmp_path: Path) -> None:
-    # The hook runs when every statement of the transaction has been executed and nothing is committed.
+    # The hook runs after all statements of the transaction, before it is committed.
     with child(
         """
         import apsw

@@ -1,4 +1,4 @@
-"""Edits and rewinds in any order, and with a store that fails: nothing else changes."""
+"""Edits and rewinds in any order, also with a failing store, change nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
             return await (session.edit(edits) if verb == "edit" else session.rewind("write", edits))
 
         def breaks(connection: apsw.Connection, commit: Commit) -> None:
-            fired.append(commit)  # the session is claimed by now, in the same transaction
+            fired.append(commit)  # the session is already claimed, in the same transaction
             raise apsw.SQLError("broken in the middle")
 
         with monkeypatch.context() as patch:
@@ -49,7 +49,7 @@ async def test_an_edit_or_a_rewind_takes_effect_as_a_whole_or_not_at_all(
         assert await act() is Status.READY
 
 
-# any order of all of it
+# any order of verbs
 
 
 class Tagged(BaseModel):
@@ -72,7 +72,7 @@ STAMPING = Workflow("stamping", state=Tagged, steps=[stamp], routes=[stamp_on])
 
 
 class Chronicle:
-    """What should be so: the checkpoints of the present line, and what each that ever was has left."""
+    """The expected checkpoints of the current line, and the expected state at every checkpoint that ever existed."""
 
     def __init__(self) -> None:
         self.known: dict[int, list[str]] = {}

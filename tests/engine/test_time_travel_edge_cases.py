@@ -1,4 +1,4 @@
-"""Time travel beside other verbs: a diff in either direction, a rewind that is cut off, a redaction in between."""
+"""Time travel combined with other verbs: diffs in both directions, interrupted rewinds, redactions in between."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_renamed_step_is_found_by_both_names_before_and_after_the_sessio
         for name in ("first", "opening", "opening#1"):
             assert (await session.state(at_checkpoint=name)).pages == ["one"]
         await session.rewind("third")
-        await session.resume()  # from here on its log has the new names
+        await session.resume()  # from here on, the log has the new names
         await session.outcome()
         for name in ("first", "opening", "first#1"):
             assert (await session.state(at_checkpoint=name)).pages == ["one"]
@@ -199,4 +199,4 @@ async def test_a_redaction_changes_neither_the_key_of_the_open_visit_nor_what_a_
         await edited.edit(marks=[1])
         await edited.redact(field="pages")
         await edited.rewind("first")
-        assert (await edited.state()).marks == [1]  # the visit it stands in, with what was edited before it began
+        assert (await edited.state()).marks == [1]  # the current visit includes the edit made before it began

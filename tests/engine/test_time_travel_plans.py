@@ -1,4 +1,4 @@
-"""What a rewind and a fork would do is shown before it is done; an edit can insist on the state it was based on."""
+"""Plans of a rewind and a fork before they are done, and edits that require the state they are based on."""
 
 from __future__ import annotations
 

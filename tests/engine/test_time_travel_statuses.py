@@ -1,4 +1,4 @@
-"""The rows of the verb table that go back: rewind, edit and fork, one test for every status."""
+"""The rows of the verb table for rewind, edit and fork: one test for every status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Note(BaseModel):
 
 
 class Work:
-    """Two steps; what the second one does in its middle decides in which status it stands."""
+    """Two steps. The act in the middle of the second one determines the status of the session."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -113,7 +113,7 @@ async def _types(session: Session[Note]) -> list[str]:
 
 
 async def _ends_well(stage: Stage, status: str) -> None:
-    """The session goes on, whatever it stood in, once nothing holds its step up any more."""
+    """Check that the session resumes and completes from any status, once its step is no longer held."""
     stage.work.act = "pass"
     await stage.session.resume()
     assert (await stage.session.outcome()).status is Status.COMPLETED, status
@@ -177,6 +177,6 @@ async def test_fork(status: str, tmp_path: Path) -> None:
         assert outcome.status is Status.COMPLETED
         text = "about Weasels" if status == "created" else "about Otters"
         assert (outcome.state.topic, outcome.state.text) == ("weasels", text)
-        if status != "running":  # the held step of a running one goes on meanwhile
+        if status != "running":  # the held step of a running session continues meanwhile
             assert (await stage.session.info(), await stage.session.state(), await _types(stage.session)) == before
         assert await stage.session.status() == status

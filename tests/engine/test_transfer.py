@@ -1,4 +1,4 @@
-"""A session as one file: what is in it comes back, and what is not right is refused."""
+"""A session as one file: its content is imported unchanged, and a wrong file is refused."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ALL: list[Workflow[Any]] = [talk, part, calls]
 
 
 async def written(path: Path) -> bundle.Bundle:
-    """A session that was paused, has received one of three messages and has a large value."""
+    """Return a session that was paused, has received one of three messages, and has a large value."""
     async with Engine(":memory:", workflows=ALL) as engine:
         session = await engine.start(talk, session_id="s", owner="ann", tags=["a", "b"], budget=5)
         await session.outcome()
@@ -114,7 +114,7 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
     async with Engine(":memory:", workflows=ALL) as engine:
         await engine.import_session(path)
         assert [each.parent_id for each in await engine.children("root")] == ["root", "root"]
-        assert (await engine.verify()).ok  # also what was spent below is what is counted above
+        assert (await engine.verify()).ok  # the spending of a parent includes that of its children, too
         await engine.send(second.session_id, "from the second")
         assert (await engine.outcome("root")).state.heard == ["from the first", "from the second"]
         with pytest.raises(VerbRefused, match="whose ids are derived from its own"):
@@ -123,7 +123,7 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
             await engine.import_session(tmp_path / "alone.jsonl")
     async with Engine(":memory:", workflows=ALL) as engine:
         assert (await engine.import_session(tmp_path / "alone.jsonl")).parent_id is None
-        with pytest.raises(InputConflict):  # one of the tree is taken, so none of it is stored
+        with pytest.raises(InputConflict):  # one id of the tree is taken, so nothing is stored
             await engine.import_session(path)
         assert len(await engine.sessions()) == 1
 
@@ -211,7 +211,7 @@ async def test_a_file_that_is_not_right_is_refused_with_what_is_wrong(tmp_path: 
 
 
 def sealed(lines: list[str]) -> str:
-    """A file whose last line fits the others."""
+    """Return a file whose last line matches the others."""
     from hashlib import sha256
 
     body = "".join(f"{line}\n" for line in lines)

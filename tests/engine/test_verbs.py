@@ -1,4 +1,4 @@
-"""The table of verbs: one test for every cell of the verbs and statuses that exist."""
+"""The table of verbs: one test for every combination of verb and status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POSITION = {"created": 0, "ready": 1, "running": 1, "pausing": 1, "paused": 1, "
 
 
 class Stage(NamedTuple):
-    """A session in a certain status; its second step waits at a gate, if it runs."""
+    """A session in a certain status. Its second step waits at a gate if it runs."""
 
     engine: Engine
     session: Session[Doc]
@@ -87,7 +87,7 @@ async def test_pause(status: str, tmp_path: Path) -> None:
         authors = [pause.by for pause in await stage.session.pauses()]
         expected = {"pausing": ["ann"], "paused": ["ann"], "completed": [], "cancelled": []}
         assert authors == expected.get(status, ["bob"])
-        if status in POSITION:  # it still tells which step comes next
+        if status in POSITION:  # the step still shows what comes next
             assert (await stage.session.info()).step == STEPS[POSITION[status]]
 
 
@@ -114,7 +114,7 @@ async def test_resume_runs_on(status: str, tmp_path: Path) -> None:
         stage.gate.opened.set()
         outcome = await stage.session.outcome()
         assert (outcome.status, outcome.state, outcome.pauses) == (Status.COMPLETED, FINISHED, ())
-        # The step that stood in its middle is begun again, except while pausing: there it was never left.
+        # The interrupted step starts again, except while pausing: there it never exited.
         again = list(STEPS[POSITION[status] :]) if status != "pausing" else list(STEPS[2:])
         assert stage.pipeline.calls == again
 
@@ -160,12 +160,12 @@ async def test_cancel(status: str, tmp_path: Path) -> None:
         assert await stage.session.cancel("no longer needed", by="bob") == CANCEL[status]
         if status in ("completed", "cancelled"):
             assert await stage.session.info() == before
-        if status in ("running", "pausing"):  # at the next safe point: the end of the step
+        if status in ("running", "pausing"):  # at the next safe point, which is the end of the step
             assert (await stage.session.info()).cancel_requested
             stage.gate.opened.set()
             outcome = await stage.session.outcome()
             assert outcome.status is Status.CANCELLED
-            assert outcome.state.draft == FINISHED.draft  # what it had done stays readable
+            assert outcome.state.draft == FINISHED.draft  # finished work stays readable
         assert stage.pipeline.calls == []
         if status not in ("completed", "cancelled"):
             told = [(event.event_type, event.agent_name) async for event in stage.session.events()]

@@ -1,4 +1,4 @@
-"""The table of verbs, for sessions that wait or sleep; and its row "timer due". One test for every cell."""
+"""The table of verbs for sessions that wait or sleep, and its row "timer due". One test for every cell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Desk(BaseModel):
 
 
 class Stage(NamedTuple):
-    """A session that waits for a message, or for an hour, or for whichever comes first."""
+    """A session that waits for a message, for an hour, or for the first of both."""
 
     engine: Engine
     session: Session[Desk]

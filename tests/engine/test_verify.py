@@ -1,4 +1,4 @@
-"""Verify finds what is damaged and names it; every read that meets damage reports it."""
+"""Verify finds and names damage, and every read of damaged data reports it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ doc = Workflow("doc", state=Doc, steps=[write, repeat, count])
 
 
 async def prepared(path: Path) -> None:
-    """Two sessions that went through a pause each, and one that was removed."""
+    """Create two sessions that were paused once each, and one that was removed."""
     async with Engine(path, workflows=[doc]) as engine:
         for session_id in ("d1", "d2"):
             session = await engine.start(doc, session_id=session_id, owner="ann", paused=True, reason="wait", by="ben")
@@ -76,12 +76,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def path(template: Path, tmp_path: Path) -> Path:
-    """A store of the test's own that nobody has open."""
+    """A copy of the store for this test, which no engine has open."""
     return Path(shutil.copy(template, tmp_path / "store.db"))
 
 
 def damaged(path: Path, *statements: str) -> list[Any]:
-    """Change what is stored behind everybody's back. The rows of the last statement come back."""
+    """Change the database without using the store. Return the rows of the last statement."""
     connection = apsw.Connection(str(path))
     rows = [connection.execute(statement).fetchall() for statement in statements]
     connection.close()
@@ -225,7 +225,7 @@ async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
 
 @on_loop
 async def test_an_eventful_life_is_no_damage(tmp_path: Path) -> None:
-    """Nothing that a session can go through makes verify complain."""
+    """Run a session through everything it supports. Verify must not complain."""
 
     @step(writes="count")
     async def delegate(ctx: Context) -> int:

@@ -1,4 +1,4 @@
-"""Sessions that outlive their code: steps that were renamed, removed, moved or inserted, and the ways out."""
+"""Sessions that outlive their code: renamed, removed, moved or inserted steps, and the ways to resume."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_the_reason_names_the_visit_from_which_redoing_meets_none_of_the_d
         assert "session.rewind('b')" in reason
         assert "session.fork(at_step='b')" in reason
         engine.workflows["memo"] = flow("b c d")
-        assert "rewind" not in await why(await resumed(engine))  # nothing stands before what is missing
+        assert "rewind" not in await why(await resumed(engine))  # no step exists before the missing one
 
 
 @on_loop
@@ -133,7 +133,7 @@ async def test_start_with_the_id_of_a_stored_session_looks_as_closely_as_resume_
 
 
 def forked(names: str, target: str) -> Workflow[Any]:
-    """A workflow whose first step is followed by a route to ``target``."""
+    """Return a workflow whose first step is followed by a route to ``target``."""
 
     @route(after="a")
     def onward(topic: str) -> Literal["b", "d"]:
@@ -214,7 +214,7 @@ async def test_a_renamed_step_keeps_its_visits_and_what_its_open_visit_remembers
     assert row["n"] == 1
 
 
-# ways out, and sessions that wait
+# ways to resume, and sessions that wait
 
 
 @on_loop
@@ -268,7 +268,7 @@ HOUR = 3600.0
 
 
 def napping(*before: Step[..., Any], **options: Any) -> Workflow[Any]:
-    """A workflow whose last step sleeps an hour."""
+    """Return a workflow whose last step sleeps for an hour."""
 
     @step(writes="trail")
     async def nap(ctx: Context) -> list[str]:

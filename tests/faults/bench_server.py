@@ -1,6 +1,7 @@
-"""A process that has imported everything, holds no SQLite connection and no thread, and forks for every trial.
+"""A server process that has imported everything and forks for every trial.
 
-The test's side is `Server`; calls of a `Bench` are sent over pipes as pickles.
+It has no SQLite connection and no threads. The test's side is `Server`. It sends the calls of a `Bench` over pipes, as
+pickles.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Server:
-    """The other process. ``bench(…)`` makes a bench there; calls on it run there. Close it when done."""
+    """The server process. ``bench(…)`` creates a bench there, and calls on the bench run there. Close it when done."""
 
     def __init__(self) -> None:
         paths = (str(Path(pausepoint.__file__).parents[1]), str(ROOT))
@@ -35,7 +36,7 @@ class Server:
         self._benches: dict[tuple[str, ...], Bench] = {}
 
     def bench(self, program: str, synchronous: str = "FULL", twin: str = "") -> Bench:
-        """The bench for a program; each is made once."""
+        """Return the bench for a program. Each bench is created once."""
         which = (program, synchronous, twin)
         if which not in self._benches:
             self._benches[which] = Bench(self, which)
@@ -59,7 +60,7 @@ class Server:
 
 
 class Bench:
-    """A `trials.Bench` in the other process."""
+    """A proxy for a `trials.Bench` in the server process."""
 
     def __init__(self, server: Server, which: tuple[str, ...]) -> None:
         self._server = server
@@ -70,11 +71,11 @@ class Bench:
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    from tests.faults import trials  # the server's side imports the engine; the client's side need not
+    from tests.faults import trials  # the server needs the engine; the client does not
 
     benches: dict[tuple[str, ...], trials.Bench] = {}
     trials.warm_up()
-    gc.freeze()  # children share what is there instead of copying it page by page
+    gc.freeze()  # children share existing objects instead of copying their pages
     try:
         while True:
             try:
@@ -95,7 +96,7 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    # Whatever prints must not get between the answers.
+    # Keep printed output out of the pipe that carries the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _serve(sys.stdin.buffer, answers)

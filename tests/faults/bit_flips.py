@@ -1,4 +1,4 @@
-"""Single flipped bits in a closed database file, and what its readers are told."""
+"""Flip single bits in a closed database file, and note what each read returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.programs import SESSION, Clock, Program
 
 
 class Flip(NamedTuple):
-    """One bit of the file, and what every read said: "right", the name of an error, or "wrong: …"."""
+    """One flipped bit, and the result of every read: "right", the name of an error, or "wrong: …"."""
 
     offset: int
     bit: int
@@ -50,7 +50,7 @@ READS: dict[str, Read] = {"state": _state, "visits": _visits, "events": _events,
 
 
 async def read_all(program: Program, path: Path) -> dict[str, Any]:
-    """What every read gives: a value, or the error that it raised."""
+    """Return the result of every read: a value, or the error that it raised."""
     clock = Clock(9)
     engine = Engine(SqliteStore(path, clock=clock), workflows=[program.workflow], clock=clock, signals=False)
     try:
@@ -69,11 +69,11 @@ async def read_all(program: Program, path: Path) -> dict[str, Any]:
 
 
 async def flip(program: Program, original: bytes, path: Path, seed: int, count: int, within: bytes = b"") -> list[Flip]:
-    """Flip ``count`` bits, one at a time, each in a fresh copy of the file. ``within``: only in these bytes of it."""
+    """Flip ``count`` bits, one at a time, each in a new copy of the file. ``within`` limits the flips to its bytes."""
     path.write_bytes(original)
     right = await read_all(program, path)
     rng = random.Random(seed)
-    # Zeros are mostly space that nothing uses: they get one flip in four.
+    # Zeros are mostly unused space, so they get only one flip in four.
     used = [offset for offset, byte in enumerate(original) if byte]
     if within:
         start = original.index(within)

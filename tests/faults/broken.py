@@ -1,6 +1,6 @@
 """Engines that are broken on purpose, for the trials with real processes.
 
-A harness that does not notice them proves nothing. Each breaks the process that calls it.
+They prove that the trials notice a fault. Each function breaks the process that calls it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NOTHING_ASKED = Flags(False, "finish", False)
 
 
 def apply(twin: str, store: type[Any]) -> type[Any]:
-    """Break this process as named, and say which store it has to use. No name: nothing is broken."""
+    """Break this process in the named way and return the store to use. Without a name, nothing is broken."""
     return TWINS[twin](store) if twin else store
 
 
 def split_checkpoint(store: type[Any]) -> type[Any]:
-    """Writes what a visit changed in one commit, and where the session goes next in another."""
+    """Write the changes of a visit in one commit and the next position of the session in another."""
 
     class Split(store):  # type: ignore[misc]  # the class to break is only known here
         async def write(self, commit: Commit) -> Flags | None:
@@ -48,7 +48,7 @@ def split_checkpoint(store: type[Any]) -> type[Any]:
                 )
 
         async def again(self, commit: Commit, record: Record, body: Body) -> Flags | None:
-            """The log is longer than the engine thinks, so everything is sealed anew."""
+            """Seal the records again, because the log is longer than the engine believes."""
             seq, digest = self._read.execute("SELECT seq, digest FROM sessions WHERE key = ?", (commit.key,)).fetchone()
             sealed = seal(digest, seq + 1, seq, record.kind, record.step, record.visit, record.at, to_payload(body))
             flags: Flags | None = await super().write(replace(commit, base_seq=seq, records=(sealed,)))
@@ -58,7 +58,7 @@ def split_checkpoint(store: type[Any]) -> type[Any]:
 
 
 def acknowledge_early(store: type[Any]) -> type[Any]:
-    """Says that a commit is on disk when only the one before it is."""
+    """Acknowledge a commit when only the previous one is on disk."""
 
     class Early(store):  # type: ignore[misc]  # the class to break is only known here
         kept: Commit | None = None
@@ -71,7 +71,7 @@ def acknowledge_early(store: type[Any]) -> type[Any]:
 
 
 def forget_operations(store: type[Any]) -> type[Any]:
-    """Remembers no operation, only checkpoints."""
+    """Remember only checkpoints, not operations."""
 
     async def remember(self: Drive, body: Any, blobs: Any, **facts: Any) -> None:
         return None
@@ -81,7 +81,7 @@ def forget_operations(store: type[Any]) -> type[Any]:
 
 
 def split_mail(store: type[Any]) -> type[Any]:
-    """Takes a message out of the inbox in one transaction, and remembers it in another."""
+    """Remove a message from the inbox in one transaction and record it in another."""
     empty = "DELETE FROM inbox WHERE session = ?"
 
     class Split(store):  # type: ignore[misc]  # the class to break is only known here
@@ -96,7 +96,7 @@ def split_mail(store: type[Any]) -> type[Any]:
 
 
 def split_rewind(store: type[Any]) -> type[Any]:
-    """Writes that a session is rewound in one transaction, and what it is rewound to in another."""
+    """Write the rewind in one transaction and its target in another."""
     facts = "SELECT key_frame, step, visit, held_by_guard FROM sessions WHERE key = ?"
 
     class Split(store):  # type: ignore[misc]  # the class to break is only known here
@@ -115,7 +115,7 @@ def split_rewind(store: type[Any]) -> type[Any]:
 
 
 def run_again(store: type[Any]) -> type[Any]:
-    """Does not look for what it remembers of ordinary operations."""
+    """Ignore the remembered results of ordinary operations."""
     remembered = Visit.remembered
     Visit.remembered = lambda self, operation: (  # type: ignore[method-assign]
         None if operation.name == "did" else remembered(self, operation)
@@ -124,7 +124,7 @@ def run_again(store: type[Any]) -> type[Any]:
 
 
 def cut_operations(store: type[Any]) -> type[Any]:
-    """Ends at once when the program has to end, instead of after the operation in flight."""
+    """Exit immediately on a shutdown, instead of after the operation in flight."""
     stop = Drive.stop
 
     def stop_now(self: Drive, *args: Any) -> None:
@@ -136,7 +136,7 @@ def cut_operations(store: type[Any]) -> type[Any]:
 
 
 def blind_to_pauses(store: type[Any]) -> type[Any]:
-    """Never looks for a pause."""
+    """Never check for a pause."""
 
     class Blind(store):  # type: ignore[misc]  # the class to break is only known here
         async def write(self, commit: Commit) -> Flags | None:
@@ -150,13 +150,13 @@ def blind_to_pauses(store: type[Any]) -> type[Any]:
 
 
 def ignore_fence(store: type[Any]) -> type[Any]:
-    """Commits whatever the fence says."""
+    """Commit without checking the fence."""
     fits, moving = writes.Writes._fits, writes._moving
 
     def fooled(self: writes.Writes, commit: Commit, place: Any) -> bool:
         return fits(self, commit, (*place[:2], commit.fence, self.number, *place[4:]))
 
-    # The row's checksum is over the fence too, so it is set to whatever the commit says.
+    # The row's checksum covers the fence, so the fence is set to the value in the commit.
     assert "moved_sum = ? WHERE key = ?" in writes._MOVE
     writes._MOVE = writes._MOVE.replace("moved_sum = ? WHERE key = ?", "moved_sum = ?17, fence = ?19 WHERE key = ?18")
     writes._moving = lambda commit, tail, head: (*moving(commit, tail, head), commit.fence)
@@ -165,13 +165,13 @@ def ignore_fence(store: type[Any]) -> type[Any]:
 
 
 def ignore_hold(store: type[Any]) -> type[Any]:
-    """Takes everybody else for dead."""
+    """Treat every other holder as dead."""
     hold.FileHold.alive = lambda self, number: False  # type: ignore[method-assign]
     return store
 
 
 def lose_signals(store: type[Any]) -> type[Any]:
-    """Notes every fifth request in the flag only."""
+    """Record every fifth request only as a flag, without a signal."""
     keep = writes.Writes._signal
     count = 0
 
@@ -186,7 +186,7 @@ def lose_signals(store: type[Any]) -> type[Any]:
 
 
 def impatient(store: type[Any]) -> type[Any]:
-    """Does not wait for other writers. It also takes its time, so that they meet."""
+    """Do not wait for other writers, and write slowly so that writers collide."""
     writer.LOCK_PATIENCE = 0.0  # type: ignore[attr-defined]  # the name that the writer looks up
     signal = writes.Writes._signal
 
@@ -199,12 +199,12 @@ def impatient(store: type[Any]) -> type[Any]:
 
 
 def deaf(store: type[Any]) -> type[Any]:
-    """Has no signal handlers; see `jobs.drive`."""
+    """Install no signal handlers; see `jobs.drive`."""
     return store
 
 
 def starts_while_everything_stands_still(store: type[Any]) -> type[Any]:
-    """Does not look for a pause of everything when it creates a session."""
+    """Ignore a pause of everything when creating a session."""
     writes.Writes._pause_above = lambda *_: None  # type: ignore[method-assign]
     return store
 

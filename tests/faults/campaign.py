@@ -1,6 +1,6 @@
-"""The trials of this folder at random, for as long as one likes: ``python -m tests.faults.campaign --seconds 600``.
+"""Run random trials of this folder for a given time: ``python -m tests.faults.campaign --seconds 600``.
 
-Prints what is wrong as it is found, and figures at the end. The same seed draws the same trials.
+Prints each failure when it is found, and totals at the end. The same seed draws the same trials.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIALS_PER_DATABASE = 300
 
 
 class Campaign:
-    """Draws trials; each returns how much it did and what was wrong."""
+    """Draws trials. Each trial returns the amount of work done and a list of failures."""
 
     def __init__(self, lab: Lab, draw: random.Random) -> None:
         self.lab = lab
@@ -90,7 +90,7 @@ class Campaign:
 
 @contextmanager
 def fresh_lab(server: ForkServer) -> Iterator[Lab]:
-    """A lab with a database of its own."""
+    """Open a lab with its own database."""
     folder = Path(tempfile.mkdtemp(prefix="pausepoint-", dir=fast_folder()))
     try:
         with Lab(server, folder) as lab:
@@ -100,7 +100,7 @@ def fresh_lab(server: ForkServer) -> Iterator[Lab]:
 
 
 def run(seconds: float, seed: int) -> int:
-    """How many trials went wrong."""
+    """Run trials and return the number that failed."""
     draw, done, failures = random.Random(seed), Counter[str](), 0
     started = time.monotonic()
     with ForkServer("tests.faults.jobs") as server:

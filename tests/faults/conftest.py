@@ -1,4 +1,4 @@
-"""The fork server and the place of the fault tests, one of each per test process."""
+"""The fork server and the lab of the fault tests, one of each per test process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials with many processes at one session: races for the hold, and requests from all sides."""
+"""Trials in which many processes use the same session: races for the hold, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.forkserver import Child
 
 
 def parked(lab: Lab) -> dict[str, str]:
-    """A session that nobody drives yet, and the files of its trial."""
+    """Return the id of a new session that no process drives, and the files of its trial."""
     session = lab.new("race")
     return {
         "session": session,
@@ -26,13 +26,13 @@ def parked(lab: Lab) -> dict[str, str]:
 
 
 def store(lab: Lab, trial: dict[str, str]) -> None:
-    """Store it, paused, so that it can be resumed."""
+    """Create the session paused, so that it can be resumed."""
     given = Waiting(gate=trial["end"], runs=trial["runs"])
     lab.do(lab.engine.start(waiting, given, session_id=trial["session"], paused=True))
 
 
 def races(lab: Lab, processes: int, rounds: int, verb: str, twin: str = "") -> list[str]:
-    """In each round all processes want the same session at the same moment: exactly one may get it."""
+    """Let all processes claim the same session at the same moment, once per round. Exactly one may succeed."""
     trials = [parked(lab) for _ in range(rounds)]
     if verb == "resume":
         for trial in trials:
@@ -46,7 +46,7 @@ def races(lab: Lab, processes: int, rounds: int, verb: str, twin: str = "") -> l
 def _race(lab: Lab, racers: list[Child], trial: dict[str, str]) -> list[str]:
     for racer in racers:
         assert racer.hear() == {"ready": trial["session"]}
-    with open(trial["gate"], "wb"):  # open until all have passed
+    with open(trial["gate"], "wb"):  # open until all processes have passed
         answers = _answers(lab, racers, trial)
     refused = [answer for answer in answers.values() if answer["result"] == "AlreadyRunning"]
     winners = [racer for racer, answer in answers.items() if answer["result"] == "completed"]
@@ -63,7 +63,7 @@ def _race(lab: Lab, racers: list[Child], trial: dict[str, str]) -> list[str]:
 
 
 def _answers(lab: Lab, racers: list[Child], trial: dict[str, str]) -> dict[Child, dict[str, Any]]:
-    """What each says. The session is held in its step until all others have been refused."""
+    """Return the reply of each process. The winner stays in its step until all others are refused."""
     answers: dict[Child, dict[str, Any]] = {}
     standing: set[Child] = set()
     while len(answers) < len(racers):
@@ -83,7 +83,7 @@ def _answers(lab: Lab, racers: list[Child], trial: dict[str, str]) -> dict[Child
 
 
 def flips(lab: Lab, processes: int, each: int, sessions: int = 4, twin: str = "") -> tuple[list[str], int]:
-    """Many processes pause and resume sessions that a driver holds: what is wrong, how many took effect."""
+    """Let many processes pause and resume sessions that a driver holds. Return failures and the number of changes."""
     trials = [parked(lab) for _ in range(sessions)]
     driver = lab.server.start("tests.faults.jobs:hold", path=lab.path, sessions=trials)
     while driver.hear() != {"held": sessions}:
@@ -114,7 +114,7 @@ def flips(lab: Lab, processes: int, each: int, sessions: int = 4, twin: str = ""
 
 
 def _requests(lab: Lab, session: str, asked: list[list[str]]) -> tuple[list[str], int]:
-    """Every request either has its signal, or found the session as it wanted it at some moment of its call."""
+    """Check that every request left a signal, or that the session already had the wanted status during the call."""
     try:
         signals = lab.signals(session)
     except DamagedRecord as error:
@@ -137,7 +137,7 @@ def _requests(lab: Lab, session: str, asked: list[list[str]]) -> tuple[list[str]
 
 
 def _ends_as_asked_last(lab: Lab, trials: list[dict[str, str]], driver: Child) -> list[str]:
-    """Now the sessions may leave their step: each stands still, or has ended, as its last signal says."""
+    """Release the sessions from their step. Each must be paused or completed, as its last signal requires."""
     asked = [lab.row(trial["session"]).pause_requested for trial in trials]
     for trial in trials:
         Path(trial["end"]).touch()

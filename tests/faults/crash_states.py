@@ -1,8 +1,8 @@
-"""Power loss on paper: which files a recorded run can have left on the disk.
+"""Simulated power loss: the files that a recorded run can leave on the disk.
 
-What was synced is there. Of what was not, anything may be: nothing, all, a beginning, some writes
-but not others, single 512-byte sectors of a write. A name (a new file, a deletion) is durable once
-its folder is; SQLite syncs the folder with the first sync of a new side file.
+Synced writes survive. Any part of the unsynced writes may survive: none, all, the first ones, some but not others, or
+single 512-byte sectors of a write. A name (a new file, a deletion) is durable once its folder is synced. SQLite syncs
+the folder with the first sync of a new side file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STYLES: tuple[Style, ...] = ("synced", "all", "prefix", "torn tail", "subset", "
 
 @dataclass(frozen=True)
 class CrashState:
-    """The files after a power loss, and what had been acknowledged before it."""
+    """The files after a power loss, and the writes that were acknowledged before it."""
 
     name: str
     files: dict[str, bytes]
@@ -38,9 +38,9 @@ class CrashState:
 
 @dataclass
 class _File:
-    """One name. ``content`` is what a sync made durable (None: no such file), ``pending`` what came since.
+    """One file name. ``content`` is durable (None: the file does not exist), ``pending`` are the later writes.
 
-    After a deletion that is not durable yet, ``successor`` has what was written under the name anew.
+    If the name was deleted but the deletion is not durable yet, ``successor`` holds what was written under it since.
     """
 
     content: bytes | None = None
@@ -50,15 +50,15 @@ class _File:
 
     @property
     def named(self) -> bool:
-        """Whether the file that is being written has a durable name."""
+        """Return whether the file that is being written has a durable name."""
         return self.content is not None and not self.deleted
 
 
 class Disk:
-    """Follows a run touch by touch; at any moment, says what a power loss could leave."""
+    """Follows a run touch by touch and computes the possible results of a power loss at any moment."""
 
     def __init__(self, database: bytes | None) -> None:
-        # The store creates its file, empty, and syncs the folder before SQLite sees it.
+        # The store creates an empty file and syncs the folder before SQLite sees the file.
         self.files = {"": _File(database or b"")}
 
     def touch(self, touch: Touch) -> None:
@@ -80,7 +80,7 @@ class Disk:
         file.pending = []
 
     def crash(self, style: Style, rng: random.Random) -> dict[str, bytes]:
-        """The files that are left, by how their names end."""
+        """Return the remaining files by the ending of their names."""
         left: dict[str, bytes] = {}
         for ending, file in self.files.items():
             content = _left(file, style, rng)
@@ -90,7 +90,7 @@ class Disk:
 
 
 def _settle_name(file: _File) -> None:
-    """The folder was synced: what was deleted is gone, what was made anew has its name."""
+    """Apply a sync of the folder: deletions and new names become durable."""
     if file.deleted:
         file.content, file.pending = None, file.successor
         file.deleted, file.successor = False, []
@@ -123,7 +123,7 @@ def _survivors(pending: Sequence[Touch], style: Style, rng: random.Random) -> li
 
 
 def _sectors(touch: Touch) -> Iterator[Touch]:
-    """A write as the writes of its sectors."""
+    """Split a write into the writes of its sectors."""
     if touch.kind != "write":
         yield touch
         return
@@ -149,7 +149,7 @@ def _applied(content: bytes, touches: Sequence[Touch]) -> bytes:
 
 
 def sample(events: Sequence[Any], database: bytes | None, rng: random.Random, count: int) -> Iterator[CrashState]:
-    """Up to ``count`` different states: after every acknowledgement, and at other moments drawn from the run."""
+    """Yield up to ``count`` different states: after every acknowledgement, and at other random moments of the run."""
     moments = _moments(events, rng, count)
     disk = Disk(database)
     notes: list[Note] = []
@@ -166,7 +166,7 @@ def sample(events: Sequence[Any], database: bytes | None, rng: random.Random, co
 
 
 def _moments(events: Sequence[Any], rng: random.Random, count: int) -> dict[int, list[Style]]:
-    """After which events the power goes, and in which styles."""
+    """Choose the events after which the power fails, and the styles of loss for each."""
     told = [place for place, event in enumerate(events) if isinstance(event, Note) and event.what == "ack"]
     moments: dict[int, list[Style]] = {}
     for place in told[:count]:

@@ -1,4 +1,4 @@
-"""A disk that is full or broken from a chosen touch on, and what a program is told about it."""
+"""Run programs on a disk that is full or broken from a chosen touch on, and note the errors they get."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ REFUSALS = 30
 
 
 class Told(NamedTuple):
-    """What a program was told. Texts are the names of errors; empty: no error."""
+    """The errors that a program got, by name. An empty string means no error."""
 
-    phase: str  # where the first error came up: open, run, close; empty if nowhere
+    phase: str  # where the first error occurred: open, run or close; empty if nowhere
     error: str
-    fired: int  # how often the disk refused
-    seen: bool = False  # whether the engine said at some time that it is in trouble
-    reading: tuple[str, ...] = ()  # complaints about reads while the disk still refuses
-    refused: tuple[str, ...] = ()  # complaints about verbs that write while the disk still refuses
-    going_on: str = ""  # what the same engine said when it was to go on afterwards
+    fired: int  # how often the disk refused a write
+    seen: bool = False  # whether the engine ever reported trouble
+    reading: tuple[str, ...] = ()  # wrong results of reads while the disk still refuses
+    refused: tuple[str, ...] = ()  # wrong results of verbs that write while the disk still refuses
+    going_on: str = ""  # the error when the same engine resumed afterwards
     closing: str = ""
-    paid: bool = False  # whether something was taken from the ballast, and not given back
+    paid: bool = False  # whether space was taken from the ballast and not returned
 
 
 async def meet(
     program: Program, folder: Path, fail: Fail, undisturbed: Undisturbed, heal: bool,
     twin: Callable[[Store], Store] = lambda store: store,
 ) -> Told:  # fmt: skip
-    """Run a program into trouble. Then read; with ``heal``, let the trouble pass and go on with the same engine."""
+    """Run a program until the disk fails, then read. With ``heal``, repair the disk and resume with the same engine."""
     program.arrange()
     trouble.FIRST_WAIT = 0.01
     notes = Notes(folder / "notes")
@@ -86,7 +86,7 @@ async def _run(
         complaints = [f"cannot read: {kind(error)}: {error}"]
     told = told._replace(reading=tuple(complaints))
     if not fail.once:
-        # A record whose sync failed lies in the WAL. If nothing more can be written, the next process finds it there.
+        # A record whose sync failed is in the WAL. If nothing more can be written, the next process finds it there.
         Notes(folder / "notes").write(Note("begin", number=1))
         told = told._replace(refused=tuple(await _refusals(engine, program, vfs)))
     if not heal:
@@ -101,14 +101,14 @@ async def _run(
 
 
 async def go_on(program: Program, folder: Path, notes: Notes, act: Act) -> None:
-    """Run a program to its end; whenever the disk refuses, take it up again."""
+    """Run a program until it completes. Resume it whenever the disk refuses a write."""
     program.arrange()
     trouble.FIRST_WAIT = 0.01
     notes.write(Note("begin", number=1))
     clock = Clock(1)
     vfs = FaultVFS(VFS, act)
     store = Witness(SqliteStore(folder / "store.db", clock=clock, vfs=VFS), notes)
-    with suppress(StoreReadOnly):  # it may also be the last sync that fails
+    with suppress(StoreReadOnly):  # the last sync may fail, too
         async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:
             NOW.ran, NOW.engine = lambda label: None, engine
             await _complete_at_last(engine, program)
@@ -129,7 +129,7 @@ async def _complete_at_last(engine: Engine, program: Program) -> None:
 
 
 async def _refusals(engine: Engine, program: Program, vfs: FaultVFS) -> list[str]:
-    """New sessions are refused with all that a person needs to know, and the disk is not asked each time."""
+    """Check that new sessions are refused with a helpful message, without trying the disk each time."""
     complaints, touches = [], vfs.count
     for _ in range(REFUSALS):
         try:
@@ -145,7 +145,7 @@ async def _refusals(engine: Engine, program: Program, vfs: FaultVFS) -> list[str
 
 
 async def _recovery(engine: Engine) -> None:
-    """Wait until the engine says that all is well. Nobody asks anything of it meanwhile."""
+    """Wait until the engine reports that the disk is healthy. No one calls the engine meanwhile."""
     end = time.monotonic() + 10
     while engine.trouble is not None:
         assert time.monotonic() < end, f"does not recover: {engine.trouble}"
@@ -153,6 +153,6 @@ async def _recovery(engine: Engine) -> None:
 
 
 def kind(error: Exception) -> str:
-    """The error's name; of one that is not ours, with a mark that no test accepts."""
+    """Return the name of an error. Errors that are not Pausepoint's get a mark that no test accepts."""
     name = type(error).__name__
     return name if isinstance(error, PausepointError) else f"!{name}: {error}"

@@ -1,7 +1,7 @@
-"""A day on a disk that fills up, told as what was seen; run as a program of its own, in the folder that is the disk.
+"""A scenario on a disk that fills up. It runs as its own program, in the folder that is the disk.
 
-`Real` is a file system that is mounted for the occasion. `Budget` stands in where nobody may mount one: a limit on the
-bytes in a folder, kept by a VFS.
+`Real` is a file system that is mounted for the test. `Budget` replaces it where mounting is not allowed: a VFS that
+limits the bytes in a folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Real:
         self._filler = folder / "filler"
 
     def fill(self) -> None:
-        """Take everything, to the last byte."""
+        """Fill the disk to the last byte."""
         with open(self._filler, "ab", buffering=0) as filler:
             for size in (2**18, BLOCK, 1):
                 with suppress(OSError):
@@ -51,7 +51,7 @@ class Real:
 
 
 class Budget:
-    """At most so many bytes in ``folder``, in blocks as a disk has them."""
+    """A limit on the bytes in ``folder``, counted in blocks like on a disk."""
 
     vfs: str | None = "budget"
 
@@ -85,7 +85,7 @@ class Budget:
         self._allocate(descriptor, start, length)
 
 
-# what runs on it
+# the workflow
 
 CALLS: Counter[str] = Counter()
 GATES: dict[str, asyncio.Event] = {}
@@ -119,7 +119,7 @@ heavy = Workflow("heavy", state=Paper, steps=[fatten])
 
 
 class Day:
-    """What happens, in order, and what was ``seen``."""
+    """The scenario, step by step. ``seen`` collects what was observed."""
 
     def __init__(self, folder: Path, disk: Real | Budget, reserve: int) -> None:
         self.path = folder / "store.db"
@@ -142,11 +142,11 @@ class Day:
             finally:
                 for gate in GATES.values():
                     gate.set()
-        self.disk.fill()  # closing folds the WAL, and that can give space back
+        self.disk.fill()  # closing checkpoints the WAL, which can free space
         await self.next_morning()
 
     async def evening(self, engine: Engine) -> None:
-        """The disk fills up while sessions run; a person stops everything and cleans up."""
+        """Fill the disk while sessions run, then pause everything and clean up."""
         await (await engine.start(heavy, session_id="heavy", topic="old")).outcome()
         done = await self.begin(engine, "done")
         GATES["done"].set()
@@ -167,7 +167,7 @@ class Day:
         await self.clean_up(engine)
 
     async def begin(self, engine: Engine, topic: str) -> Session[Paper]:
-        """Start a session and wait until its operation is under way."""
+        """Start a session and wait until its operation has begun."""
         GATES[topic] = asyncio.Event()
         session = await engine.start(paper, session_id=topic, topic=topic)
         while not CALLS[topic]:
@@ -175,7 +175,7 @@ class Day:
         return session
 
     async def work_until_full(self, engine: Engine) -> None:
-        """Start sessions until that is refused, and then some more."""
+        """Start sessions until the store refuses them, and then a few more."""
         while not (error := await error_of(engine.start(paper, topic="more", paused=True))):
             pass
         self.seen["start"] = error
@@ -194,7 +194,7 @@ class Day:
         self.seen[when] = [state.model_dump()["text"], len(events) > 1, listed]
 
     async def clean_up(self, engine: Engine) -> None:
-        """Remove a session that has ended and give its space back, on a disk that has none."""
+        """Remove an ended session and free its space, on a full disk."""
         size = self.path.stat().st_size
         self.seen["remove"] = await error_of(engine.remove("heavy", by="ann"))
         self.seen["gc"] = await error_of(engine.gc(apply=True))
@@ -203,14 +203,14 @@ class Day:
         self.seen["ballast after cleaning"] = self.ballast()
 
     async def trouble_after_a_while(self, engine: Engine) -> str | None:
-        """None as soon as the engine says that all is well. Nobody asks anything of it meanwhile."""
+        """Wait up to 15 seconds until the engine reports no trouble, and return what it reports then."""
         end = time.monotonic() + 15
         while engine.trouble is not None and time.monotonic() < end and self.reserve:
             await asyncio.sleep(0.01)
         return engine.trouble
 
     def delete_alone(self) -> str:
-        """What a person would try: the name of the error."""
+        """Try a plain SQL DELETE, and return the name of the error."""
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=self.disk.vfs)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         try:
@@ -222,7 +222,7 @@ class Day:
         return ""
 
     async def next_morning(self) -> None:
-        """Another engine finds the disk full, then there is space again."""
+        """Open another engine on the full disk, then free space."""
         async with self.engine() as engine:
             self.seen["trouble in the morning"] = engine.trouble
             await self.read(engine, "reading in the morning")

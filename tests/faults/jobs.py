@@ -1,4 +1,4 @@
-"""What the forked processes do. Each function is a job of the fork server."""
+"""The jobs of the fork server. Each function runs in a forked process."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ T = TypeVar("T")
 Verb = Literal["start", "resume", "steal"]
 
 SLOW = 3600.0
-"""A poll that never comes: then only a commit can tell."""
+"""A poll interval that never ends, so that only a commit reports changes."""
 
 
 def warm_up() -> None:
-    """Run the sample once, in memory: what is made on first use is then there in every fork."""
+    """Run the sample once in memory, so that every fork inherits what is created on first use."""
     asyncio.run(_warm_up())
 
 
@@ -46,7 +46,7 @@ async def _warm_up() -> None:
 
 
 class PointWrites(Moving):
-    """A point inside every transaction of a commit: all is written, nothing is committed."""
+    """Writes with a point inside the transaction of every commit: everything is written, nothing is committed."""
 
     def move(self, cursor: apsw.Cursor, commit: Commit) -> Outcome:
         outcome = super().move(cursor, commit)
@@ -64,7 +64,7 @@ store_module.Moving = PointWrites  # type: ignore[attr-defined]  # the name that
 
 
 class PointStore(SqliteStore):
-    """A store with a point before and after every commit, and every verb from outside. Notes what it acknowledged."""
+    """A store with a point before and after every commit and every verb from outside. Notes its acknowledgements."""
 
     begun = ended = checkpoints = 0
 
@@ -118,7 +118,7 @@ def drive(
     path: str, session: str, runs: str, verb: Verb = "start", point: str = "", action: Action = "kill",
     gate: str = "", poll: float = 0.005, twin: str = "",
 ) -> None:  # fmt: skip
-    """Run the sample in this process, with something happening at ``point``."""
+    """Run the sample in this process, with an action at ``point``."""
     points.write_to(Path(runs))
     points.say = say
     points.arm(point, action, gate)
@@ -146,7 +146,7 @@ async def _begin(engine: Engine, session_id: str, verb: Verb) -> Session[Any]:
 def accompany(
     path: str, session: str, runs: str, is_new: bool, point: str = "", action: Action = "kill", twin: str = ""
 ) -> None:
-    """Run the journey in this process, with its operator, and with something happening at ``point``."""
+    """Run the journey and its operator in this process, with an action at ``point``."""
     points.write_to(Path(runs))
     points.say = say
     points.arm(point, action)
@@ -169,7 +169,7 @@ async def _accompany(store: SqliteStore, session_id: str, is_new: bool) -> None:
 
 class Waiting(BaseModel):
     gate: str
-    """The path of a file; the step ends when it is there."""
+    """The path of a file. The step ends when the file exists."""
     runs: str
     done: bool = False
 
@@ -186,14 +186,14 @@ async def stand(gate: str, runs: str) -> bool:
 
 @step
 async def leave(done: bool) -> None:
-    """So that a pause that was asked for meanwhile has something to stop."""
+    """Give a pause that was requested meanwhile a step to stop before."""
 
 
 waiting = Workflow("waiting", state=Waiting, steps=[stand, leave])
 
 
 def race(path: str, rounds: list[dict[str, str]], verb: Verb, twin: str = "") -> None:
-    """In every round, at the gate's opening: try to drive the session, and say who does."""
+    """When the gate opens, try to drive the session and report which process does, once per round."""
     store_class = broken.apply(twin, SqliteStore)
     asyncio.run(_race(store_class(path, poll=0.005), rounds, verb))
 
@@ -219,7 +219,7 @@ async def _try(engine: Engine, each: dict[str, str], verb: Verb) -> dict[str, An
 
 
 def hold(path: str, sessions: list[dict[str, str]], poll: float = 0.005) -> None:
-    """Start sessions that stand still in their step, and drive them to the end."""
+    """Start sessions that wait in their step, and drive them until they end."""
     asyncio.run(_hold(path, sessions, poll))
 
 
@@ -233,7 +233,7 @@ async def _hold(path: str, sessions: list[dict[str, str]], poll: float) -> None:
 
 
 def take_next(path: str, session: str) -> None:
-    """Try to resume until it works, and say when that was."""
+    """Try to resume until it succeeds, and report the time."""
     asyncio.run(_take_next(path, session))
 
 
@@ -251,7 +251,7 @@ async def _take_next(path: str, session_id: str) -> None:
 
 
 def flip(path: str, sessions: list[str], me: str, count: int, gate: str, runs: str, twin: str = "") -> None:
-    """Pause and resume in turn, from one process of many; note of each request when it was made and what came of it."""
+    """Pause and resume in turn, from one of many processes. Note the time and the result of each request."""
     points.write_to(Path(runs))
     asyncio.run(_flip(SqliteStore(path, poll=SLOW), sessions, me, count, gate, twin))
 
@@ -298,7 +298,7 @@ idling = Workflow("idling", state=Idle, steps=[idle])
 
 
 def start_many(path: str, me: str, gate: str, twin: str = "") -> None:
-    """Start sessions, one after the other, until the gate is there; and a few more."""
+    """Start sessions one after the other until the gate exists, and then a few more."""
     asyncio.run(_start_many(broken.apply(twin, SqliteStore)(path), me, Path(gate)))
 
 

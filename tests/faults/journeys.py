@@ -1,6 +1,6 @@
-"""Trials with the journey: a process is killed while the session waits, goes back or has children; another goes on.
+"""Trials with the journey: a process is killed while the session waits, rewinds or has children; another resumes.
 
-What is wrong afterwards is listed; an empty list means that the promise held.
+Each trial returns a list of failures. An empty list means that the promise held.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.journey import REDONE, WIDTH, label_of
 
 @dataclass(frozen=True)
 class Arrived:
-    """A journey and its children, as the store shows them."""
+    """A journey and its children, as stored."""
 
     rows: list[SessionRow]
     states: list[str]
@@ -27,13 +27,13 @@ class Arrived:
 
     @property
     def result(self) -> tuple[object, ...]:
-        """What must not depend on how often the journey was disturbed."""
+        """Return the facts that must not depend on interruptions."""
         return [(row.workflow, row.status, row.spent_usd) for row in self.rows], self.states
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """The journey that nobody disturbs: which points it passes, and how it ends."""
+    """An uninterrupted journey: the points that it passes, and its end."""
 
     points: list[str]
     labels: Counter[str]
@@ -64,7 +64,7 @@ async def _arrived(lab: Lab, session: str) -> Arrived:
 
 
 def killed_on_the_way(lab: Lab, reference: Undisturbed, *points: str, twin: str = "") -> list[str]:
-    """SIGKILL at each of the points, in one process after the other; the last one ends the journey."""
+    """Kill one process after the other, one at each point. The last process completes the journey."""
     session = lab.new("journey")
     wrong: list[str] = []
     for point in points:

@@ -1,4 +1,4 @@
-"""Where trials are made: one database, many sessions, processes that drive them, and what is seen afterwards."""
+"""The lab in which trials run: one database, many sessions, and the processes that drive them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 def fast_folder() -> str | None:
-    """Where a sync costs nothing: a process that is killed leaves what the system knows, wherever that is."""
+    """Return a folder in which a sync is free. A killed process loses nothing that the kernel has, on any disk."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @dataclass(frozen=True)
 class Runs:
-    """What the processes of a trial noted, up to some moment."""
+    """The notes of a trial's processes, up to some moment."""
 
     hits: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Runs:
     others: list[str] = field(default_factory=list)
 
     def since(self, earlier: Runs) -> list[str]:
-        """The executions that came after ``earlier``."""
+        """Return the executions after ``earlier``."""
         return self.labels[len(earlier.labels) :]
 
     @property
@@ -51,7 +51,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Seen:
-    """A session as the store shows it."""
+    """A session as stored."""
 
     row: SessionRow
     remembered: frozenset[str]
@@ -60,12 +60,12 @@ class Seen:
 
     @property
     def result(self) -> tuple[object, ...]:
-        """What must not depend on how often the run was disturbed."""
+        """Return the facts that must not depend on interruptions."""
         return self.row.status, self.state, self.row.spent_usd, self.row.spent_tokens, self.emitted
 
 
 class Lab:
-    """An engine of the test's own that only looks and asks, and the server for those that drive."""
+    """The test's own engine, which only reads and sends requests, and the server for processes that drive."""
 
     def __init__(self, server: ForkServer, folder: Path) -> None:
         self.server = server
@@ -80,7 +80,7 @@ class Lab:
         self.store = SqliteStore(self.path)
         self.engine = Engine(self.store, workflows=[sample, waiting, journey, leg], signals=False)
         self.do(self.engine.__aenter__())
-        self.do(self.engine.waker.stop())  # it must not drive what wakes
+        self.do(self.engine.waker.stop())  # this engine must not drive sessions that wake
         return self
 
     def __exit__(
@@ -95,7 +95,7 @@ class Lab:
     # trials
 
     def new(self, name: str = "s") -> str:
-        """The id of a session that does not exist yet."""
+        """Return an unused session id."""
         self._count += 1
         return f"{name}-{self._count}"
 
@@ -109,7 +109,7 @@ class Lab:
         return path
 
     def drive(self, session: str, **args: Any) -> Child:
-        """Let a process drive a session of the sample."""
+        """Start a process that drives a session of the sample."""
         return self.server.start(
             "tests.faults.jobs:drive", path=self.path, session=session, runs=self.file(session, "runs"), **args
         )
@@ -129,7 +129,7 @@ class Lab:
             [name for what, name in noted if what not in known],
         )
 
-    # looking and asking
+    # reading and requests
 
     def exists(self, session: str) -> bool:
         return self.do(self.store.get(session)) is not None
@@ -140,19 +140,19 @@ class Lab:
         return row
 
     def records(self, session: str) -> list[Record]:
-        """The whole log, each record proved against its digest."""
+        """Return the whole log and verify the digest of each record."""
         return self.do(self.store.records(self.row(session).key, 1))
 
     def signals(self, session: str) -> list[SignalRecord]:
         return self.do(self.store.signals(self.row(session).key, 0))
 
     def see(self, session: str) -> Seen:
-        """Reading it proves the log and the signals."""
+        """Return the session as stored. This verifies its log and signals."""
         self.signals(session)
         return Seen(self.row(session), self.remembered(session), *self.do(self._read(session)))
 
     def remembered(self, session: str) -> frozenset[str]:
-        """The executions whose results the log keeps. Reading it proves the log."""
+        """Return the executions whose results are in the log. This verifies the log."""
         return frozenset(label for record in self.records(session) if (label := _label(record)))
 
     async def _read(self, session: str) -> tuple[str, list[tuple[str, str]]]:
@@ -167,7 +167,7 @@ class Lab:
 
 
 def _label(record: Record) -> str:
-    """The execution whose result a record keeps, if any."""
+    """Return the execution whose result a record stores, or an empty string."""
     body = body_of(record)
     if record.kind == "checkpoint" and not body.skipped:
         return f"step {record.step}#{record.visit}"
@@ -178,7 +178,7 @@ def _label(record: Record) -> str:
 
 @dataclass(frozen=True)
 class Reference:
-    """The undisturbed run: which points it passes, and how it ends."""
+    """The uninterrupted run: the points that it passes, and its end."""
 
     points: list[str]
     labels: list[str]
@@ -186,11 +186,11 @@ class Reference:
     took: float
 
     def some(self, *beginnings: str) -> list[str]:
-        """The points whose names begin so."""
+        """Return the points whose names start with one of the prefixes."""
         return [point for point in self.points if point.startswith(beginnings)]
 
     def in_last_step(self, point: str) -> bool:
-        """Whoever asks for a pause from here on finds the last step entered: the session completes."""
+        """Return whether the last step has begun at this point. A pause from here on lets the session complete."""
         return self.points.index(point) >= self.points.index(LAST) - 1
 
 

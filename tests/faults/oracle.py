@@ -1,9 +1,9 @@
-"""What has to hold after any crash, as complaints: an empty list is a pass.
+"""The rules that must hold after any crash. Each function returns complaints; an empty list is a pass.
 
-- What was acknowledged is stored; what is stored was acknowledged or in flight when a process died.
-- The chains verify, and the session's row says what its log says: no mixture of old and new.
-- The state is one that the undisturbed run had, at that very checkpoint.
-- Going on completes, with the undisturbed run's state; what was stored does not run again.
+- Every acknowledged write is stored. Every stored write was acknowledged, or in flight when a process died.
+- The digest chains verify, and the session's row agrees with its log: no mixture of old and new.
+- The state equals the state of the uninterrupted run at the same checkpoint.
+- A resume completes with the state of the uninterrupted run, and runs nothing again that was stored.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ State = dict[str, Any]
 
 
 class Undisturbed(Struct, frozen=True):
-    """What the run without a fault looked like."""
+    """The results of the run without a fault."""
 
-    states: tuple[State, ...]  # after so many checkpoints
+    states: tuple[State, ...]  # by the number of checkpoints
     ran: dict[str, int]
     spent_usd: int
 
 
 class Stored(Struct, frozen=True):
-    """What a store says about the session. ``row`` is None if it does not know it."""
+    """The stored facts about the session. ``row`` is None if the store does not know the session."""
 
     row: SessionRow | None = None
     records: tuple[Record, ...] = ()
@@ -49,7 +49,7 @@ class Stored(Struct, frozen=True):
 
 
 async def read_stored(engine: Engine) -> Stored:
-    """Read everything, the chains proved on the way. Raises `DamagedRecord` if they do not hold."""
+    """Read everything and verify the digest chains. Raises `DamagedRecord` if they are broken."""
     row = await engine.store.get(SESSION)
     if row is None:
         return Stored()
@@ -60,7 +60,7 @@ async def read_stored(engine: Engine) -> Stored:
 
 
 async def _labels(engine: Engine, records: Iterable[Record]) -> Any:
-    """The labels of the step bodies and operations that the log remembers."""
+    """Return the labels of the step bodies and operations in the log."""
     for record in records:
         body = body_of(record)
         if isinstance(body, CheckpointBody):
@@ -77,7 +77,7 @@ async def _bytes(engine: Engine, value: Inline | Blob) -> bytes:
 
 
 def compare(notes: Sequence[Note], stored: Stored, undisturbed: Undisturbed) -> list[str]:
-    """Everything that is wrong with a store, given what its processes were told."""
+    """Return the complaints about a store, given the replies that its processes got."""
     return [*_missing(notes, stored), *_unasked(notes, stored), *_mixed(stored), *_strange(stored, undisturbed)]
 
 
@@ -111,7 +111,7 @@ def _unasked(notes: Sequence[Note], stored: Stored) -> Iterable[str]:
 
 
 def _acknowledged_or_in_flight(notes: Sequence[Note]) -> Iterable[Note]:
-    """What was asked and acknowledged, and of every process the last that was asked: it may have been in flight."""
+    """Yield the acknowledged requests, and the last request of each process, which may have been in flight."""
     for process in _by_process(notes):
         answered = {note.number for note in process if note.what == "ack"}
         asks = [note for note in process if note.what == "ask"]
@@ -129,7 +129,7 @@ def _by_process(notes: Sequence[Note]) -> list[list[Note]]:
 
 
 def _mixed(stored: Stored) -> Iterable[str]:
-    """A session's row and its log are written together, so they agree."""
+    """Yield complaints if a session's row and its log disagree. They are written together."""
     row = stored.row
     if row is None:
         return
@@ -154,7 +154,7 @@ def _strange(stored: Stored, undisturbed: Undisturbed) -> Iterable[str]:
 
 
 async def verdict(program: Program, folder: Path, undisturbed: Undisturbed, incarnation: int) -> list[str]:
-    """Open what a crash left with the real store, compare, go on to the end, compare again."""
+    """Open the store after a crash, compare, resume until completed, and compare again."""
     path = folder / "store.db"
     clock = Clock(incarnation)
     notes = Notes(folder / "notes")
@@ -177,7 +177,7 @@ async def verdict(program: Program, folder: Path, undisturbed: Undisturbed, inca
 
 
 def _repeated(stored: Stored, notes: Sequence[Note], undisturbed: Undisturbed) -> Iterable[str]:
-    """What the store remembered does not run again; all else runs exactly once more."""
+    """Yield complaints if remembered work ran again, or if other work did not run exactly once more."""
     later = Counter(note.label for note in _by_process(notes)[-1] if note.what == "ran")
     for label in undisturbed.ran.keys() | later.keys():
         expected = undisturbed.ran.get(label, 0) - (label in stored.labels)
@@ -186,7 +186,7 @@ def _repeated(stored: Stored, notes: Sequence[Note], undisturbed: Undisturbed) -
 
 
 async def states_along(program: Program, path: Path) -> list[State]:
-    """The state after 0, 1, 2, … checkpoints: what ever longer beginnings of a log add up to."""
+    """Return the state after 0, 1, 2, … checkpoints, built from longer and longer prefixes of the log."""
     clock = Clock(9)
     store = SqliteStore(path, clock=clock)
     async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:
@@ -203,7 +203,7 @@ async def states_along(program: Program, path: Path) -> list[State]:
 
 
 async def look_at(program: Program, path: Path) -> Stored:
-    """What the real store says, without changing the session."""
+    """Read the real store without changing the session."""
     clock = Clock(9)
     store = SqliteStore(path, clock=clock)
     async with Engine(store, workflows=[program.workflow], clock=clock, signals=False) as engine:

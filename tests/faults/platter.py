@@ -1,7 +1,7 @@
-"""A disk behind a page cache that forgets what it could not write: what is on it, as opposed to what can be read.
+"""A disk with a page cache that drops failed writes: the bytes on the disk can differ from the bytes that are read.
 
-When a sync fails the kernel takes the pages for clean. They can be read until the power goes, they are not on the disk,
-and a second sync says that all is well.
+When a sync fails, the kernel marks the pages as clean. They can be read until the power fails, but they are not on the
+disk, and a second sync reports success.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import apsw
 
 from tests.faults.vfs import Act, Perform, Touch
 
-Files = dict[str, bytes]  # by how the name ends
+Files = dict[str, bytes]  # by the ending of the file name
 
 
 class Platter:
-    """Fails the first sync from touch ``index`` on, since runs differ by a write now and then."""
+    """Fails the first sync at or after touch ``index``. The exact touch varies, because runs may differ by a write."""
 
     def __init__(self, base: bytes, index: int) -> None:
         self.index = index
@@ -46,7 +46,7 @@ class Platter:
             waiting.append(_change(touch))
 
     def left(self) -> Files:
-        """What is on the disk now."""
+        """Return the files on the disk."""
         return {ending: bytes(content) for ending, content in self._disk.items()}
 
 
@@ -62,7 +62,7 @@ def _change(touch: Touch) -> Callable[[bytearray], None]:
 
 
 def asking_again(act: Act) -> Act:
-    """Broken on purpose: a sync that failed is simply repeated, and the second answer believed."""
+    """Repeat a failed sync and trust the second result. This is broken on purpose."""
 
     def again(touch: Touch, perform: Perform) -> None:
         try:

@@ -1,7 +1,7 @@
-"""The programs that are killed: small workflows, run from start to end, the same way in every process.
+"""The programs that the trials kill: small workflows that run the same way in every process.
 
-A program starts its session (or goes on with it, if the store knows it) and resumes it until it has
-completed. Every step body and every operation notes that it ran, under a label that no other has.
+A program starts its session, or resumes it if it exists, until it has completed. Every step body and every operation
+notes that it ran, under a unique label.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pausepoint.stores.sqlite import SqliteStore, schema, writer
 from tests.faults.witness import Note, Notes, Witness
 
 SESSION = "s1"
-LARGE = 17_000  # bytes; kept as a blob, which makes a commit of many pages
+LARGE = 17_000  # bytes; stored as a blob, which makes a commit of many pages
 
 
 class Clock:
-    """Every look at it is a microsecond later: times are different, and the same in every run."""
+    """A clock that advances by a microsecond with each read, so times are unique and the same in every run."""
 
     def __init__(self, incarnation: int) -> None:
         self.micros = 1_700_000_000_000_000 + incarnation * 1_000_000
@@ -43,7 +43,7 @@ class Clock:
 
 @dataclass
 class Running:
-    """What the functions below can reach of the program that runs them."""
+    """The parts of the running program that the functions below use."""
 
     ran: Callable[[str], None] = lambda label: None
     engine: Engine | None = None
@@ -127,16 +127,16 @@ guarded = Workflow("guarded", state=Brief, steps=[research, review], guards=[eno
 
 @dataclass(frozen=True)
 class Program:
-    """A workflow and the circumstances in which it runs."""
+    """A workflow and the conditions under which it runs."""
 
     workflow: Workflow[Brief]
     start: dict[str, Any] = field(default_factory=dict)
-    wal_pages: int = schema.WAL_PAGES  # few: the WAL is folded into the database while sessions run
-    prepared: bool = True  # the store exists and has other sessions in it
-    inline: bool = True  # a lone commit runs on the loop's thread, never on the writer's
+    wal_pages: int = schema.WAL_PAGES  # few pages: the WAL is checkpointed while sessions run
+    prepared: bool = True  # the store exists and contains other sessions
+    inline: bool = True  # a single commit runs on the loop's thread, never on the writer's
 
     def arrange(self) -> None:
-        """Set what the store would otherwise decide by the clock, so that every run has the same touches."""
+        """Fix the choices that the store would make by time, so that every run has the same touches."""
         schema.WAL_PAGES = self.wal_pages
         writer.CHEAP = math.inf if self.inline else 0.0
 
@@ -154,7 +154,7 @@ async def run(
     program: Program, path: Path, notes: Notes, incarnation: int = 1, *, vfs: str | None = None,
     synchronous: str = "FULL", twin: Callable[[Store], Store] = lambda store: store,
 ) -> BaseModel:  # fmt: skip
-    """Start or go on, resume until completed; the final state."""
+    """Start or resume the session until it has completed, and return the final state."""
     program.arrange()
     notes.write(Note("begin", number=incarnation))
     clock = Clock(incarnation)
@@ -174,7 +174,7 @@ async def complete(engine: Engine, program: Program) -> BaseModel:
 
 
 async def prepare(path: Path) -> None:
-    """A store that has been used before: another session, completed; closed in order."""
+    """Create a store that was used before: it has another completed session and was closed cleanly."""
     clock = Clock(0)
     async with Engine(SqliteStore(path, clock=clock), clock=clock, signals=False) as engine:
         NOW.ran = lambda label: None

@@ -1,4 +1,4 @@
-"""Jobs that remove sessions, and die meanwhile."""
+"""Jobs that remove sessions and die while doing so."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _clean(path: str, act: Act) -> None:
 
 
 def files_last() -> None:
-    """Delete the record before the files. A process that dies in between leaves files that no record names."""
+    """Delete the record before the files. A process that dies in between leaves files without a record."""
     keep = retention.Retention._complete
 
     async def complete(self: retention.Retention, removal: Removal) -> Tombstone:

@@ -1,4 +1,4 @@
-"""Sixteen processes pause and resume the same sessions a thousand times: none is locked out, none is lost."""
+"""Sixteen processes pause and resume the same sessions a thousand times. No process starves and no request is lost."""
 
 from __future__ import annotations
 

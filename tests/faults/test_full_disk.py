@@ -1,4 +1,4 @@
-"""A disk with no space left: who may still write, what that costs, and how it ends."""
+"""A disk without free space: which verbs may still write, what they use, and how the store recovers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOUNTS = {
     "tmpfs": f"mount -t tmpfs -o size={CAPACITY} tmpfs disk",
     "ext4": f"truncate -s {CAPACITY} image && mkfs.ext4 -q -m 0 -O ^has_journal image && mount -o loop image disk",
 }
-# A mount namespace of its own: nobody else sees the disk, and it goes with its last process.
+# In its own mount namespace, the disk is private and disappears with its last process.
 SHELL = ["unshare", "--mount", *(["--map-root-user"] if os.getuid() else []), "sh", "-ec"]
 
 
 def run(folder: Path, kind: str, reserve: int = SIZE) -> dict[str, Any]:
-    """Live through the day on a disk of this kind, in a process of its own; what was seen."""
+    """Run the scenario on a disk of this kind in its own process, and return the observations."""
     program = f"exec {sys.executable} -m tests.faults.full_disk {folder}/disk {kind} {reserve}"
     (folder / "disk").mkdir()
     mount = f"cd {folder}; {MOUNTS[kind]}; cd {ROOT}; " if kind in MOUNTS else ""
@@ -42,7 +42,7 @@ def run(folder: Path, kind: str, reserve: int = SIZE) -> dict[str, Any]:
 
 @functools.cache
 def can_mount(kind: str) -> bool:
-    """Whether this machine and this user may mount such a disk."""
+    """Return whether this user may mount such a disk on this machine."""
     try:
         command = [*SHELL, f"cd $(mktemp -d); mkdir disk; {MOUNTS[kind]}; cd /; umount -l $OLDPWD/disk; rm -r $OLDPWD"]
         return subprocess.run(command, capture_output=True, timeout=20).returncode == 0
@@ -62,7 +62,7 @@ def folder(tmp_path: Path, kind: str) -> Path:
 def test_a_full_disk_can_be_read_stopped_cleaned_and_used_again(folder: Path, kind: str) -> None:
     seen = run(folder, kind)
     assert "ended" not in seen
-    # New sessions and results are refused, with all that a person needs to know, and take nothing from the ballast.
+    # New sessions and results are refused with a helpful message, and take nothing from the ballast.
     for refused in ("start", "checkpoint", "start in the morning"):
         assert re.match(r"StoreReadOnly: \S+/store.db: the disk is full.*\. Nothing was written", seen[refused]), refused
         assert "becomes writable on its own" in seen[refused]
@@ -70,14 +70,14 @@ def test_a_full_disk_can_be_read_stopped_cleaned_and_used_again(folder: Path, ki
     assert seen["ballast at first"] == seen["ballast after starts"] == seen["ballast after checkpoint"] == SIZE
     assert seen["seconds for 100 refusals"] < 5
     assert seen["reading"] == seen["reading in the morning"] == ["DONE", True, True]
-    # Stopping everything works, and so does cleaning up, which a DELETE of one's own does not.
+    # Pausing everything and cleaning up work, although a plain SQL DELETE fails.
     assert (seen["pause"], seen["cut"]) == ("", "paused")
     assert 0 < seen["ballast after pause"] < SIZE
     assert seen["delete"] == "FullError"
     assert (seen["remove"], seen["gc"]) == ("", "")
     assert seen["bytes given back"] > SIZE
     assert (seen["trouble after cleaning"], seen["ballast after cleaning"]) == (None, SIZE)
-    # The next engine finds the disk full again. When that is over, what was not acknowledged runs once more.
+    # The next engine finds the disk full again. After space is free, unacknowledged work runs again.
     assert seen["trouble in the morning"].startswith("read-only since 20")
     assert (seen["trouble at last"], seen["ballast at last"]) == (None, SIZE)
     assert seen["finishing at last"] == ["completed", "FINISHING", 2]
@@ -89,4 +89,4 @@ def test_a_store_without_ballast_can_neither_be_stopped_nor_cleaned(folder: Path
     seen = run(folder, kind, reserve=0)
     assert seen["reading"] == ["DONE", True, True]
     assert [seen[act].partition(":")[0] for act in ("pause", "remove", "gc")] == ["StoreReadOnly"] * 3
-    assert "StoreReadOnly" in seen["ended"]  # not even the holds can be given back
+    assert "StoreReadOnly" in seen["ended"]  # not even the holds can be released

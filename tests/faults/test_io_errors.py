@@ -1,4 +1,4 @@
-"""A disk that is full, broken, or tells lies: the caller is told, and nothing that was acknowledged is lost."""
+"""A disk that is full, broken or lying: callers get an error, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_disk_that_refuses_a_write_is_reported_and_loses_nothing(
     for touch in touches:
         if trouble == "full" and touch.kind != "write":
             continue
-        # Every second time the trouble passes and the same engine goes on; otherwise it closes while it lasts.
+        # In every second trial the disk recovers and the same engine continues. Otherwise the engine closes first.
         told, verdict = bench.meet(touch.index, trouble, once, touch.index % 2 == 0)
         phases.add(told.phase)
         paid |= told.paid
@@ -45,11 +45,11 @@ def test_a_disk_that_refuses_a_write_is_reported_and_loses_nothing(
 
 
 def reported(told: Told, touch: Touch, last_commit: int) -> bool:
-    """Whether the caller was told, and by the right error, unless nothing had to be told.
+    """Return whether the caller got the right error, unless no error was due.
 
-    An engine that meets trouble as it opens says so, and looks again before it refuses anything. Holds are given back
-    at the expense of the ballast. After the last commit was synced, only the WAL is folded into the database: if that
-    fails nobody misses anything.
+    An engine that finds trouble while it opens reports it, and checks again before it refuses anything. Holds are
+    released at the expense of the ballast. After the sync of the last commit, only the WAL is checkpointed; a failure
+    there loses nothing.
     """
     right = {told.error, told.closing} <= {"StoreReadOnly", ""}
     return right and (bool(told.error) or told.seen or told.paid or touch.index > last_commit)
@@ -75,7 +75,7 @@ def test_what_is_acknowledged_after_a_failed_sync_is_on_the_disk(bench_server: S
 
 
 def _met(bench: Any, index: int) -> tuple[int, list[str]]:
-    """What a lost sync led to. Runs differ by a write now and then: one that did not come by it is made again."""
+    """Lose a sync and return the result. Runs may differ by a write, so a run that missed the sync is repeated."""
     found: tuple[int, list[str]] = (0, [])
     for _ in range(3):
         found = bench.lose_sync(index)
@@ -98,7 +98,7 @@ async def test_outcome_tells_every_handle_until_the_session_is_resumed(tmp_path:
     vfs = FaultVFS("outcome", fail)
     store = SqliteStore(tmp_path / "store.db", clock=clock, vfs="outcome")
     async with Engine(store, clock=clock, signals=False) as engine:
-        programs.NOW.ran = lambda label: setattr(fail, "healed", False)  # full from the first step on
+        programs.NOW.ran = lambda label: setattr(fail, "healed", False)  # the disk is full from the first step on
         session = await engine.start(PROGRAMS["short"].workflow, session_id=SESSION, topic="squid")
         with pytest.raises(StoreUnavailable, match="disk is full"):
             await session.outcome()

@@ -1,4 +1,4 @@
-"""`kill -9` at every commit, in every step and in every operation of the sample: nothing kept is lost or run again."""
+"""`kill -9` at every commit, step and operation of the sample: nothing remembered is lost or runs again."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def test_a_run_that_is_killed_twice_at_random_points_ends_like_an_undisturbed_on
     draw = random.Random(1)
     trials = [draw.choices(reference.points, k=2) for _ in range(25)]
     assert [text for first, second in trials for text in killed(lab, reference, first, also=second)] == []
-    assert lab.kills >= len(trials) + 8  # a second point may lie before the first, or be left out by then
+    assert lab.kills >= len(trials) + 8  # a second point may come before the first one, or may not be reached again
 
 
 @pytest.mark.covers("S3.85")
 def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(lab: Lab) -> None:
     reference = undisturbed(lab)
-    took = min(undisturbed(lab).took for _ in range(3))  # the first process of all takes much longer than the others
+    took = min(undisturbed(lab).took for _ in range(3))  # the very first process takes much longer than the others
     draw = random.Random(2)
     trials = [[draw.uniform(0.1, 0.6) * took for _ in range(2)] for _ in range(20)]
     assert [text for delays in trials for text in killed_at_times(lab, reference, delays)] == []
-    assert lab.kills >= len(trials) / 2  # a quick machine may have ended the work before
+    assert lab.kills >= len(trials) / 2  # a fast machine may finish the work before the kill
 
 
 def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""``kill -9`` at every write, sync, truncation and deletion: before it, in the middle of it, after it."""
+"""``kill -9`` before, during and after every write, sync, truncation and deletion."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from tests.faults.bench_server import Bench, Server
 from tests.faults.trials import Point, Report, bad, killed
 
-# What runs in the suite: every n-th point of each program. `vfs_campaign` runs them all.
+# The suite runs every n-th point of each program. `vfs_campaign` runs them all.
 STRIDES = {"loop": 1, "folding": 3, "threaded": 3, "first run": 4}
 CHUNKS = 4
-FIRST_TOUCHES = 12  # those that make a database of an empty file, under a rollback journal: all of their points
+FIRST_TOUCHES = 12  # the touches that create a database in an empty file, under a rollback journal: all points
 CHUNKED = [(program, chunk) for program in STRIDES for chunk in range(CHUNKS)]
 
 
@@ -61,7 +61,7 @@ def chosen(bench: Bench, program: str) -> list[Point]:
 
 
 def caught(bench: Bench, complaint: str) -> bool:
-    """Whether any of a twin's points, where the kill really happened, brings such a complaint."""
+    """Return whether any kill that really happened in the broken twin causes such a complaint."""
     for point in bench.points():
         if point.variant == "after":
             report: Report = bench.kill(point)

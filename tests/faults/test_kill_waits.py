@@ -1,4 +1,4 @@
-"""`kill -9` at every durable point of a session that sleeps, receives, has children, is edited and goes back."""
+"""`kill -9` at every durable point of a session that sleeps, receives, has children, is edited and is rewound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_journey_that_is_killed_anywhere_ends_like_an_undisturbed_one(lab: Lab
     points = [point for point in reference.points if point.startswith(where)]
     assert len(points) >= 10
     assert [text for point in points for text in killed_on_the_way(lab, reference, point)] == []
-    assert lab.kills >= len(points) * 0.8  # two children run side by side, so not every run passes every point
+    assert lab.kills >= len(points) * 0.8  # two children run in parallel, so not every run passes every point
 
 
 def test_the_journey_does_all_that_it_is_made_for(lab: Lab) -> None:
@@ -36,7 +36,7 @@ def test_a_journey_that_is_killed_several_times_ends_like_an_undisturbed_one(lab
     draw = random.Random(3)
     trials = [draw.choices(reference.points, k=3) for _ in range(10)]
     assert [text for points in trials for text in killed_on_the_way(lab, reference, *points)] == []
-    assert lab.kills >= len(trials) * 1.5  # a later point may lie behind what is left to do
+    assert lab.kills >= len(trials) * 1.5  # a later point may no longer be reached
 
 
 @pytest.mark.parametrize(

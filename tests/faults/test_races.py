@@ -1,4 +1,4 @@
-"""Several processes want one session at the same moment: one gets it, the others are told who has it."""
+"""Several processes claim one session at the same moment: one gets it, the others' errors name the holder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_harness_catches_a_hold_that_is_never_checked(lab: Lab) -> None:
 
 
 def started_beside_a_pause(lab: Lab, twin: str = "") -> tuple[list[SessionRow], int]:
-    """Processes that start sessions all the time, and a pause of everything meanwhile: the sessions, and how many."""
+    """Start sessions in several processes and pause everything meanwhile. Return the sessions and how many started."""
     gate = lab.folder / lab.new("over")
     children = [
         lab.server.start("tests.faults.jobs:start_many", path=lab.path, me=f"p{n}", gate=str(gate), twin=twin)

@@ -1,4 +1,4 @@
-"""A cleaner that is killed, or that somebody else works beside: the next run completes what was begun."""
+"""A removal that is killed, or that runs next to other work: the next run completes it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cleaners() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def template(folder: Path) -> Path:
-    """Four sessions, with files and large values; two of them expired long ago."""
+    """Create four sessions with files and large values. Two of them expired long ago."""
     path = folder / "template" / "store.db"
     asyncio.run(_filled(path))
     return path
@@ -67,7 +67,7 @@ async def _filled(path: Path) -> None:
 
 
 async def looked_at(path: Path) -> tuple[list[str], list[Tombstone], list[str]]:
-    """What is there after another cleaner has been at work, and what verify says."""
+    """Run another cleaner, and return the remaining content and the result of verify."""
     async with Engine(SqliteStore(path, ballast=0), workflows=[pages], signals=False) as engine:
         await engine.gc(apply=True)
         sessions = sorted(str(info.session_id) for info in await engine.sessions())
@@ -98,7 +98,7 @@ def test_the_harness_catches_a_cleaner_that_deletes_files_last(
 def trials(
     cleaners: ForkServer, folder: Path, template: Path, touches: list[dict[str, Any]], twin: str = ""
 ) -> list[str]:
-    """Kill a cleaner at each of these touches; what is wrong after the next one."""
+    """Kill a cleaner at each of these touches. Return what is wrong after the next cleaner."""
     found: list[str] = []
     for turn, touch in enumerate(touches):
         path = fresh(template, folder / "trial")
@@ -115,7 +115,7 @@ def trials(
 def wrong(path: Path) -> Iterator[str]:
     sessions, stones, problems = asyncio.run(looked_at(path))
     yield from problems
-    # A process that died before it had begun has removed nothing by hand; otherwise nothing is left.
+    # A process that died before it began has removed nothing by hand. Otherwise nothing remains.
     by_hand = [stone for stone in stones if stone.session_id == "by-hand"]
     if sessions != (["kept"] if by_hand else ["by-hand", "kept"]):
         yield f"there are {sessions}"
@@ -141,7 +141,7 @@ def fresh(template: Path, folder: Path) -> Path:
     return folder / template.name
 
 
-# beside others
+# next to other work
 
 
 @on_loop
@@ -203,12 +203,12 @@ async def test_a_log_whose_chain_is_broken_is_removed_all_the_same(tmp_path: Pat
 
 @on_loop
 async def test_a_zombie_can_write_nothing_into_a_session_that_is_being_removed(tmp_path: Path) -> None:
-    """Its process counts as dead, so it may be removed; then it wakes up."""
+    """The process counts as dead, so its session may be removed. Then the process wakes up."""
     path = tmp_path / "store.db"
     zombie = MortalStore(path)
     await zombie.open(lambda: None)
     driver = await started(zombie)
-    zombie._hold.drop()  # as if the process were gone; but it is not
+    zombie._hold.drop()  # makes the process look dead although it runs
     async with opened(path) as store:
         [removal] = await store.remove("s1", "ann", "", 9000)
         with pytest.raises(HoldLost):
@@ -298,7 +298,7 @@ async def test_a_cleaner_that_is_cancelled_between_batches_loses_nothing(
         removal = asyncio.create_task(engine.remove("long", by="ann"))
         while not await engine.store.removing():
             await asyncio.sleep(0)
-        removal.cancel()  # a hundred batches are still to come
+        removal.cancel()  # a hundred batches remain
         with pytest.raises(asyncio.CancelledError):
             await removal
         report = await engine.gc(apply=True)

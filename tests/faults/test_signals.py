@@ -1,4 +1,4 @@
-"""SIGTERM, Ctrl+C and pauses at every point of the sample: the session stops cleanly, and another process ends it."""
+"""SIGTERM, Ctrl+C and pauses at every point of the sample: the session stops cleanly, another process completes it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_ctrl_c_ends_the_program_after_the_operation_in_flight(lab: Lab) -> None
 def test_a_pause_asked_for_anywhere_stands_and_resumes_to_the_same_end(lab: Lab, where: str, mode: PauseMode) -> None:
     reference = undisturbed(lab)
     points = [point for point in reference.some(where) if point != "before create"]
-    if "c" in where:  # there are many, and each mode takes its half of them
+    if "c" in where:  # there are many points, so each mode tests half of them
         points = points[mode == "abort" :: 2]
     assert len(points) >= 15
     assert [text for point in points for text in paused(lab, reference, point, mode)] == []
@@ -117,6 +117,6 @@ async def test_engines_that_are_closed_in_any_order_leave_the_signals_as_they_we
     taken = signal.getsignal(signal.SIGTERM)
     await first.close()
     await second.close()
-    assert signal.getsignal(signal.SIGTERM) == taken  # the one that is still open
+    assert signal.getsignal(signal.SIGTERM) == taken  # the handler of the engine that is still open
     await third.close()
     assert {number: signal.getsignal(number) for number in before} == before

@@ -1,4 +1,4 @@
-"""Power loss: the recorded order of writes and syncs, replayed into the states that a disk can be left in."""
+"""Power loss: the recorded order of writes and syncs, replayed into the states that a disk can be in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.crash_states import Disk
 from tests.faults.vfs import Touch
 
 PROGRAMS = ["first run", "loop", "folding", "threaded"]
-STATES = 500  # drawn for each program; equal ones are looked at once
+STATES = 500  # drawn for each program; equal states are checked once
 
 
 @pytest.mark.covers("S1.53", "S3.89")

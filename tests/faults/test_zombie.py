@@ -1,4 +1,4 @@
-"""A driver is stopped, overtaken and woken up: it commits nothing, and is told why."""
+"""A driver is stopped, loses its hold and wakes up: it commits nothing and gets an error that says why."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Trials of one kind each: a process that dies or fails at a chosen touch, and the verdict on what it left.
+"""Trials in which a process dies or fails at a chosen touch, and the verdict on the files that remain.
 
-These functions fork, so they run in a process that has no threads and no SQLite connection of its
-own: the server in `bench_server`.
+These functions fork, so they run in a process without threads and without SQLite connections: the server in
+`bench_server`.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ TWINS: dict[str, Callable[[Store], Store]] = {
 
 
 class Point(NamedTuple):
-    """Where a process is killed, and perhaps where the next one is."""
+    """The touch at which a process is killed, and optionally the touch at which the next one is."""
 
     touch: int
     variant: Variant
-    second: int = 0  # the touch at which the process that goes on dies too
+    second: int = 0  # the touch at which the resuming process dies, too
 
 
 class Report(NamedTuple):
-    """What became of a trial. ``fired``: the labels of the faults that happened, one for each process that died."""
+    """The result of a trial. ``fired`` lists the labels of the faults that happened, one per dead process."""
 
     point: Point
     fired: tuple[str, ...]
@@ -57,7 +57,7 @@ class Report(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """A recorded run: all touches and notes, in one order."""
+    """A recorded run: all touches and notes, in order."""
 
     events: list[Any]
     undisturbed: Undisturbed
@@ -69,7 +69,7 @@ class Trace(NamedTuple):
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder in memory where there is one: a killed process loses nothing that the kernel has, on any disk."""
+    """Yield a folder, in memory if possible. A killed process loses nothing that the kernel has, on any disk."""
     folder = Path(
         tempfile.mkdtemp(prefix="pausepoint-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     )
@@ -80,7 +80,7 @@ def scratch() -> Iterator[Path]:
 
 
 def in_child(act: Callable[[], Any], answer: Path) -> int:
-    """Fork, run, write what came back (or what went wrong) to a file; how the child ended, as `os.waitpid` says it."""
+    """Fork, run, and write the result or the error to a file. Return the child's status, as `os.waitpid` gives it."""
     pid = os.fork()
     if pid:
         return os.waitpid(pid, 0)[1]
@@ -96,7 +96,7 @@ def in_child(act: Callable[[], Any], answer: Path) -> int:
 
 
 def asked(act: Callable[[], Any], folder: Path) -> Any:
-    """What a child answers; its failure is ours."""
+    """Return the result of a child process, or raise its error."""
     answer = folder / "answer"
     if in_child(act, answer):
         raise RuntimeError(f"a child failed: {pickle.loads(answer.read_bytes())}")
@@ -104,7 +104,7 @@ def asked(act: Callable[[], Any], folder: Path) -> Any:
 
 
 class Judge:
-    """A child that lives on and gives one verdict after the other: it may open databases, this process may not."""
+    """A long-lived child that gives one verdict after the other. It may open databases; this process may not."""
 
     def __init__(self, verdict: Callable[[Path, int], list[str]]) -> None:
         self._here, there = Pipe()
@@ -132,9 +132,9 @@ class Judge:
 
 
 def warm_up() -> None:
-    """Run every program once in memory, so that no child has to meet the code for the first time.
+    """Run every program once in memory, so that forked children do not start cold.
 
-    This opens and closes SQLite connections, but none to a file: nothing of them is left for a child to inherit.
+    This opens and closes SQLite connections, but none to a file, so a child inherits nothing.
     """
     for program in PROGRAMS.values():
         asyncio.run(_in_memory(program))
@@ -149,7 +149,7 @@ async def _in_memory(program: programs.Program) -> None:
 
 
 class Bench:
-    """Runs trials of one program; knows its undisturbed run and keeps a prepared store to copy."""
+    """Runs trials of one program. Knows its uninterrupted run and keeps a prepared store to copy."""
 
     def __init__(self, name: str, synchronous: str = "FULL", twin: str = "") -> None:
         self.program = PROGRAMS[name]
@@ -172,7 +172,7 @@ class Bench:
         if self.program.prepared:
             shutil.copyfile(self.home / "prepared.db", folder / "store.db")
 
-    # an undisturbed run
+    # an uninterrupted run
 
     def _record(self, folder: Path) -> Trace:
         recorder = Recorder()
@@ -195,14 +195,14 @@ class Bench:
     # kill points
 
     def touches(self) -> list[Touch]:
-        """The touches of the undisturbed run."""
+        """Return the touches of the uninterrupted run."""
         return self.trace.touches
 
     def points(self) -> list[Point]:
-        """Every moment of the undisturbed run at which a process can die.
+        """Return every moment of the uninterrupted run at which a process can die.
 
-        Just before a touch is the same moment as just after the one before it, unless the program did or was told
-        something in between.
+        The moment before a touch equals the moment after the previous one, unless the program did something or got a
+        reply in between.
         """
         found: list[Point] = []
         before: Any = None
@@ -214,7 +214,7 @@ class Bench:
         return found
 
     def kill(self, point: Point) -> Report:
-        """Kill a process at the point, another one that goes on perhaps too, and look at what they left."""
+        """Kill a process at the point, and the resuming one if the point says so. Judge the files that remain."""
         with scratch() as folder:
             self._furnish(folder)
             statuses = [in_child(lambda: self._victim(folder, point.touch, point.variant, 1), folder / "answer")]
@@ -226,7 +226,7 @@ class Bench:
             return Report(point, fired, tuple(statuses), self._judge(folder, len(statuses) + 1))
 
     def _judge(self, folder: Path, incarnation: int) -> tuple[str, ...]:
-        """The verdict of another process. One that cannot even be given is a complaint."""
+        """Return the verdict of another process. A verdict that fails is a complaint."""
         return self.judge.ask(folder, incarnation)
 
     def _verdict(self, folder: Path, incarnation: int) -> list[str]:
@@ -240,10 +240,10 @@ class Bench:
 
         self._run(folder, Kill(index, variant, announce), notes, incarnation)
 
-    # a disk in trouble
+    # a failing disk
 
     def meet(self, index: int, trouble: Trouble, once: bool, heal: bool) -> tuple[Told, tuple[str, ...]]:
-        """Run into a full or broken disk; what was said, and the verdict on what was left once the disk is well."""
+        """Run on a full or broken disk. Return the errors, and the verdict after the disk is repaired."""
         with scratch() as folder:
             self._furnish(folder)
             fail, twin = Fail(index, trouble, once), TWINS[self.twin]
@@ -252,9 +252,10 @@ class Bench:
             return told, self._judge(folder, 2)
 
     def lose_sync(self, index: int, again: bool = False) -> tuple[int, list[str]]:
-        """Let a sync fail, go on, lose power at the first or the second acknowledgement that follows.
+        """Let a sync fail, continue, and lose power at the first or second acknowledgement afterwards.
 
-        How often the sync failed, and what was missing. ``again``: the sync is repeated, and the answer believed.
+        Returns how often the sync failed, and what was missing. With ``again``, the sync is repeated and its result
+        trusted.
         """
         with scratch() as folder:
             self._furnish(folder)
@@ -292,7 +293,7 @@ class Bench:
     # flipped bits
 
     def flip(self, seed: int, count: int, within: bytes = b"") -> list[Flip]:
-        """Flip bits of the closed store that an undisturbed run leaves; ``within``: only around these bytes of it."""
+        """Flip bits of the closed store of an uninterrupted run. ``within`` limits the flips to these bytes."""
         with scratch() as folder:
             self._furnish(folder)
             asked(lambda: self._run(folder, Recorder(), Notes(folder / "notes"), 1), folder)
@@ -304,7 +305,7 @@ class Bench:
     # power loss
 
     def lose_power(self, seed: int, count: int) -> list[tuple[str, tuple[str, ...]]]:
-        """Build ``count`` states that a power loss can leave, and look at each: what it was, and what is wrong."""
+        """Build ``count`` states that a power loss can leave. Return a description and the complaints for each."""
         with scratch() as folder:
             found: list[tuple[str, tuple[str, ...]]] = asked(
                 lambda: list(self._states_lost(folder, seed, count)), folder
@@ -335,7 +336,7 @@ class Bench:
 
 
 def killed(report: Report) -> bool:
-    """Whether every process that was to die did, by signal 9, at the touch that was chosen for it."""
+    """Return whether every process that should die was killed by signal 9 at its chosen touch."""
     expected = [report.point.touch, *([report.point.second] if report.point.second else [])]
     places = [int(label.split()[0]) for label in report.fired]
     return places == expected and all(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in report.statuses)

@@ -1,4 +1,4 @@
-"""Stores that are broken on purpose. A harness that does not catch them proves nothing."""
+"""Stores that are broken on purpose. They prove that the trials notice a fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Twin:
 
 
 class Apart(_Twin):
-    """Commits what a step left first, and where the session stands afterwards, in a transaction of its own."""
+    """Commits the result of a step first, and the session's position in another transaction."""
 
     _place: tuple[str | None, int, bool] = (None, 0, False)
 
@@ -64,7 +64,7 @@ def _moved(commit: Commit) -> int:
 
 
 class Swallows(_Twin):
-    """Goes on as if nothing had happened when the disk refuses."""
+    """Continues as if nothing had happened when the disk refuses a write."""
 
     async def commit(self, commit: Commit) -> Flags | None:
         try:
@@ -74,7 +74,7 @@ class Swallows(_Twin):
 
 
 class Early(_Twin):
-    """Says that a commit is done as soon as it was asked for, and does it a little later."""
+    """Acknowledges a commit as soon as it is requested, and writes it a little later."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)

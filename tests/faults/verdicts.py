@@ -1,6 +1,7 @@
-"""Trials with the sample: something happens at a point, another process goes on; what is wrong afterwards is listed.
+"""Trials with the sample: an action happens at a point, and another process resumes.
 
-An empty list means that the promise held. Broken twins go through the very same functions.
+Each trial returns a list of failures. An empty list means that the promise held. Broken twins run through the same
+functions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.support.sample import BLOCKING, COMPOSITE, WIDTH
 
 
 def killed(lab: Lab, reference: Reference, point: str, twin: str = "", also: str = "") -> list[str]:
-    """SIGKILL at ``point``; ``also``: the process that goes on is killed there, and a third one ends the work."""
+    """Kill the process at ``point``. With ``also``, kill the resuming process there, and let a third one finish."""
     session = lab.new("killed")
     if (code := _kill(lab, session, verb="start", point=point, twin=twin)) != -signal.SIGKILL:
         return [f"{point}: the kill did not fire, the process ended with {code}"]
@@ -41,7 +42,7 @@ def _kill(lab: Lab, session: str, **args: Any) -> int:
 
 
 def _loses_at_most_what_ran(lab: Lab, session: str, earlier: Runs) -> list[str]:
-    """What was acknowledged is there, and of what ran only the visit and the operations in flight are missing."""
+    """Check that acknowledged work is stored, and that only the visit and the operations in flight are lost."""
     runs = lab.runs(session)
     if not lab.exists(session):
         return ["something ran before the session was stored"] if runs.labels else []
@@ -53,7 +54,7 @@ def _loses_at_most_what_ran(lab: Lab, session: str, earlier: Runs) -> list[str]:
     if (seq := lab.row(session).seq) < runs.acknowledged:
         wrong.append(f"record {runs.acknowledged} was acknowledged, the log ends at {seq}")
     steps = {label for label in lost if label.startswith("step")}
-    # An operation inside a map item is in flight together with its item; both are named after it.
+    # An operation inside a map item is in flight together with its item. Both are named after it.
     branches = {label.partition(":")[2] for label in lost - steps}
     if len(steps) > 1 or len(branches) > WIDTH:
         wrong.append(f"more than what was in flight is lost: {sorted(lost)}")
@@ -61,7 +62,7 @@ def _loses_at_most_what_ran(lab: Lab, session: str, earlier: Runs) -> list[str]:
 
 
 def _goes_on(lab: Lab, session: str, reference: Reference) -> list[str]:
-    """Another process ends the work: nothing that the log has runs again, and the result is that of the reference."""
+    """Let another process finish. Nothing in the log may run again, and the result must equal the reference."""
     exists = lab.exists(session)
     earlier = lab.runs(session)
     known = lab.remembered(session) if exists else frozenset()
@@ -102,7 +103,7 @@ def _difference(found: Seen, expected: Seen) -> str:
 
 
 def killed_at_times(lab: Lab, reference: Reference, delays: Sequence[float]) -> list[str]:
-    """One process after the other is killed some seconds after it was forked; the last one may end the work."""
+    """Kill one process after the other, each some seconds after its fork. The last one may finish the work."""
     session = lab.new("timed")
     wrong: list[str] = []
     for delay in delays:
@@ -118,7 +119,7 @@ def killed_at_times(lab: Lab, reference: Reference, delays: Sequence[float]) -> 
 
 
 def ended_politely(lab: Lab, reference: Reference, point: str, action: Action = "term", twin: str = "") -> list[str]:
-    """SIGTERM or SIGINT at ``point``: the program ends as it should, and no operation that began is lost."""
+    """Send SIGTERM or SIGINT at ``point``. The program must exit cleanly, and keep every operation that began."""
     session = lab.new("ended")
     code = lab.drive(session, point=point, action=action, twin=twin).wait()
     expected = 128 + signal.SIGTERM if action == "term" else -signal.SIGINT
@@ -145,10 +146,10 @@ def _none_twice(executions: Counter[str]) -> list[str]:
 
 
 def paused(lab: Lab, reference: Reference, point: str, mode: PauseMode, twin: str = "") -> list[str]:
-    """A pause is asked for while the process stands at ``point``; another one resumes."""
+    """Request a pause while the process is at ``point``, and resume in another process."""
     session = lab.new("paused")
     gate = lab.gate(session)
-    # In a step or an operation on the loop, an abort has to cut what would never end by itself.
+    # In a step or an operation on the loop, an abort must cancel work that would never end on its own.
     cuts = mode == "abort" and point.startswith(("step", "op")) and not point.startswith(BLOCKING) and not twin
     action, poll = ("hang", 0.005) if cuts else ("gate", SLOW)
     child = lab.drive(session, point=point, action=action, gate=gate, poll=poll, twin=twin)
@@ -167,7 +168,7 @@ def paused(lab: Lab, reference: Reference, point: str, mode: PauseMode, twin: st
 
 
 def open_gate(gate: str) -> None:
-    """Let the process go on that waits there."""
+    """Release the process that waits at the gate."""
     with open(gate, "wb"):
         pass
 
@@ -183,9 +184,9 @@ def _stands_still(lab: Lab, session: str, since: list[str], at_end: bool) -> lis
 
 
 def zombie(lab: Lab, reference: Reference, point: str, overtake: str, poll: float, twin: str = "") -> list[str]:
-    """The driver is stopped at ``point``, another process steals the session, the driver wakes up: it writes nothing.
+    """Stop the driver at ``point``, steal the session, and wake the driver. It must write nothing.
 
-    ``overtake``: it wakes up after the other has ``ended``, or when it has only ``claimed``.
+    ``overtake`` says when the driver wakes: after the other process has ``ended``, or when it has only ``claimed``.
     """
     session = lab.new("zombie")
     sleeper = lab.drive(session, point=point, action="stop", poll=poll, twin=twin)
@@ -219,7 +220,7 @@ def _wakes_up_for_nothing(lab: Lab, session: str, sleeper: Child) -> list[str]:
     wrong = [] if code == 0 else [f"the zombie ended with {code}"]
     if said.get("error") != "HoldLost" or "nothing" not in said.get("text", ""):
         wrong.append(f"the zombie was not told that it lost the session: {said}")
-    with suppress(DamagedRecord):  # `_same` will say so
+    with suppress(DamagedRecord):  # `_same` reports it
         if lab.records(session) != before:
             wrong.append("the zombie wrote")
     if len(begun := lab.runs(session).since(runs)) > WIDTH + 1:

@@ -1,9 +1,8 @@
-"""A SQLite VFS in Python that counts every durable touch of a database's files and can break each of them.
+"""A SQLite VFS in Python that counts every durable touch of a database's files and can break each one.
 
-A *touch* is one write, sync, truncation or deletion of the database, its WAL or its journal. Reads,
-locks and the shared-memory index go straight to the system's own VFS. What happens at a touch is
-decided by one callable, the *act*: `Recorder` lets it pass and remembers it, `Kill` ends the process
-there, `Fail` lets the disk be full or broken from there on.
+A *touch* is one write, sync, truncation or deletion of the database, its WAL or its journal. Reads, locks and the
+shared-memory index use the system's own VFS. One callable, the *act*, decides what happens at a touch: `Recorder`
+performs and records it, `Kill` ends the process there, and `Fail` makes the disk full or broken from there on.
 """
 
 from __future__ import annotations
@@ -25,44 +24,44 @@ TEARS: dict[Variant, float] = {"1%": 0.01, "50%": 0.5, "99%": 0.99}
 
 
 class Touch(msgspec.Struct, frozen=True, tag=True):
-    """One durable act on one file, numbered from 1 over all files.
+    """One durable act on one file, numbered from 1 across all files.
 
-    ``file`` is how its name ends: "", "-wal" or "-journal".
+    ``file`` is the ending of its name: "", "-wal" or "-journal".
     """
 
     index: int
     kind: Kind
     file: str
-    offset: int = 0  # of a write; the new size, for a truncation
+    offset: int = 0  # the offset of a write, or the new size for a truncation
     data: bytes = b""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The moments at which a process can die here."""
+        """Return the moments at which a process can die here."""
         return ("before", *TEARS, "after") if len(self.data) > 1 else ("before", "after")
 
 
 class Perform(Protocol):
-    """What would have happened without us."""
+    """Performs the intercepted act."""
 
     def __call__(self, length: int | None = None, /) -> None:
-        """Really do it; of a write, only the first ``length`` bytes."""
+        """Perform the act. Of a write, perform only the first ``length`` bytes."""
 
 
 Act = Callable[[Touch, Perform], None]
 
 
 class FaultVFS(apsw.VFS):
-    """Registered under ``name`` for as long as the object lives."""
+    """A VFS that is registered under ``name`` while the object exists."""
 
     def __init__(self, name: str, act: Act) -> None:
         self.act = act
         self.count = 0
-        self._turn = threading.RLock()  # one touch at a time, so that their order is one order
+        self._turn = threading.RLock()  # serializes touches, so that they have one order
         super().__init__(name, "")
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
-        if name is None:  # a temporary file: nothing that has to survive
+        if name is None:  # a temporary file, which does not have to survive
             return apsw.VFSFile("", name, flags)
         return _File(self, name, flags)
 
@@ -97,7 +96,7 @@ class _File(apsw.VFSFile):
 
 
 def ending(path: str) -> str:
-    """What tells a side file from its database.
+    """Return the ending that distinguishes a side file from its database.
 
     >>> ending("store.db-wal"), ending("store.db")
     ('-wal', '')
@@ -106,7 +105,7 @@ def ending(path: str) -> str:
 
 
 class Recorder:
-    """Lets everything pass and remembers it, in order. Other things can be put between: acknowledgements."""
+    """Performs and records everything, in order. Other entries, such as acknowledgements, can be added."""
 
     def __init__(self) -> None:
         self.trace: list[Any] = []
@@ -117,7 +116,7 @@ class Recorder:
 
 
 class Kill:
-    """Ends the process at touch ``index`` as ``kill -9`` would; ``announce`` is called just before."""
+    """Ends the process at touch ``index``, like ``kill -9``. ``announce`` is called just before."""
 
     def __init__(self, index: int, variant: Variant, announce: Callable[[Touch], None]) -> None:
         self.index = index
@@ -137,12 +136,12 @@ class Kill:
 
 
 def torn_length(length: int, part: float) -> int:
-    """How much of a torn write arrives: something, but not all."""
+    """Return the length of a torn write: more than nothing, but not everything."""
     return min(max(1, int(length * part)), length - 1)
 
 
 class Fail:
-    """From touch ``index`` on the disk is full (writes fail, half done) or broken; once, or until `heal`."""
+    """Makes the disk full (writes fail halfway) or broken from touch ``index`` on; once, or until `heal`."""
 
     def __init__(self, index: int, trouble: Trouble, once: bool) -> None:
         self.index = index
@@ -167,7 +166,7 @@ class Fail:
 
 
 def broken(kind: Kind) -> apsw.IOError:
-    """What SQLite is told of a disk that does not answer."""
+    """Return the error that SQLite gets from a disk that does not respond."""
     error = apsw.IOError(f"{kind} failed (by order of the test)")
     error.extendedresult = _IO_RESULTS[kind]  # type: ignore[attr-defined]  # read by apsw, missing in its stubs
     return error

@@ -1,9 +1,9 @@
-"""Kill points, power losses, refused writes and flipped bits in numbers that a test suite has no time for.
+"""Kill points, power losses, refused writes and flipped bits, in numbers that are too slow for the suite.
 
     python -m tests.faults.vfs_campaign --points 100000
 
-Prints what was done and what was wrong; exits with 1 if anything was. Every trial is named by the
-program, the point or the seed, so that it can be repeated.
+Prints the trials and the failures, and exits with 1 if there are any. Every trial is named by its program and its
+point or seed, so it can be repeated.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.faults.trials import Point, bad
 PROGRAMS = ("loop", "folding", "threaded", "first run")
 READS_PROVED = ("state", "visits", "events")
 
-Trial = Callable[[Server], tuple[int, list[str]]]  # how many trials it was, and what was wrong
+Trial = Callable[[Server], tuple[int, list[str]]]  # the number of trials, and the failures
 
 
 def kills(count: int, seed: int) -> Iterator[Trial]:
-    """Every point of every program in turn; from the second round on, the process that goes on dies as well."""
+    """Yield every point of every program in turn. From the second round on, the resuming process dies as well."""
     rng = random.Random(seed)
     servers = Server()
     points = [(program, point) for program in PROGRAMS for point in servers.bench(program).points()]
@@ -44,7 +44,7 @@ def _kill(program: str, point: Point) -> Trial:
 
 
 def losses(count: int, seed: int) -> Iterator[Trial]:
-    """Batches of states after a power loss, each batch from a seed of its own."""
+    """Yield batches of states after a power loss, each batch with its own seed."""
     batches = -(-count // 500)
     return (_lose(program, seed + n) for n, program in zip(range(batches), cycle(PROGRAMS), strict=False))
 
@@ -58,7 +58,7 @@ def _lose(program: str, seed: int) -> Trial:
 
 
 def flips(count: int, seed: int) -> Iterator[Trial]:
-    """Batches of flipped bits."""
+    """Yield batches of flipped bits."""
     return (_flip(seed + n, min(500, count - n * 500)) for n in range(-(-count // 500)))
 
 
@@ -72,7 +72,7 @@ def _flip(seed: int, count: int) -> Trial:
 
 
 def run(name: str, trials: Iterator[Trial], workers: int) -> list[str]:
-    """All trials on so many servers; prints a line of figures."""
+    """Run all trials on ``workers`` servers, print totals, and return the failures."""
     own = local()
     servers: list[Server] = []
 

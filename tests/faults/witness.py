@@ -1,7 +1,7 @@
-"""What a process asked of its store, what it was told, and what it ran: notes that outlive the process.
+"""Notes that outlive a process: its requests to the store, the replies, and what it ran.
 
-A `Witness` stands between engine and store. Every note is in the file before anything else happens,
-so after a kill the notes say exactly what had been acknowledged and what was in flight.
+A `Witness` is a store between the engine and the real store. Every note is in the file before anything else happens, so
+after a kill the notes show exactly which writes were acknowledged and which were in flight.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pausepoint.model.records import Record
 from pausepoint.model.sessions import Commit, Filter, Flags, NewSession, Pause, SessionRow
 from pausepoint.stores.base import Found, Store
 
-Log = tuple[tuple[int, str], ...]  # seq and digest of records
+Log = tuple[tuple[int, str], ...]  # sequence number and digest of records
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """One line of the notes. Which fields are set depends on ``what``."""
+    """One line of the notes. ``what`` determines which fields are set."""
 
     what: str  # begin · ask · ack · ran · fired
     verb: str = ""
-    number: int = 0  # ties an ack to its ask
+    number: int = 0  # connects an ack to its ask
     records: Log = ()
-    signal: int = 0  # when the signal was made, which names it
+    signal: int = 0  # the time of the signal, which identifies it
     fence: int = 0
     label: str = ""
 
@@ -37,24 +37,24 @@ _lines = msgspec.json.Decoder(list[Note])
 
 
 class Notes:
-    """The file, open for appending. ``listen`` hears every note too."""
+    """The notes file, open for appending. ``listen`` also receives every note."""
 
     def __init__(self, path: Path, listen: Callable[[Note], None] = lambda note: None) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._listen = listen
 
     def write(self, note: Note) -> None:
-        os.write(self._descriptor, _encode(note) + b"\n")  # one write: whole or not at all, and the kernel has it
+        os.write(self._descriptor, _encode(note) + b"\n")  # one write is atomic, and the kernel keeps it after a kill
         self._listen(note)
 
 
 def read_notes(path: Path) -> list[Note]:
-    """All notes of all processes, in order."""
+    """Return all notes of all processes, in order."""
     return _lines.decode(b"[" + b",".join(path.read_bytes().splitlines()) + b"]") if path.exists() else []
 
 
 class Witness:
-    """A store that notes every writing verb before it is asked and after it was acknowledged."""
+    """A store that notes every writing verb before the call and after the acknowledgement."""
 
     def __init__(self, inner: Store, notes: Notes) -> None:
         self._inner = inner
@@ -92,7 +92,7 @@ class Witness:
 
     async def unpause(self, session_id: str, by: str | None, at: int, budget_usd: int | None = None) -> SessionRow:
         before = await self._inner.get(session_id)
-        if before is None or not before.pause_requested:  # then it writes nothing
+        if before is None or not before.pause_requested:  # the call then writes nothing
             return await self._inner.unpause(session_id, by, at, budget_usd)
         done = self._ask("unpause", signal=at)
         row = await self._inner.unpause(session_id, by, at, budget_usd)

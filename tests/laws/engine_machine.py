@@ -1,4 +1,4 @@
-"""Any history of the public verbs over scripted workflows, against the model in `tests.laws.engine_model`."""
+"""Run any history of the public verbs over scripted workflows, and compare with `tests.laws.engine_model`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 3
 
 engines = st.sampled_from((0, 1))
 modes = st.sampled_from(("finish", "abort"))
-# Most verbs have an effect on a waiting session, so waiting is drawn more often.
+# Most verbs affect a waiting session, so waits are drawn more often.
 acts = st.sampled_from((*ACTS, *WAITS, "wait", "work", *WAITS))
 plans = st.lists(acts, min_size=2, max_size=6)
 rarely = st.sampled_from((False, False, False, False, True))
@@ -158,7 +158,7 @@ class EngineMachine(EngineModel):
     def cancel(self, data: st.DataObject, number: int, really: bool) -> None:
         session_id, engine = self.draw(data), self.engine(number)
         if not really and self.run(self.statuses())[session_id] not in OVER:
-            return  # there would soon be nothing left to do
+            return  # otherwise no session would remain to test
         self.does("cancel", [session_id], lambda: engine.cancel(session_id, by="ann"))
 
     @precondition(lambda self: self.begun)

@@ -1,9 +1,9 @@
-"""What sessions must be after each of the public verbs, by a model in plain Python over scripted workflows.
+"""The expected state of sessions after each public verb: a model in plain Python over scripted workflows.
 
 Between two verbs everything is quiet: a session is parked, or its step waits at a gate that the model opens. So the
-model knows every status before a verb. The status after the verb must be legal, and it must follow from the place in
-the script and from the requests so far. Two engines share a file; they close, crash at once, or crash at a later write.
-The rules are in `tests.laws.engine_machine`.
+model knows every status before a verb. The status after the verb must be legal, and it must follow from the position
+in the script and from the requests so far. Two engines share a file. They close, crash immediately, or crash at a later
+write. The rules are in `tests.laws.engine_machine`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEGAL: dict[str, dict[Status, set[Status]]] = {
     "lift": {S.PAUSED: {S.PAUSED, *GOES_ON}, S.PAUSING: {S.PAUSING, S.RUNNING}},
     "resume": {S.PAUSING: {S.RUNNING}}
     | dict.fromkeys((S.CREATED, S.READY, S.FAILED, S.PAUSED, S.WAITING), GOES_ON),
-    # Who takes over sees at once what was asked meanwhile, and whether there is money left.
+    # An engine that claims a session sees earlier requests and an exhausted budget immediately.
     "steal": {S.RUNNING: {S.RUNNING, S.PAUSED, S.CANCELLED}, S.PAUSING: {S.RUNNING, S.PAUSED, S.CANCELLED}},
     "cancel": {status: {S.CANCELLED} for status in (*STANDING, S.PAUSED)},
     "open the gate": {S.RUNNING: GOES_ON, S.PAUSING: {S.PAUSED, S.CANCELLED}, S.WAITING: GOES_ON},
@@ -64,7 +64,7 @@ LEGAL: dict[str, dict[Status, set[Status]]] = {
 
 
 class Clock(ManualClock):
-    """A clock that only a rule moves. Short sleeps between two attempts end at once."""
+    """A clock that only a rule advances. Short sleeps between two attempts end immediately."""
 
     async def sleep(self, seconds: float) -> None:
         if seconds < 0.1:
@@ -87,7 +87,7 @@ class EngineModel(RuleBasedStateMachine):
         self.world = World()
         self.engines: dict[int, Engine] = {}
         self.begun: dict[str, Course] = {}  # how each session began
-        self.inherited: dict[str, set[tuple[int, str]]] = {}  # operations that a fork has kept
+        self.inherited: dict[str, set[tuple[int, str]]] = {}  # operations that a fork reuses
         self.edits: dict[str, dict[str, Any]] = {}
         self.sent: dict[str, list[int]] = {}
         self.messages = 0
@@ -227,7 +227,7 @@ class EngineModel(RuleBasedStateMachine):
         return chain[::-1]
 
     def retrace(self, session_id: str, seq: int) -> Course:
-        """Return the place of a session at a record, from its visits and edits."""
+        """Return the position of a session at a record, from its visits and edits."""
         course = deepcopy(self.begun[session_id])
         for record in self.line(session_id, seq):
             if record.kind == "checkpoint":
@@ -237,7 +237,7 @@ class EngineModel(RuleBasedStateMachine):
         return course
 
     def remembered(self, session_id: str, seq: int) -> set[tuple[int, str]]:
-        """Return the operations of the current line, with those that rewinds have kept for it."""
+        """Return the operations of the current line, including those that rewinds reused."""
         found = set(self.inherited[session_id])
         for record in self.line(session_id, seq):
             body = body_of(record)
@@ -260,7 +260,7 @@ class EngineModel(RuleBasedStateMachine):
         assert kept == self.sent[session_id][received:]
 
     async def check_status(self, row: SessionRow, course: Course) -> None:
-        """Check that the place in the script explains the status."""
+        """Check that the position in the script explains the status."""
         status, act = row.status, course.act
         if status in (S.RUNNING, S.PAUSING):
             assert act in ("wait", "work"), (status, act, self.engine(0).driver.troubles)
@@ -328,7 +328,7 @@ class EngineModel(RuleBasedStateMachine):
     # the end
 
     async def end_everything(self) -> None:
-        """Stop the faults, run every session to its end, and verify the store."""
+        """Stop the faults, run every session until it ends, and verify the store."""
         self.world.shut = False
         for number in list(self.engines)[1:]:
             await self.engines.pop(number).close()
@@ -339,7 +339,7 @@ class EngineModel(RuleBasedStateMachine):
         assert report.ok, report.problems
 
     async def end_session(self, session_id: str) -> None:
-        # A resume for every failure that is scripted, and a few for pauses, crashes and the budget.
+        # One resume for every scripted failure, plus some for pauses, crashes and the budget.
         for _ in range(2 * 12 + 12):
             await self.settle()
             status = (await self.row(session_id)).status
@@ -378,5 +378,5 @@ class EngineModel(RuleBasedStateMachine):
             # The step cannot resume a cancelled child. A rewind lets it call another one.
             await engine.rewind(session_id, f"{row.step}#{row.visit}", by="ann")
             await self.check_session(engine, session_id)
-        with suppress(AlreadyRunning):  # what its child did may have woken it
+        with suppress(AlreadyRunning):  # its child may have woken it
             await engine.resume(session_id, budget=1000, wake=True)

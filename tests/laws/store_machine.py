@@ -1,7 +1,7 @@
-"""Any history of store verbs, against a model that is a dictionary of sessions: driving, pausing, engines, time.
+"""Run any history of store verbs and compare with a model: driving, pausing, engines and time.
 
-Two engines share a file. Either may hold a session, take over one from the other, die, or close cleanly, while the wall
-clock jumps.
+The model is a dictionary of sessions. Two engines share a file. Each may hold a session, claim one from the other, die,
+or close cleanly, while the wall clock jumps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ jumps = st.sampled_from((-1, 1, -HOUR, HOUR, -YEAR, YEAR, -50 * YEAR, 50 * YEAR)
 
 
 class StoreMachine(StoreModel):
-    """Sessions are created, driven, paused and cancelled; engines come, go and die."""
+    """Rules that create, drive, pause and cancel sessions, and that open, close and kill engines."""
 
     def teardown(self) -> None:
         try:
@@ -111,7 +111,7 @@ class StoreMachine(StoreModel):
             self.hand_over(winners[0], results[winners[0]])
 
     def hand_over(self, winner: int, row: Any) -> None:
-        """Race several engines for a session. The system decides who wins; the rest must not depend on it."""
+        """Let several engines race for a session. Any of them may win; the model follows the winner."""
         beliefs = dict(self.beliefs)
         self.claimed(winner, row)
         belief = self.beliefs[winner, row.session_id]
@@ -157,7 +157,7 @@ class StoreMachine(StoreModel):
             assert self.run(submitted) == self.apply(engine, session_id, commit)
 
     def condition_holds(self, session_id: str, commit: Commit) -> bool:
-        """Tell whether the condition of a commit holds: a requested pause, or a waiting question."""
+        """Return whether the condition of a commit holds: a requested pause, or a waiting question."""
         question = self.known[session_id].questions.get(commit.only_if_waiting)
         waits = question is not None and question.status is QuestionStatus.WAITING
         paused = self.rows[session_id].pause_requested
@@ -207,7 +207,7 @@ class StoreMachine(StoreModel):
     @precondition(believing)
     @rule(data=st.data())
     def lift_the_obstacles_twice(self, data: st.DataObject) -> None:
-        """Close pauses, closed ones among them, which must not change."""
+        """Close pauses. Pauses that are already closed must not change."""
         engine, session_id, _ = self.draw_belief(data)
         pauses = self.known[session_id].pauses if session_id in self.known else []
         others = tuple(pause.id for pause in pauses if pause.kind != "operator")
@@ -229,7 +229,7 @@ class StoreMachine(StoreModel):
     @precondition(believing)
     @rule(data=st.data(), count=st.integers(2, 5))
     def commit_many_at_once(self, data: st.DataObject, count: int) -> None:
-        """Submit commits together. They may share a transaction, and each succeeds or fails by itself."""
+        """Submit commits together. They may share a transaction, but each succeeds or fails on its own."""
         work: list[tuple[int, str, Commit]] = []
         ahead = dict(self.beliefs)
         for _ in range(count):
@@ -339,7 +339,7 @@ class StoreMachine(StoreModel):
     # the end
 
     def end_everything(self) -> None:
-        """Stop the faults, and run every session to its end."""
+        """Stop the faults, and run every session until it ends."""
         store = self.store(0)
         for session_id, row in self.rows.items():
             if over(row):

@@ -1,7 +1,7 @@
-"""A model of a store: its content after each verb, in plain Python over a dictionary of sessions.
+"""A model of a store: its expected content after each verb, as a dictionary of sessions.
 
-After every verb the whole store is read and compared with the model, row by row and record by
-record. The rules are in `tests.laws.store_machine` and beside the tests.
+After every verb, the whole store is read and compared with the model, row by row and record by record. The rules are
+in `tests.laws.store_machine` and next to the tests.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ LEGAL: dict[str, set[tuple[Status, Status]]] = {
 
 
 class Belief(NamedTuple):
-    """The place of a session as an engine believes it. It may be stale."""
+    """The position of a session as an engine believes it. It may be stale."""
 
     key: int
     fence: int
@@ -229,7 +229,7 @@ class StoreModel(RuleBasedStateMachine):
             self.expect(session_id, "cancel", cancel_requested=True)
 
     def pause_above(self, above: str | None, at: int) -> Pause | None:
-        """Return the pause of a new session: its parent's for a child, else the pause of everything."""
+        """Return the pause that a new session inherits: its parent's for a child, else the pause of everything."""
         if above is None:
             return None if self.still is None else replace(self.still, created_at=at)
         inherited = [each for each in self.known[above].pauses if is_request(each)]

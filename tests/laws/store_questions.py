@@ -1,4 +1,4 @@
-"""The rules about questions in the machine over stores: asking, answering, expiry."""
+"""Rules about questions for the store machine: asking, answering and expiry."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class QuestionMachine(StoreMachine):
         )  # fmt: skip
 
     def meant(self, says: Says) -> Any:
-        """Return the question that an answer is for, or the verdict without one."""
+        """Return the question that an answer is for, or the verdict if there is none."""
         below = self.tree(says.to)
         top = self.rows[says.to].parent is None
         mine = [each for each in self.every_question() if each[0] == says.to or (top and each[0] in below)]

@@ -1,4 +1,4 @@
-"""Any history of the public verbs, time travel and removal among them: the sessions are what the model says."""
+"""Sessions match the model after any history of public verbs, including time travel and removal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ tails = st.lists(acts, min_size=1, max_size=3)
 
 
 class TravellingMachine(EngineMachine):
-    """The machine with the verbs that go back, go elsewhere, or take data away."""
+    """The engine machine with verbs that rewind, fork, redact and remove sessions."""
 
     def parked(self, row: SessionRow) -> bool:
         return row.status not in (S.RUNNING, S.PAUSING)
@@ -71,7 +71,7 @@ class TravellingMachine(EngineMachine):
         self.does("edit" if self.parked(row) else "nothing", [session_id], edit)
 
     def places(self, session_id: str, row: SessionRow) -> list[int | str]:
-        """What a session can be rewound to: visits on the present line, the open one, and any checkpoint's number."""
+        """Return the targets of a rewind: visits on the current line, the open visit, and every checkpoint number."""
         line = [record for record in self.line(session_id, row.seq) if record.kind == "checkpoint"]
         begun = self.begun[session_id].visits
         named = [f"{each.step}#{each.visit}" for each in line if each.visit > begun.get(each.step, 0)]
@@ -104,7 +104,7 @@ class TravellingMachine(EngineMachine):
             assert not self.run(self.running_children(row))
 
     async def running_children(self, row: SessionRow) -> list[SessionRow]:
-        """Those that nobody has asked to end."""
+        """Return the children without a request to cancel."""
         children = await self.engine(0).store.find(Filter(parent=row.key, unended=True))
         return [child for child in children if not child.cancel_requested]
 
@@ -129,7 +129,7 @@ class TravellingMachine(EngineMachine):
             self.inherited[session_id] = kept
 
     def fork_of(self, source: str, row: SessionRow, at: int | str | None, reuse: bool) -> tuple[Course, Any]:
-        """How a fork begins, and the operations that it has then."""
+        """Return the course at which a fork begins, and the operations that it inherits."""
         seq = row.seq
         if at is not None and (row.held_by_guard or at != f"{row.step}#{row.visit}"):
             numbers = {f"{each.step}#{each.visit}": each.seq for each in self.line(source, row.seq)
@@ -148,7 +148,7 @@ class TravellingMachine(EngineMachine):
         tree = self.run(self.engine(0).store.find(Filter(session_id=session_id, tree=True)))
         live = any(row.live for row in tree)
         if not (live or really):
-            return  # there would soon be nothing left to do
+            return  # otherwise no session would remain to test
 
         async def remove() -> None:
             if live:
@@ -160,7 +160,7 @@ class TravellingMachine(EngineMachine):
         known = self.begun.pop(session_id)
         alive = self.does("nothing", (), remove)
         while not self.does("nothing", (), lambda: self.engine(0).gc(apply=True)):
-            pass  # who cleans up may die as well
+            pass  # the engine that cleans up may die, too
         if live or (not alive and self.run(self.engine(0).store.get(session_id)) is not None):
             self.begun[session_id] = known
             return
@@ -179,7 +179,7 @@ class TravellingMachine(EngineMachine):
     @precondition(lambda self: self.begun)
     @rule(number=engines)
     def lift(self, number: int) -> None:
-        """What a pause of everything stopped goes on; what somebody paused by itself does not."""
+        """Lift the pause of everything. Sessions that were paused individually stay paused."""
         engine = self.engine(number)
         own = {each for each in self.begun if self.run(self.paused_by_itself(each))}
         before = self.run(self.statuses())
@@ -191,12 +191,12 @@ class TravellingMachine(EngineMachine):
         pauses = await self.engine(0).pauses(session_id)
         return any(pause.kind == "operator" and not pause.standing for pause in pauses)
 
-    # looking
+    # reading
 
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), number=engines)
     def look_back(self, data: st.DataObject, number: int) -> None:
-        """The state at any checkpoint is what it was when that was made, on whatever line."""
+        """Check that the state at any checkpoint, on any line, equals the state when the checkpoint was made."""
         session_id, engine = self.draw(data), self.engine(number)
         numbers = [record.seq for record in self.records[session_id] if record.kind == "checkpoint"]
         if numbers:
@@ -372,7 +372,7 @@ def start(*plan: str, paused: bool = False) -> Act:
 
 
 def on(rule: str, *drawn: Any, **given: Any) -> Act:
-    """A rule that draws; by default the first session."""
+    """Return a rule with drawn values. By default it draws the first session."""
     return rule, {"data": Drawn("ant", *drawn), "number": 0, **given}
 
 
@@ -382,7 +382,7 @@ FORK = {"reuse": False, "paused": True, "edited": False}
 
 
 def histories() -> dict[str, list[Act]]:
-    """For each fault, verbs after which it shows."""
+    """Return a history for each fault that makes the fault visible."""
     back = [start("ok", "wait"), on("pause", **ABORT), on("rewind", "act#1", reuse=False)]
     return {
         "remembered operations run again": [start("work"), on("pause", **ABORT), on("resume", **RESUME)],

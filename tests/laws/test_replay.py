@@ -1,9 +1,9 @@
-"""Replay laws, over a corpus of workflows.
+"""Replay laws, checked on a corpus of workflows.
 
-1. Replaying an unchanged world gives the same state.
-2. A session that is paused after every record ends as an undisturbed one, having done the same.
-3. What is settled stays settled.
-4. Cost follows what changes.
+1. A replay in an unchanged world gives the same state.
+2. A session that is paused after every record does the same work and ends like an uninterrupted one.
+3. Stored records never change.
+4. The size of a commit depends on the size of the change, not of the state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FROM_THE_WORK = ("operation", "checkpoint")
 
 
 class RestlessStore(SqliteStore):
-    """Asks for a pause with every record that a step's work leaves."""
+    """A store that requests a pause after every record of a step."""
 
     def __init__(self, mode: PauseMode, every: int = 1) -> None:
         super().__init__(":memory:")
@@ -54,7 +54,7 @@ class RestlessStore(SqliteStore):
 
 
 class WeighingStore(SqliteStore):
-    """Notes how many bytes each commit brings."""
+    """A store that notes the number of bytes in each commit."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -73,14 +73,14 @@ async def stored(engine: Engine, session_id: str) -> tuple[SessionRow, list[Reco
 
 
 async def built(engine: Engine, workflow: Workflow[Any], line: Line) -> Any:
-    """The state that a line of records describes."""
+    """Return the state that a line of records describes."""
     lending = StateAccess(workflow, line.state, engine.store, DEFAULT_LIMITS)
     line.state.provide(await engine.store.blobs(line.state.needs(workflow.shape.fields)))
     return lending.build()
 
 
 async def undisturbed(case: Case) -> tuple[Any, list[tuple[str, int, str]], list[str], float]:
-    """State, visits, operations and cost of a run that nobody interrupts."""
+    """Return the state, visits, operations and cost of an uninterrupted run."""
     async with Engine(":memory:", signals=False) as engine:
         session = await engine.start(case.workflow, **case.given)
         outcome = await session.outcome()
@@ -131,7 +131,7 @@ async def test_a_long_session_has_key_frames_and_is_loaded_from_the_last() -> No
 async def test_a_pause_after_every_record_changes_neither_the_end_nor_what_was_done(name: str, mode: PauseMode) -> None:
     case = CORPUS[name]()
     state, visits, ran, spent = await undisturbed(case)
-    # Twenty times is enough of a long march.
+    # For the long workflow, about twenty pauses are enough.
     store = RestlessStore(mode, every=29 if name == "long" else 1)
     async with Engine(store, workflows=[case.workflow], signals=False) as engine:
         session = await engine.start(case.workflow, **case.given)
@@ -150,7 +150,7 @@ async def test_a_pause_after_every_record_changes_neither_the_end_nor_what_was_d
 
 
 async def still_settled(engine: Engine, session_id: str, before: list[Record]) -> list[Record]:
-    """The log has grown, and what was in it is there to the last byte."""
+    """Check that the earlier records of the log are unchanged, and return the whole log."""
     row, records = await stored(engine, session_id)
     assert records[: len(before)] == before
     assert [record.seq for record in records] == list(range(1, row.seq + 1))

@@ -1,4 +1,4 @@
-"""Any history of store verbs, with messages, trees, removal, redaction and a death at any write: the model holds."""
+"""The store matches the model after any history of verbs: messages, trees, removal, redaction, a death at any write."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ waits = st.sampled_from((None, "message", "child", "child,message", "answer", "a
 delays = st.sampled_from((None, -1, 1, HOUR))
 
 ENDS: Counter[str] = Counter()
-"""How verbs came out over which a process died."""
+"""Counts how verbs ended during which a process died."""
 
 Verb = tuple[Coroutine[Any, Any, Any], Callable[[], object]]
-"""What is asked of a store, and what it does to the model."""
+"""A call to the store, and its effect on the model."""
 
 
 class WholeStoreMachine(QuestionMachine):
-    """The machine with what sessions wait for, what they tell each other, and how their data ends."""
+    """The store machine with waits, messages, session trees, redaction and removal."""
 
     # waiting
 
@@ -76,7 +76,7 @@ class WholeStoreMachine(QuestionMachine):
     @precondition(lambda self: self.believing())
     @rule(data=st.data(), count=st.integers(1, 3), thaw=st.booleans())
     def take_in(self, data: st.DataObject, count: int, thaw: bool) -> None:
-        """What has come is taken in once, with the record that says so."""
+        """Consume messages with a record. Each message is consumed once."""
         engine, session_id, belief = self.draw_belief(data)
         inbox = self.known[session_id].inbox if session_id in self.known else []
         commit = self.next_commit(engine, belief, session_id, 1, consume=tuple(inbox[:count]), thaw=thaw)
@@ -91,7 +91,7 @@ class WholeStoreMachine(QuestionMachine):
         commit = self.next_commit(engine, belief, session_id, 1, ended="completed" if ends else None, **facts)
         self.commit(engine, session_id, commit)
 
-    # going back
+    # rewinding
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, off=st.sampled_from((0, 0, 0, 1)), version=st.sampled_from((None, 2)))
@@ -130,7 +130,7 @@ class WholeStoreMachine(QuestionMachine):
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, drop=st.booleans())
     def redact(self, data: st.DataObject, engine: int, drop: bool) -> None:
-        """Records and signals lose their content, and large values their name; all else stays readable."""
+        """Redact a session. Records and signals lose their content, and large values lose their name."""
         session_id, engine = self.draw_session(data), self.number_of(engine)
         row, known = self.row(session_id), self.known[session_id]
         belief = Belief(row.key, row.fence, row.seq, row.digest)
@@ -142,7 +142,7 @@ class WholeStoreMachine(QuestionMachine):
         }
         self.revised(engine, row, self.next_commit(engine, belief, session_id, 2, release=True, framed=True, **facts))
 
-    # the end of data
+    # removal
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data(), engine=engines, by=people, expired=st.booleans())
@@ -183,7 +183,7 @@ class WholeStoreMachine(QuestionMachine):
 
     @rule(engine=engines, apply=st.booleans())
     def sweep(self, engine: int, apply: bool) -> None:
-        """What nobody names goes, unless somebody who is being removed may still name it."""
+        """Sweep values without references, but keep those that a session under removal may still refer to."""
         store, last = self.store(engine), 0
         named = {name for known in self.known.values() for name in known.names}
         loose = {name for name in self.blobs if name not in named}
@@ -212,9 +212,9 @@ class WholeStoreMachine(QuestionMachine):
     @precondition(lambda self: self.several() and self.rows)
     @rule(data=st.data(), engine=engines, writes=st.integers(0, 10), torn=st.booleans(), untold=rarely)
     def die_at_a_write(self, data: st.DataObject, engine: int, writes: int, torn: bool, untold: bool) -> None:
-        """The process dies in the middle of a verb, which then took effect as a whole or not at all.
+        """Kill the process in the middle of a verb. The verb then took effect completely or not at all.
 
-        ``untold``: it took effect, but nobody heard of it.
+        With ``untold``, it took effect, but the caller got no reply.
         """
         engine = self.number_of(engine)
         verbs = self.mortal_verbs(data, engine)
@@ -232,7 +232,7 @@ class WholeStoreMachine(QuestionMachine):
             assert not untold
             fate.left = None
             happens()
-            if fate.over:  # it had written all that it had to
+            if fate.over:  # the verb finished its writes before the death
                 self.died(engine)
 
     def mortal_verbs(self, data: st.DataObject, engine: int) -> dict[str, Callable[[], Verb]]:
@@ -291,7 +291,7 @@ class WholeStoreMachine(QuestionMachine):
         return {"commit": committing}
 
     def take_what_is_there(self, engine: int, happens: Callable[[], object], surely: bool) -> None:
-        """The store is as it was before, or as it would be afterwards (``surely``: this); the model follows."""
+        """Make the model follow the store, which is as before or (always, with ``surely``) as after the verb."""
         before = self.snapshot()
         happens()
         after = self.snapshot()
@@ -336,12 +336,12 @@ def create(session_id: str = "ant", above: str | None = None, **given: Any) -> A
 
 
 def drive(rule: str, session_id: str = "ant", **given: Any) -> Act:
-    """A rule for an engine that believes to hold the session."""
+    """Return a rule for an engine that believes it holds the session."""
     return rule, {"data": Drawn((0, session_id)), **given}
 
 
 def ask(rule: str, *drawn: Any, **given: Any) -> Act:
-    """A rule that draws; by default the first session."""
+    """Return a rule with drawn values. By default it draws the first session."""
     return rule, {"data": Drawn(*(drawn or ("ant",))), "engine": 0, **given}
 
 
@@ -371,12 +371,12 @@ def asked(lasts: int | None = None, key: str = "") -> Act:
 
 
 def answered(value: Any = 1, seen: bool | None = None) -> Act:
-    """What somebody says to the first question."""
+    """Return a rule that answers the first question."""
     return "answer_the_first", {"value": value, "seen": seen}
 
 
 class Fault(NamedTuple):
-    """A query that is broken: what was right, what is wrong, and the verbs after which it shows."""
+    """A broken query: the correct text, the wrong text, and a history that makes the fault visible."""
 
     query: str
     right: str
@@ -386,7 +386,7 @@ class Fault(NamedTuple):
 
 
 def nothing(history: Callable[[], list[Act]], query: str) -> Fault:
-    """The query finds no row."""
+    """Return a fault that makes the query find no row."""
     return Fault(query, "WHERE", "WHERE 0 AND", history)
 
 
@@ -552,7 +552,7 @@ def death(verb: str, **given: Any) -> Act:
 
 
 def deaths(verb: str) -> list[list[Act]]:
-    """A death at each of a verb's writes, in the middle of it too, and when nobody heard that it was done."""
+    """Return histories with a death at each write of a verb: before it, in the middle of it, and before the reply."""
     held = verb in ("answer", "commit", "pause")
 
     def first() -> list[Act]:
@@ -576,7 +576,7 @@ def test_a_death_at_any_write_leaves_a_verb_done_or_undone(verb: str) -> None:
     ENDS.clear()
     play_all(deaths(verb))
     assert ENDS["as a whole"] >= 1
-    assert ENDS["not at all"] >= 6  # the deaths came about
+    assert ENDS["not at all"] >= 6  # the deaths really happened
 
 
 def test_a_verb_in_two_transactions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
-"""Laws of going back, over the corpus of workflows.
+"""Laws of time travel, checked on the corpus of workflows.
 
-1. A visit that is redone, and what follows, ends as it did.
-2. A fork without edits ends as its source does, and its source does not notice.
-3. An edit with the values that are there changes nothing, and is a record.
-4. The state at a checkpoint is what it was when that was made.
-5. A migration that changes nothing changes nothing.
+1. A session that is rewound to a visit and runs again ends as before.
+2. A fork without edits ends like its source and does not change it.
+3. An edit that writes the existing values changes nothing, but is recorded.
+4. The state at a checkpoint equals the state when the checkpoint was made.
+5. A migration that changes nothing leaves the session unchanged.
 
-After each, everything that is stored proves intact.
+After each test, the whole store passes verification.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ async def ended(session: Session[Any]) -> Any:
 
 
 async def visits(session: Session[Any]) -> list[tuple[str, int, str]]:
-    """Those on the present line."""
+    """Return the visits on the current line."""
     return [(one.step, one.visit, one.skipped) for one in await session.checkpoints(limit=None) if not one.left_behind]
 
 
 async def some_places(session: Session[Any]) -> list[int | str]:
-    """The first, the last, and two in between; by number and by name."""
+    """Return the first place, the last one, and two in between; by number and by name."""
     found = await session.checkpoints(limit=None)
     places = sorted({0, len(found) // 3, 2 * len(found) // 3, len(found) - 1})
     return [found[n].seq if n % 2 else found[n].name for n in places]
@@ -108,7 +108,7 @@ async def checkpoints_keep_their_state(case: Case) -> None:
             seen |= {one.seq: await session.state() for one in await session.checkpoints(limit=1)}
             await session.resume()
         made = {one.seq: one.name for one in await session.checkpoints(limit=None)}
-        assert made.keys() - seen.keys() <= {max(made)}  # after the last one it was at its end
+        assert made.keys() - seen.keys() <= {max(made)}  # the session ended after the last checkpoint
         assert len(seen) >= len(made) - 1 > 0
         for seq, state in seen.items():
             assert await session.state(seq) == await session.state(made[seq]) == state

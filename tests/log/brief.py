@@ -1,4 +1,4 @@
-"""A brief that is researched and written, and the telemetry and log lines of its sessions."""
+"""A workflow that researches and writes a brief, and the telemetry and log lines of its sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step was lent and does not write: every change of it is seen, and seeing that is cheap."""
+"""Changes to values that a step reads but does not write are detected, at low cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history: a closed list of types, one order, exact cursors, live."""
+"""The history of a session: a closed list of event types, one order, exact cursors, and live updates."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def told(session: Session[Any], after: str = "") -> list[Event]:
 
 
 async def eventful(engine: Engine) -> Session[Any]:
-    """A session with a history of many kinds."""
+    """Return a session with many kinds of events in its history."""
     session = await engine.start(workflow, paused=True, reason="later", by="ann")
     await session.resume(by="bob")
     await session.outcome()
@@ -212,7 +212,7 @@ async def test_a_follower_sees_everything_live_with_progress_until_the_session_e
         for done in range(3):
             ctx.progress(done, 3)
             while not any(event.data.get("done") == done for event in seen):
-                await asyncio.sleep(0)  # go on once the follower has seen it
+                await asyncio.sleep(0)  # continue after the follower has seen the event
         await gate.hold()
 
     async def follow(session: Session[Any]) -> None:
@@ -226,7 +226,7 @@ async def test_a_follower_sees_everything_live_with_progress_until_the_session_e
         await session.pause(by="ann")
         await session.resume(by="ann")
         gate.opened.set()
-        await follower  # it ends by itself
+        await follower  # the follower ends on its own
         shown = [event for event in seen if event.event_type == "progress"]
         assert [(event.summary, event.agent_name, event.cursor) for event in shown] == [
             (f"{done}/3", "long", "") for done in range(3)
@@ -273,7 +273,7 @@ async def test_the_progress_of_a_map_is_shown_and_stored() -> None:
         assert (await session.info()).progress == (2, 3)
 
 
-# own types
+# custom event types
 
 
 @pytest.mark.covers("S3.43")

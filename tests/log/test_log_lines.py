@@ -1,4 +1,4 @@
-"""Log lines: which session, step and visit they belong to, and what the engine logs itself."""
+"""Log lines: the session, step and visit they belong to, and the lines that the engine itself writes."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_a_lost_hold_is_said_and_seen(lines: Lines, seen: Telemetry) -> No
     assert statuses == ["completed", "lost"]
 
 
-# what observation must not do
+# side effects that logging must not have
 
 
 def test_a_record_factory_that_sets_the_same_names_is_no_trouble(lines: Lines) -> None:

@@ -1,4 +1,4 @@
-"""What the records of a session add up to, and where a session goes after a step."""
+"""Folding the records of a session, and the next step after a step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def inline(value: object) -> Inline:
 
 
 class Log:
-    """Records in the making, and the line that their writer sees."""
+    """A log under construction, and the line that its writer sees."""
 
     def __init__(self, **fields: object) -> None:
         self.records: list[Record] = []
@@ -198,7 +198,7 @@ def test_time_spent_in_operations_is_not_counted_twice() -> None:
     assert log.line.took == 60
     log.checkpoint("b", took=100)
     assert log.line.took == 100
-    log.operation("/g#1", took=50)  # in an earlier run of the visit: its last run was shorter
+    log.operation("/g#1", took=50)  # from an earlier run of the visit; its last run was shorter
     log.checkpoint("c", took=20)
     assert log.line.took == 150
 
@@ -206,13 +206,13 @@ def test_time_spent_in_operations_is_not_counted_twice() -> None:
 def test_time_of_operations_that_ran_side_by_side_is_counted_once() -> None:
     log = Log()
     log.operation("/f#1", took=10, at=1010)
-    log.operation("/f#2", took=15, at=1020)  # from 1005 on
+    log.operation("/f#2", took=15, at=1020)  # runs from 1005 on
     assert log.line.took == 20
     log.operation("/f#3", took=5, at=1030)
     assert log.line.took == 25
-    log.operation("/f#4", took=40, at=1040)  # around all of them
+    log.operation("/f#4", took=40, at=1040)  # overlaps all of them
     assert log.line.took == 40
-    log.operation("/f#5", took=10, at=1035)  # after the clock was set back
+    log.operation("/f#5", took=10, at=1035)  # the clock was set back before
     assert log.line.took == 40
     log.checkpoint("b", took=50)
     assert log.line.took == 50
@@ -291,7 +291,7 @@ def write(log: Log, act: tuple[Any, ...]) -> None:
         log.add("event", EventBody("step.retried"))
     elif act[0] == "moved":
         log.add("event", EventBody("guard.passed", moved=True, next="b"))
-    elif log.records[-1].kind == "checkpoint":  # only there is nothing open that a key frame would have to carry
+    elif log.records[-1].kind == "checkpoint":  # nothing is open that a key frame would have to carry
         log.key_frame()
 
 
@@ -306,7 +306,7 @@ def test_folding_from_any_key_frame_gives_what_its_writer_sees(history: list[tup
             assert facts(fold(log.records[record.seq - 1 :])) == facts(log.line)
 
 
-# what comes next
+# the next step
 
 
 class Doc(BaseModel):

@@ -30,7 +30,7 @@ from pausepoint.log.state import (
 
 
 class Kept:
-    """A state together with the blobs that a store would keep for it."""
+    """A state, and the blobs that a store would keep for it."""
 
     def __init__(self, **fields: object) -> None:
         self.blobs: dict[bytes, bytes] = {}
@@ -51,7 +51,7 @@ class Kept:
         return blobs
 
     def through_key_frame(self) -> Blobs:
-        """Seal, store as a key frame, and go on with what was stored. Nothing is loaded any more."""
+        """Seal the state, store it as a key frame, and continue with the stored form. Nothing is loaded then."""
         blobs = self.seal()
         payload = to_payload(KeyBody(self.state.slots, "step"))
         self.state = State(dict(msgspec.json.decode(payload, type=KeyBody).fields))
@@ -65,7 +65,7 @@ class Kept:
         return None if data is None else decode(data)
 
     def recent(self, path: str, count: int) -> Any:
-        """The last items, after fetching what `State.needs_recent` asks for, as often as it does."""
+        """Return the last items, after fetching the blobs that `State.needs_recent` asks for, as often as needed."""
         self.fetched: list[bytes] = []
         while needed := self.state.needs_recent(path, count):
             self.fetched += needed
@@ -263,7 +263,7 @@ def test_a_full_tail_is_sealed_once_and_never_again(path: str) -> None:
         sealed += [data for _, data in kept.through_key_frame()]
         assert kept.frame_bytes() < SEGMENT_BYTES + 2_000 * round_
     assert all(SEGMENT_BYTES <= len(data) < SEGMENT_BYTES + 2_000 for data in sealed)
-    assert 450_000 < sum(map(len, sealed)) <= 510_000  # each line is in one segment, none in two
+    assert 450_000 < sum(map(len, sealed)) <= 510_000  # each line is in exactly one segment
     assert kept.read(path) == [line] * 500
 
 
@@ -398,7 +398,7 @@ def test_what_a_window_has_left_behind_is_forgotten_and_what_it_needs_is_kept() 
     assert most == 3
     assert len(kept.recent("items", 150)) == 150
     assert kept.fetched == []
-    assert kept.read("items")[0].startswith("0000")  # what was forgotten is fetched again
+    assert kept.read("items")[0].startswith("0000")  # forgotten values are fetched again
 
 
 def test_large_items_that_were_appended_and_that_nobody_reads_are_forgotten() -> None:
@@ -406,12 +406,12 @@ def test_large_items_that_were_appended_and_that_nobody_reads_are_forgotten() ->
     for n in range(20):
         blobs: Blobs = []
         item, text = (stored(encode(value * INLINE_BYTES, ""), blobs) for value in ([n], f"{n}"))
-        kept.state.provide(dict(blobs))  # as a checkpoint does with what its step wrote
+        kept.state.provide(dict(blobs))  # as a checkpoint does with the writes of its step
         kept.state.apply(Change("items", "append", item))
         kept.state.apply(Change("text", "set", text))
         kept.state.forget()
         kept.blobs.update(blobs)
-        assert len(kept.state.loaded) == 1  # the text: the next step may well want to read it
+        assert len(kept.state.loaded) == 1  # the text, because the next step is likely to read it
     assert len(kept.read("items")) == 20 * INLINE_BYTES
 
 
@@ -427,7 +427,7 @@ def test_a_window_does_not_forget_what_somebody_read_as_a_whole() -> None:
     assert set(kept.state.loaded) == loaded
 
 
-# against a model
+# compared with a model
 
 Model = dict[str, Any]
 

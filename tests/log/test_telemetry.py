@@ -1,4 +1,4 @@
-"""Spans and metrics of sessions, and that they cost and break nothing."""
+"""Spans and metrics of sessions. They must not slow down or break anything."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_values_never_leave_with_spans_or_metrics(seen: Telemetry) -> None:
 
 @on_loop
 async def run_everything() -> None:
-    """A bit of all that is counted."""
+    """Run something of everything that is counted."""
 
     @step(writes="text", retry=Retry(2, first=0))
     async def work(who: str, ctx: Context) -> str:
@@ -318,7 +318,7 @@ def test_how_many_sessions_run_is_known_while_they_run(seen: Telemetry) -> None:
 
 
 class Broken(SpanProcessor):
-    """Somebody's own processor, with a mistake in it."""
+    """A user's span processor with a bug."""
 
     def on_start(self, span: Span, parent_context: Any = None) -> None:
         raise RuntimeError("processor on_start")

@@ -1,4 +1,4 @@
-"""What counts as a difference behind a session, checked against what a list of steps means."""
+"""Differences between a session and its current definition, checked against the meaning of a list of steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def flow(names: list[str], was: dict[str, str] | None = None) -> Workflow[Any]:
 
 
 def at(outline: list[str], position: int) -> Line:
-    """A session that has come that far, one step after the other."""
+    """Return a session that has passed the steps before ``position``, in order."""
     line = Line()
     line.outline = tuple(outline)
     line.visits = dict.fromkeys(outline[:position], 1)

@@ -1,4 +1,4 @@
-"""Reading the last items of a list: what can be asked for, what comes, and that it costs what the window weighs."""
+"""Reading the last items of a list: the possible requests, the results, and a cost that depends on the window only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def refused(*steps: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-# what can be asked for
+# requests
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_window_is_read_by_whoever_may_read_its_list() -> None:
     assert "parameter 'some' reads 'numbers', which the scope may not read" in refused(wrong)
 
 
-# what comes
+# results
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
@@ -311,11 +311,11 @@ async def test_a_part_that_grew_although_it_is_younger_than_what_is_stored_is_to
         )
 
 
-# what it costs
+# cost
 
 
 async def turns(chatting: Chatting, count: int, text: str) -> list[Sequence[int]]:
-    """What each turn of a chat read of the store: records, their bytes, bytes of large values."""
+    """Return what each turn of a chat reads from the store: records, their bytes, and bytes of large values."""
     store = CountingStore(SqliteStore(":memory:"))
     found: list[Sequence[int]] = []
     async with Engine(store, workflows=[chatting.workflow]) as engine:
@@ -338,7 +338,7 @@ def most(found: list[Sequence[int]]) -> list[int]:
 async def test_a_turn_of_a_long_chat_reads_no_more_of_the_store_than_one_of_a_young_one() -> None:
     chatting = Chatting(padding=2_500)
     found = await turns(chatting, 600, "?" * 2_500)  # a window of 20 is larger than a segment
-    early, late = most(found[90:260]), most(found[-170:])  # a key frame comes about every 86 turns
+    early, late = most(found[90:260]), most(found[-170:])  # a key frame is written about every 86 turns
     assert 0 < late[0] <= early[0] * 1.1
     assert 0 < late[1] <= early[1] * 1.1
     assert 0 < late[2] <= early[2] * 1.1 < 4 * SEGMENT_BYTES
@@ -350,7 +350,7 @@ async def test_a_turn_of_a_long_chat_reads_no_more_of_the_store_than_one_of_a_yo
 
 @on_loop
 async def test_without_a_window_what_a_turn_reads_grows_with_the_chat() -> None:
-    """So the counts of the test above would show it."""
+    """Proves that the counts of the previous test would reveal growth."""
     found = await turns(Chatting(reads_all=True, padding=1_500), 180, "?" * 1_500)
     assert most(found[90:100])[2] > 3 * SEGMENT_BYTES
     assert most(found[-5:])[2] > 1.8 * most(found[90:100])[2]

@@ -1,4 +1,4 @@
-"""Session ids are short, random, and safe as the name of a folder."""
+"""Session ids are short, random, and safe as folder names."""
 
 from __future__ import annotations
 

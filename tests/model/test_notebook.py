@@ -1,4 +1,4 @@
-"""What a notebook shows of a session, an outcome and a handle: tables that are readable and inert."""
+"""How a notebook shows a session, an outcome and a handle: as readable tables without active content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALLOWED = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
 
 
 class Page(HTMLParser):
-    """Reads a page as a browser would, and refuses what could act or load."""
+    """Parses a page like a browser, and refuses elements that could run code or load files."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def test_tables_take_their_colours_from_the_page() -> None:
     assert "color" not in text.replace("currentColor", "")
 
 
-# what people look at
+# the objects that people display
 
 
 class Note(BaseModel):

@@ -1,4 +1,4 @@
-"""Money: spent once, counted exactly, and a budget that pauses before it is overdrawn further."""
+"""Spending is counted exactly once, and an exhausted budget pauses the session before it spends more."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_a_spend_is_counted_once_over_retries_pauses_and_resumes() -> None
     async def work(ctx: Context) -> None:
         tries.append(ctx.attempt)
         ctx.spend(usd=0.25)
-        ctx.spend(usd=0.25)  # equal to the first, and yet another one
+        ctx.spend(usd=0.25)  # the same amount again, as a separate spending
         if ctx.attempt < 3:
             raise ConnectionError
         await ctx.safe_point()

@@ -74,7 +74,7 @@ async def test_a_failure_that_the_step_was_told_is_the_same_after_a_wait_and_ano
         session = await engine.start(Workflow("careful", state=Data, steps=[careful]))
         assert (await session.outcome()).state.out == "fine"
         assert len(runs) == 2
-        assert len(told) >= 3  # before each wait and after the last
+        assert len(told) >= 3  # reported before each wait and after the last
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""Children: a session that calls others waits for them, and pause, cancel and cost follow the tree."""
+"""Child sessions: a parent waits for its children, and pause, cancel and cost follow the tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Whole(BaseModel):
 
 
 class Family:
-    """A parent that calls a child for each number; what ran is in ``calls``."""
+    """A parent that calls a child for each number. ``calls`` lists what ran."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -445,7 +445,7 @@ def test_five_hundred_children_of_one_parent_killed_and_resumed(after: float, tm
         second.expect(f"completed {sum(n * n for n in range(500))}")
         assert second.ended() == 0
     counts = notes.read_text().splitlines()
-    # Only an operation that was in flight when the process died may have run a second time.
+    # Only an operation that was in flight when the process died may run a second time.
     assert sorted(set(map(int, counts))) == list(range(500))
     assert len(counts) - 500 <= min(begun, 50)
 
@@ -466,7 +466,7 @@ async def test_a_child_that_ends_in_another_process_wakes_its_parent_here(tmp_pa
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as here:
         session = await here.start(workflow)
         assert (await session.outcome()).status is Status.WAITING
-        here.workflows.pop("part")  # so that this process leaves the child to the other one
+        here.workflows.pop("part")  # leaves the child to the other process
         [info] = await session.children()
         program = """
         from pydantic import BaseModel
@@ -491,7 +491,7 @@ async def test_an_outcome_is_not_that_of_the_moment_before_a_child_ended() -> No
     gate = asyncio.Event()
 
     class Slow(ProxyStore):
-        """While the tree is looked at, the child comes to its end."""
+        """A store in which the child ends while the tree is read."""
 
         async def find(self, query: Filter) -> Found:
             if query.tree and query.unended and not gate.is_set():

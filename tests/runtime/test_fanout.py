@@ -1,4 +1,4 @@
-"""Fan-out: every finished item is kept, failed ones are tried again, results keep their order."""
+"""Fan-out: finished items are kept, failed items are retried, and results keep their order."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_an_items_own_context_remembers_what_the_item_does_apart_from_othe
 
     outcome = await twice.run(body)
     assert outcome.state.text == "['a: page 1, page 2', 'b: page 1, page 2']"
-    # The item that failed runs again from its top; the pages that it had are remembered.
+    # The failed item runs again from its top. Its earlier operations are remembered.
     assert twice.ran == [
         ("read", "a"), ("fetch", 1), ("fetch", 2), ("read", "b"), ("fetch", 1), ("fetch", 2), ("read", "b"),
     ]  # fmt: skip

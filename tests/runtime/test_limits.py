@@ -1,4 +1,4 @@
-"""What cannot be stored is refused at the step that made it, with the path to the value; the old state stays."""
+"""A value that cannot be stored is refused at its step, with the path to the value. The old state stays."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_an_oversized_value_pauses_with_the_path_and_the_limit_and_the_old
         assert outcome.status is Status.PAUSED
         (pause,) = outcome.pauses
         assert pause.kind == "oversized"
-        assert "produce: text" in pause.reason
+        assert "'produce': text" in pause.reason
         assert "1,000" in pause.reason or "1000" in pause.reason
         assert outcome.state == State(before="kept")
         await session.resume()
@@ -150,7 +150,7 @@ async def test_a_value_nested_too_deep_pauses_in_the_same_way() -> None:
     async with Engine(":memory:") as engine:
         outcome = await (await engine.start(Workflow("limits", state=State, steps=[first, produce]))).outcome()
         assert (outcome.status, outcome.pauses[0].kind) == (Status.PAUSED, "oversized")
-        assert "produce: value[0]" in outcome.pauses[0].reason
+        assert "'produce': value[0]" in outcome.pauses[0].reason
         assert outcome.state == State(before="kept")
 
 

@@ -1,4 +1,4 @@
-"""Messages over the life of a session: kept in every status, taken in once, whoever drives it and whatever dies."""
+"""Messages are kept in every status and received exactly once, even across engines and crashes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_message_to_a_waiting_session_whose_workflow_is_not_known_here_m
         assert await engine.send("one", "hello") is Status.READY
         await asyncio.sleep(0.05)
         assert (await engine.info("one")).status is Status.READY
-    async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:  # nobody has to ask it to
+    async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:  # the engine picks up the session on its own
         assert (await (await engine.session("one")).outcome()).state.got == ["hello"]
 
 
@@ -224,7 +224,7 @@ async def test_a_plain_def_step_receives_as_well() -> None:
 
 
 async def converse(session: Session[Any]) -> None:
-    """Send what was not sent before the crash."""
+    """Send the messages that were not sent before the crash."""
     for n, text in enumerate(("one", "two", "bye")):
         sent = (await history(session)).count("message.received")
         if n >= sent:
@@ -271,7 +271,7 @@ async def test_kill_9_around_the_commit_that_takes_a_message_in_leaves_it_receiv
     async with Engine(tmp_path / "h.db", workflows=[chatting.workflow]) as engine:
         session = await engine.session("chat")
         received = [event async for event in session.events() if event.event_type == "operation.completed"]
-        assert len(received) == (when == "after")  # so it died where it should
+        assert len(received) == (when == "after")  # the process died at the intended point
         assert await session.status() is Status.READY
         await session.resume()
         await settled(session)

@@ -1,4 +1,4 @@
-"""Messages: they wake the session that they are for and no other, come in order, and are received exactly once."""
+"""Messages wake only the session they are sent to, arrive in order, and are received exactly once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Order(BaseModel):
     tags: set[str] = set()
 
 
-# what a message can be
+# types of messages
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_a_huge_message_arrives_whole_and_one_above_the_limit_is_refused(t
         assert (await session.outcome()).state.got == [text]
 
 
-# order, and who gets which
+# order and recipients
 
 
 @on_loop
@@ -231,8 +231,8 @@ async def test_a_message_wakes_the_session_that_it_is_for_and_no_other(tmp_path:
         row, told = await engine.store.get("other"), await history(other)
         await one.send("for one")
         assert (await one.outcome()).status is Status.COMPLETED
-        await asyncio.sleep(0.1)  # the waker and the watcher have looked
-        assert await engine.store.get("other") == row  # no record, no claim, nothing
+        await asyncio.sleep(0.1)  # gives the waker and the watcher time to check
+        assert await engine.store.get("other") == row  # no record and no claim
         assert await history(other) == told
         assert tops == ["one", "other", "one"]
         await other.send("for the other")
@@ -286,7 +286,7 @@ async def test_the_fields_are_for_the_start_alone(tmp_path: Path) -> None:
             await engine.start(workflow, session_id="ann", wanted=9)
 
 
-# what comes of it
+# effects on the session
 
 
 @on_loop
@@ -348,7 +348,7 @@ async def test_steps_before_a_wait_are_not_run_again_and_a_guard_and_a_route_fol
         await session.send("rude")
         outcome = await session.outcome()
         assert (outcome.status, [pause.reason for pause in outcome.pauses]) == (Status.PAUSED, ["that was rude"])
-        assert await session.send("close") is Status.PAUSED  # kept, as everything while paused
+        assert await session.send("close") is Status.PAUSED  # kept while the session is paused
         await session.edit({"got": ["more", "sorry"]}, by="ann")
         await session.resume()
         outcome = await session.outcome()

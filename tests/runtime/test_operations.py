@@ -1,4 +1,4 @@
-"""Durable operations: run once, remembered as they end, recognised again."""
+"""Durable operations run once, are remembered when they end, and are recognized when the step runs again."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_what_the_first_run_sees_is_what_a_replay_will_see() -> None:
 
     async def body(ctx: Context) -> None:
         seen.append(await ctx.do(numbers))
-        seen[-1].append(3)  # changes the step's own copy, not what is remembered
+        seen[-1].append(3)  # changes the step's own copy, not the remembered value
 
     await twice.run(body)
     assert kept == [[1, 2]]
@@ -105,7 +105,7 @@ async def test_a_key_names_an_operation_whatever_its_arguments_are() -> None:
         return len(twice.ran)
 
     async def body(ctx: Context) -> list[int]:
-        # An object has no stored form, a lambda no name: the key alone tells the operations apart.
+        # An object has no stored form and a lambda has no name, so only the key distinguishes the operations.
         return [
             await ctx.do(send, object(), key="first"),
             await ctx.do(send, object(), key=2),
@@ -235,7 +235,7 @@ async def test_a_call_without_a_key_whose_input_changed_runs_and_is_an_event() -
     assert [event.summary for event in missed] == ["look_up ran again because its input changed"]
 
 
-# at the same time
+# concurrency
 
 
 @pytest.mark.parametrize("style", ["gather", "TaskGroup"])
@@ -288,7 +288,7 @@ async def test_when_one_branch_of_a_gather_fails_what_the_others_had_finished_is
     assert twice.ran == ["quick", "flaky", "flaky"]
 
 
-# keys for the outside
+# idempotency keys
 
 
 @pytest.mark.no_always_replay("counts the runs of the step's body")
@@ -334,10 +334,10 @@ async def test_the_idempotency_key_is_stable_over_attempts_and_resumes_and_anoth
         await session.outcome()
         once = {where: set(found) for where, found in keys.items()}
         assert all(len(found) == 1 for found in once.values())
-        assert (len(keys["step"]), len(keys["do"])) == (3, 3)  # one failed, one aborted, which runs again
+        assert (len(keys["step"]), len(keys["do"])) == (3, 3)  # one attempt failed, one was aborted and runs again
         assert len(set.union(*once.values())) == 5
         await (await engine.start(workflow)).outcome()
-        assert len(set(keys["step"])) == 2  # another session, another key
+        assert len(set(keys["step"])) == 2  # another session has another key
 
 
 @on_loop

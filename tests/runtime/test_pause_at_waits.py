@@ -1,4 +1,4 @@
-"""A pause takes effect at a wait: what comes while the session is pausing is kept, and taken up after the resume."""
+"""A pause takes effect at a wait. Arrivals while the session is pausing are kept and received after the resume."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Branch = Callable[[Context], Awaitable[str]]
 
 
 class Stage:
-    """A session whose step has several branches: one is in an operation, the others wait and note what came."""
+    """A session whose step has several branches: one runs an operation, the others wait and note what arrives."""
 
     engine: Engine
     session: Session[Data]
@@ -76,7 +76,7 @@ class Stage:
 
     @asynccontextmanager
     async def wanted(self, *branches: Branch, waiting: int, verb: str = "pause") -> AsyncIterator[None]:
-        """Somebody wants the session to stop, and it has heard that; its operation goes on."""
+        """Request a stop and wait until the session has seen it, while its operation still runs."""
         async with Engine(":memory:", clock=self.clock) as self.engine:
             self.session = await self.engine.start(self.parent(*branches))
             await self.gate.reached.wait()
@@ -89,7 +89,7 @@ class Stage:
             try:
                 yield
             finally:
-                self.gate.opened.set()  # the engine closes once its operations have ended
+                self.gate.opened.set()  # the engine closes after its operations have ended
                 self.below.opened.set()
 
     @property
@@ -105,7 +105,7 @@ class Stage:
             await asyncio.sleep(0.001)
 
     async def paused(self) -> None:
-        """Let the operation end: now the pause takes effect."""
+        """Let the operation end, so that the pause takes effect."""
         self.gate.opened.set()
         await settled(self.session, Status.PAUSED)
         await nothing_happens()
@@ -115,7 +115,7 @@ class Stage:
         assert outcome.status is Status.COMPLETED
         return outcome.state.out
 
-    # what can be waited for, and how it comes
+    # kinds of waits, and how each one ends
 
     async def sleep(self, ctx: Context) -> str:
         await ctx.sleep(HOUR)
@@ -135,7 +135,7 @@ class Stage:
             return "failed"
 
     async def comes(self, kind: str) -> None:
-        """What is waited for is there now."""
+        """Let the awaited thing arrive."""
         if kind == "receive":
             await self.session.send("receive")
         elif kind == "call":
@@ -189,7 +189,7 @@ async def test_a_pause_that_is_taken_back_lets_a_wait_end(kind: str, early: bool
         if not early:
             await nothing_happens()
             await stage.comes(kind)
-        await stage.came_to(kind)  # though the operation beside it goes on
+        await stage.came_to(kind)  # although the other branch's operation still runs
         assert not stage.gate.opened.is_set()
         stage.gate.opened.set()
         assert await stage.end() == ["work", kind]
@@ -324,7 +324,7 @@ async def test_a_session_that_is_left_beside_a_timer_goes_on_with_its_other_bran
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[workflow]) as engine:
         session = await engine.resume("one")
         await settled(session, Status.SLEEPING)
-        assert ran == ["next"]  # and not in an hour
+        assert ran == ["next"]  # immediately, not after an hour
         clock.advance(HOUR)
         assert (await session.outcome()).state.out == ["next", "awake"]
 

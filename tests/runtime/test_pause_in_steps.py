@@ -1,4 +1,4 @@
-"""Where a pause takes effect inside a step: before the next item, at a safe point, never in the middle of a do."""
+"""A pause takes effect inside a step before the next item or at a safe point, never in the middle of a do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_pause_never_takes_effect_in_the_middle_of_a_do() -> None:
         assert await session.status() is Status.PAUSING
         gate.opened.set()
         outcome = await session.outcome()
-        assert ran == ["first", "first ended", "second"]  # `finish` ends the step, there is no safe point in it
+        assert ran == ["first", "first ended", "second"]  # mode "finish" lets the step end; it has no safe point
         assert (outcome.status, outcome.state.done) == (Status.PAUSED, ["one", "two"])
 
 
@@ -200,12 +200,12 @@ async def test_a_pause_that_is_withdrawn_while_a_branch_stands_still_lets_it_go_
         session = await engine.start(Workflow("work", state=State, steps=[work]))
         await held(session, gate)
         standing.set()
-        await asyncio.sleep(0.02)  # the branch reaches its safe point and stands still
+        await asyncio.sleep(0.02)  # the branch reaches its safe point and pauses
         await session.resume()
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state.done) == (Status.COMPLETED, ["slow", "branch"])
-        assert tops == ["top"]  # it went on, it was not begun again
+        assert tops == ["top"]  # it continued in place and did not start again
 
 
 @on_loop
@@ -267,7 +267,7 @@ async def test_even_a_bare_except_cannot_make_a_step_that_is_being_left_commit()
 
     @step(writes="text")
     async def stubborn(ctx: Context) -> str:
-        with suppress(BaseException):  # what nobody should write
+        with suppress(BaseException):  # user code should never do this
             await gate.hold()
         return "committed"
 

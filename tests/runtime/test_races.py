@@ -1,4 +1,4 @@
-"""Branches that race, callers that go away, values that do not fit: what is remembered stays right."""
+"""Remembered results stay correct when branches race, callers go away, or values do not fit."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ async def test_a_session_whose_start_was_cut_off_is_driven_all_the_same(tmp_path
         starting.cancel()
         await asyncio.wait([starting])
         assert starting.cancelled()
-        while await engine.store.get("s") is None:  # what was submitted is carried out all the same
+        while await engine.store.get("s") is None:  # a submitted write still takes effect
             await asyncio.sleep(0)
         while engine.driver.errands:
             await asyncio.sleep(0)
@@ -364,7 +364,7 @@ async def test_trouble_of_our_own_store_before_a_second_attempt_is_not_the_steps
     async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
 
         async def refuses(session_id: str) -> None:
-            monkeypatch.undo()  # only the engine's own look is refused, not the test's
+            monkeypatch.undo()  # only the engine's own read is refused, not the test's
             raise StoreUnavailable("the disk is gone")
 
         @step(retry=2)

@@ -30,7 +30,7 @@ class RateLimited(Exception):
 
 
 def failing(times: int, error: Exception, **options: Any) -> tuple[Workflow[State], list[int]]:
-    """A step that fails so many times before it works; its attempts, as its context numbers them."""
+    """Return a workflow whose step fails ``times`` times, and the list of its attempt numbers."""
     attempts: list[int] = []
 
     @step(writes="text", **options)
@@ -208,7 +208,7 @@ async def test_a_pause_or_a_cancel_does_not_wait_for_the_next_attempt(act: str) 
             assert (await session.outcome()).status is Status.CANCELLED
             return
         await session.pause()
-        outcome = await session.outcome()  # nobody moved the clock
+        outcome = await session.outcome()  # no one advanced the clock
         assert (outcome.status, outcome.state) == (Status.PAUSED, until("draft"))
         await session.resume()
         assert (await session.outcome()).state == FINISHED

@@ -1,4 +1,4 @@
-"""Where a session goes after a step, and what may hold it back."""
+"""Routes choose the next step, and guards can pause a session."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_transition_that_is_not_listed_is_refused_with_both_ends_named_a
         info = await session.info()
         assert (info.step, info.visit) == ("review", 1)
         assert outcome.state.trail == ["write", "review"]
-        answer = "check"  # the route is asked again; the step is not run again
+        answer = "check"  # the route runs again; the step does not
         await session.resume()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state.trail) == (Status.COMPLETED, ["write", "review", "check", "publish"])
@@ -161,7 +161,7 @@ async def test_a_guard_with_a_message_can_stand_after_any_step_and_pauses_with_i
         assert outcome.state.trail == done[: done.index(after) + 1]  # the step's work is kept
         assert (await session.info()).step == after
         await session.resume()
-        outcome = await session.outcome()  # asked again, still closed
+        outcome = await session.outcome()  # the guard runs again and still refuses
         assert (outcome.status, len(outcome.pauses)) == (Status.PAUSED, 1)
         closed = False
         await session.resume()

@@ -1,4 +1,4 @@
-"""Ownership: what an agent may read and write is part of the definition, and is enforced."""
+"""Scopes: the definition says what an agent may read and write, and the engine enforces it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_write_outside_a_steps_own_area_is_refused_the_state_is_unchange
         assert outcome.failure is not None
         assert outcome.failure.type == "WriteRefused"
         assert f"may not write {field!r}" in outcome.failure.message
-        assert outcome.state == Study(evidence=["page 1"])  # not even its own part was written
+        assert outcome.state == Study(evidence=["page 1"])  # nothing was written, not even the allowed part
         refused = [event async for event in session.events() if event.event_type == "write.refused"]
         assert [(event.agent_name, event.data["field"]) for event in refused] == [("estimate", field)]
 

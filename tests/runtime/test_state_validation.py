@@ -1,4 +1,4 @@
-"""Where more than the written field counts: the model's own validators, whole states, large and younger values."""
+"""Validation beyond the written field: the model's own validators, whole states, large values and new fields."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_a_route_that_fails_fails_the_session_in_place_and_is_asked_again_
             assert outcome.failure.message == said
             await session.resume()
         assert (await session.outcome()).status is Status.COMPLETED
-        assert ran == ["work"]  # its checkpoint was kept all along
+        assert ran == ["work"]  # its checkpoint was never lost
 
 
 class Box(BaseModel):
@@ -240,7 +240,7 @@ def test_an_interrupted_program_ends_with_keyboard_interrupt_and_its_session_is_
             await gate.reached.wait()
             signal.raise_signal(signal.SIGINT)
             await session.outcome()
-            await asyncio.Event().wait()  # what the program does next; it is not left waiting
+            await asyncio.Event().wait()  # the rest of the program, which is cancelled
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):

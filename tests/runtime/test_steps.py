@@ -1,4 +1,4 @@
-"""Steps and their checkpoints: what is kept, what is not, what a step may do."""
+"""Steps and their checkpoints: which results are kept, and what a step may do."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_what_a_step_holds_only_locally_is_gone_when_it_fails() -> None:
     @step(writes="words", retry=2)
     async def collect(words: list[str]) -> list[str]:
         seen.append(list(words))
-        words.append("local")  # its own to write: but it never got as far as returning it
+        words.append("local")  # the step changed its own copy and never returned it
         if len(seen) == 1:
             raise ConnectionError
         return words

@@ -1,4 +1,4 @@
-"""Durable timers: a session that sleeps is a row, and goes on by itself when its time has come."""
+"""Durable timers: a sleeping session is only a row, and resumes on its own when its time comes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Nap(BaseModel):
 
 
 class Naps:
-    """A workflow that works, sleeps, and works again; what ran is in ``calls``."""
+    """A workflow that works, sleeps, and works again. ``calls`` lists what ran."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -416,7 +416,7 @@ async def test_a_blocking_step_sleeps_without_a_thread() -> None:
     async with Engine(":memory:", clock=clock) as engine:
         session = await engine.start(Workflow("nap", state=Nap, steps=[nap]))
         await settled(session, Status.SLEEPING)
-        while threads[0].is_alive():  # it ends by itself, a moment after the session was parked
+        while threads[0].is_alive():  # the thread ends on its own shortly after the session was parked
             await asyncio.sleep(0.001)
         clock.advance(HOUR)
         assert (await session.outcome()).state.slept
@@ -445,7 +445,7 @@ JUMPS = {
     "a second forth": 1.0,
     "a second back": -1.0,
     "an hour forth": HOUR,
-    "an hour back": -HOUR,  # as at the end of summer time, where somebody set local time
+    "an hour back": -HOUR,  # like the end of daylight saving time, if the clock shows local time
     "a year forth": 365 * 86400.0,
     "a year back": -365 * 86400.0,
     "to 1970": -1_700_000_000.0,
@@ -461,7 +461,7 @@ async def test_a_clock_that_jumps_loses_no_timer_and_doubles_none(jump: str) -> 
         session = await engine.start(naps.workflow, seconds=HOUR)
         await settled(session, Status.SLEEPING)
         clock.jump(JUMPS[jump])
-        for _ in range(3):  # until the clock shows the moment for which the timer was set, whichever way it went
+        for _ in range(3):  # until the clock shows the timer's time, no matter how it jumped
             clock.advance(max(LONGEST_NAP, HOUR - JUMPS[jump]))
             await asyncio.sleep(0.01)
         assert (await session.outcome()).status is Status.COMPLETED
@@ -518,7 +518,7 @@ async def test_parked_sessions_cost_no_task_and_no_thread() -> None:
         sessions = [await engine.start(naps.workflow) for _ in range(200)]
         for session in sessions:
             await settled(session, Status.SLEEPING)
-        assert len(asyncio.all_tasks()) <= 5  # this test's two, and those that wait for the next timer and for news
+        assert len(asyncio.all_tasks()) <= 5  # two tasks of this test, and those that wait for timers and changes
         assert threading.active_count() <= threads
         assert not engine.driver.runs
         assert not engine.driver.listeners

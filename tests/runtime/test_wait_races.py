@@ -1,4 +1,4 @@
-"""Requests, timers and engines that meet a waiting session at an unlucky moment."""
+"""Requests, timers and engines that reach a waiting session at an unfortunate moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.runtime.kit import HOUR, Data, Gate, listening
 from tests.support.loop import on_loop
 from tests.support.status import settled
 
-# beside work
+# next to running work
 
 
 @pytest.mark.no_always_replay("waits for what another branch does in memory")
@@ -180,7 +180,7 @@ async def test_a_session_that_is_to_end_ends_as_cancelled_whatever_its_step_rais
 
     @step(writes="out")
     async def top(ctx: Context) -> str:
-        if after == "a child":  # it is cancelled first, and raises in the step that called it
+        if after == "a child":  # the child is cancelled first, which raises in the step that called it
             await asyncio.gather(ctx.do(gate.pass_through), ctx.call(part))
         await ctx.do(gate.pass_through)
         raise ValueError("too late")
@@ -312,7 +312,7 @@ async def test_a_sleep_beyond_the_end_of_time_is_refused_in_the_step(span: Any) 
         assert "'nap': sleep ends after the year 9999" in outcome.failure.message
 
 
-# who picks it up
+# which engine picks it up
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""What every store test may ask for."""
+"""Fixtures of the store tests."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a store of the test's own can be."""
+    """The path of a new store for the test."""
     return tmp_path / "store.db"

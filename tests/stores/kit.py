@@ -1,4 +1,4 @@
-"""What the tests of the SQLite store share beside the suite's own helpers: other processes, a look from outside."""
+"""Helpers for the tests of the SQLite store, in addition to the suite's: other processes and SQL from outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def opened(
 
 
 def outside(path: str | Path, *statements: str) -> list[Any]:
-    """Run SQL as somebody else would: another process, another SQLite. Rows of the last statement come back."""
+    """Run SQL in another process with another SQLite, and return the rows of the last statement."""
     program = (
         "import json, sqlite3, sys\n"
         "connection = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)\n"
@@ -49,7 +49,7 @@ def outside(path: str | Path, *statements: str) -> list[Any]:
 
 
 class Process:
-    """A child that says ``ready`` and then does what the lines sent to it let it do."""
+    """A child process that prints ``ready`` and then follows the lines sent to it."""
 
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self.child = child
@@ -70,7 +70,7 @@ class Process:
         return self.line()
 
     def finish(self) -> int:
-        """Let it come to its end."""
+        """Close its input, wait until it ends, and return its exit code."""
         _pipe(self.child.stdin).close()
         return self.child.wait()
 
@@ -86,7 +86,7 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 
 @contextmanager
 def process(program: str, *args: str | Path) -> Iterator[Process]:
-    """Start a Python program and wait until it has said ``ready``."""
+    """Start a Python program and wait until it prints ``ready``."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((SOURCE, os.getcwd()))}
     child = subprocess.Popen(
         [sys.executable, "-c", program, *map(str, args)],
@@ -104,8 +104,8 @@ def process(program: str, *args: str | Path) -> Iterator[Process]:
             child.kill()
 
 
-# An engine of its own: opens the store named by its argument and does what its lines say, with one
-# line of answer each. At the end of its input it closes the store; "exit" leaves without.
+# A program that opens the store named by its argument and follows the lines of its input, with one line of
+# output each. At the end of its input it closes the store; "exit" ends it without closing.
 ENGINE = """
 import asyncio, sys
 from pausepoint.stores.sqlite import SqliteStore
@@ -133,7 +133,7 @@ async def main():
 asyncio.run(main())
 """
 
-# Holds the write lock of the database until it gets a line.
+# Holds the write lock of the database until it reads a line.
 LOCKER = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)

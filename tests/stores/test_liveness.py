@@ -1,4 +1,4 @@
-"""One writer: who holds a session, in one process and across processes, dead or alive."""
+"""One writer per session: who holds it, in one process and across processes, dead or alive."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ async def test_a_pause_set_by_hand_leaves_completed_and_cancelled_sessions_alone
 async def test_a_pause_can_be_taken_back_by_hand_after_the_end(path: Path) -> None:
     async with opened(path) as store:
         await (await started(store)).commit(release=True, ended="completed")
-        await asyncio.to_thread(outside, path, "UPDATE sessions SET pause_requested = 1")  # past the view
+        await asyncio.to_thread(outside, path, "UPDATE sessions SET pause_requested = 1")  # bypasses the view
         assert (await stored(store)).pause_requested
         await asyncio.to_thread(outside, path, "UPDATE workflow_states SET pause_requested = 0")
         assert not (await stored(store)).pause_requested

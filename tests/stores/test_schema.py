@@ -1,4 +1,4 @@
-"""Opening: what is created, what is refused, and that refusing changes no byte."""
+"""Opening a store: what it creates and what it refuses. A refusal changes no byte of the file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_migration_and_its_number_are_one_transaction() -> None:
     assert {name for _, name, _, _ in shape(connection) - before} == {"good"}
     assert connection.pragma("user_version") == schema.VERSION + 1
     assert not connection.in_transaction
-    schema.migrate(connection, [good])  # already behind us: nothing happens
+    schema.migrate(connection, [good])  # already applied, so nothing happens
 
 
 @on_loop
@@ -119,7 +119,7 @@ async def test_a_newer_schema_that_is_only_in_the_wal_is_refused_with_no_byte_ch
         path,
         "connection = sqlite3.connect(sys.argv[1])\n"
         "connection.execute('PRAGMA user_version = 99')\n"
-        "os._exit(0)",  # no checkpoint: the new number stays in the WAL
+        "os._exit(0)",  # no WAL checkpoint: the new number stays in the WAL
     )
     wal = Path(f"{path}-wal")
     assert wal.stat().st_size
@@ -244,7 +244,7 @@ def test_every_named_query_can_be_prepared() -> None:
 
 
 def _nothing(query: str) -> list[None] | dict[str, None]:
-    """A binding for each parameter; those with a name or a number count once."""
+    """Return a binding for each parameter. Named and numbered parameters count once."""
     if named := re.findall(r":(\w+)", query):
         return dict.fromkeys(named)
     numbered = {int(number) for number in re.findall(r"\?(\d)", query)}
@@ -278,7 +278,7 @@ def test_queries_keep_their_index(query: str, index: str) -> None:
 
 @pytest.mark.parametrize("query", ["place", "move", "append", "create", "flags"])
 def test_what_a_session_does_most_needs_no_table_of_its_own(query: str) -> None:
-    """A RETURNING, or a CHECK with three values in its list, is enough for one: a tenth of the cost of a checkpoint."""
+    """A RETURNING, or a CHECK with a list of three values, needs a temporary table: a tenth of a checkpoint's cost."""
     connection = apsw.Connection(":memory:")
     schema.create(connection)
     text = sql.QUERIES[query]

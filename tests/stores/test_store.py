@@ -1,4 +1,4 @@
-"""What is SQLite's own about the store, on a file and in memory; the rest is in the suite that every store passes."""
+"""Tests specific to the SQLite store, on a file and in memory. The general tests are in the suite for all stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def on_disk(store: SqliteStore, statement: str) -> None:
-    """Change the store behind its own back."""
+    """Change the database without using the store."""
     store._writer.inline.connection.execute(statement)
 
 
@@ -70,7 +70,7 @@ async def test_the_first_record_of_a_part_is_proved_against_the_one_before(place
         driver = await started(store)
         for _ in range(3):
             await driver.commit()
-        # A forged record that fits its own digest but not its place in the chain.
+        # A forged record that fits its own digest, but not its position in the chain.
         forged = seal(b"\0" * 32, 3, 2, "checkpoint", "first", 1, 1, b"forged")
         values = f"payload = x'{forged.payload.hex()}', salt = x'{forged.salt.hex()}', body = x'{forged.body.hex()}'"
         on_disk(store, f"UPDATE log SET {values}, digest = x'{forged.digest.hex()}' WHERE seq = 3")
@@ -178,14 +178,14 @@ async def test_statistics_about_the_tables_do_not_change_the_order_of_records(tm
         for _ in range(4):
             await driver.commit()
         key = driver.key
-        on_disk(store, "ANALYZE")  # as a person's tool does; whoever connects from now on plans with it
+        on_disk(store, "ANALYZE")  # as a database tool does; later connections plan with the statistics
     async with opened(str(tmp_path / "store.db")) as store:
         assert [record.seq for record in await store.records(key, 1)] == [1, 2, 3, 4, 5]
 
 
 @on_loop
 async def test_a_link_to_the_database_is_the_same_store_with_the_same_files(tmp_path: Path) -> None:
-    (tmp_path / "link.db").symlink_to(tmp_path / "store.db")  # to what does not even exist yet
+    (tmp_path / "link.db").symlink_to(tmp_path / "store.db")  # the target does not exist yet
     async with opened(tmp_path / "link.db") as linked, opened(tmp_path / "store.db") as store:
         await started(linked)
         assert (await store.get("s1")) == (await linked.get("s1"))

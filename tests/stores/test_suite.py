@@ -13,7 +13,7 @@ from pausepoint.testing import ManualClock
 from pausepoint.testing.suite import SharedStoreSuite, StoreSuite
 from tests.support.dictstore import Data, DictStore
 
-# What the suite proves of docs/acceptance.md. The package itself does not know that page.
+# The acceptance criteria in docs/acceptance.md that the suite proves. The package does not refer to that page.
 COVERS = {
     "test_a_commit_that_does_not_fit_writes_nothing": ("S3.88",),
     "test_of_two_simultaneous_commits_one_takes_effect": ("S3.88",),
@@ -27,7 +27,7 @@ for name, numbers in COVERS.items():
 
 
 class OnSqlite:
-    """How to damage what SQLite keeps."""
+    """Damages data in a SQLite store."""
 
     def damage_record(self, store: Store, key: int, seq: int) -> None:
         _execute(store, "UPDATE log SET payload = x'7b7c' WHERE session = ? AND seq = ?", key, seq)

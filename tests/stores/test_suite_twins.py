@@ -1,4 +1,4 @@
-"""The store suite finds what is wrong with a store: each of these is sound but for one thing."""
+"""The store suite finds faulty stores: each store here is correct except for one fault."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class LiftsEveryPause(DictStore):
 
 
 class StandsBeforeItStops(DictStore):
-    """The pause and what it asks of sessions are two transactions."""
+    """Stores the pause and its requests to sessions in two transactions."""
 
     async def pause(self, query: Filter, pause: Pause) -> Found:
         found = await super().pause(query, replace(pause, standing=False))
@@ -170,7 +170,7 @@ TWINS: dict[type[DictStore], str] = {
 
 
 class Dictionaries(SharedStoreSuite):
-    """The suite over one kind of dictionary store; not for pytest to collect, so its name does not begin with Test."""
+    """The suite for one kind of dictionary store. Its name does not begin with Test, so pytest does not collect it."""
 
     def __init__(self, kind: type[DictStore]) -> None:
         self.kind = kind
@@ -185,7 +185,7 @@ class Dictionaries(SharedStoreSuite):
 
 
 def cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
-    """The arguments that pytest would call it with."""
+    """Yield the arguments with which pytest would call the test."""
     marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
     rows = [[{mark.args[0]: value} for value in mark.args[1]] for mark in marks]
     for combined in itertools.product(*rows):
@@ -193,7 +193,7 @@ def cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
 
 
 def failing(kind: type[DictStore], folder: Path) -> set[str]:
-    """The tests of the suite that do not pass."""
+    """Return the names of the suite's tests that fail."""
     failed: set[str] = set()
     for name, test in inspect.getmembers(Dictionaries, inspect.isfunction):
         for given in cases(test) if name.startswith("test_") else ():

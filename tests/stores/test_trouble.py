@@ -1,4 +1,4 @@
-"""A store on a disk in trouble: read-only as long as it lasts, and what the ballast is for."""
+"""A store on a failing disk: it is read-only while the trouble lasts, and uses the ballast for the last writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.stores.kit import Driver, new_session, on_loop, opened, operator, pro
 
 
 class FillingDisk(Fail):
-    """Full, or broken, whenever ``healed`` is False."""
+    """A disk that is full or broken while ``healed`` is False."""
 
     def __init__(self, kind: Any = "full") -> None:
         super().__init__(0, kind, once=False)
@@ -63,7 +63,7 @@ def test_it_is_written_where_space_cannot_be_allocated(path: Path, monkeypatch: 
     monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
     assert Ballast(str(path), SIZE).make()
     assert file_of(path).stat().st_blocks * 512 >= SIZE
-    assert len(set(file_of(path).read_bytes())) == 256  # nothing that could be compressed away
+    assert len(set(file_of(path).read_bytes())) == 256  # cannot be compressed
 
 
 def test_it_is_given_up_slice_by_slice_and_made_whole_again(path: Path) -> None:
@@ -90,7 +90,7 @@ def test_without_room_nothing_is_taken(path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ballast, "_allocate", no_room)
     assert not reserve.make()
     assert not file_of(path).exists()
-    assert not reserve.short()  # nobody is told that the disk is full: it never was made
+    assert not reserve.short()  # the ballast never existed, so its absence does not mean a full disk
     file_of(path).write_bytes(bytes(SLICE))
     assert not reserve.make()
     assert file_of(path).stat().st_size == SLICE
@@ -121,14 +121,14 @@ async def test_none_is_kept_if_none_is_wanted(path: Path) -> None:
         SqliteStore(path, ballast=-1)
 
 
-# read-only, and what is let through
+# read-only, and the writes that are still allowed
 
 
 @on_loop
 async def test_only_what_stops_sessions_is_paid_for_with_the_ballast(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trouble, "FIRST_WAIT", 1_000.0)  # the disk is looked at once, and not in between
+    monkeypatch.setattr(trouble, "FIRST_WAIT", 1_000.0)  # the disk is checked once, and not again during the test
     disk = FillingDisk()
     async with opened(path, vfs="filling") as store:
         running, other = await started(store, "running"), await started(store, "other")
@@ -145,7 +145,7 @@ async def test_only_what_stops_sessions_is_paid_for_with_the_ballast(
         for stop in (store.pause(Filter(), operator()), store.cancel("other", "ann", "", 1), store.commit(note)):
             before = disk.fired
             file_of(path).write_bytes(bytes(SLICE))
-            with pytest.raises(StoreReadOnly):  # this disk stays full, whatever is given up
+            with pytest.raises(StoreReadOnly):  # this disk stays full even after the ballast is released
                 await stop
             assert disk.fired > before
             assert file_of(path).stat().st_size == 0
@@ -160,7 +160,7 @@ async def test_what_was_refused_a_commit_can_be_stopped_and_ended_on_a_full_disk
     async with opened(path) as store:
         driver, other = await started(store, "cut"), await started(store, "other")
         await other.commit(release=True)
-        monkeypatch.setattr(Ballast, "make", lambda ballast: False)  # full for good, and some of it is left
+        monkeypatch.setattr(Ballast, "make", lambda ballast: False)  # the disk stays full; some ballast remains
         store._writer.distrust()
         with pytest.raises(StoreReadOnly):
             await driver.commit()
@@ -177,7 +177,7 @@ async def test_what_was_refused_a_commit_can_be_stopped_and_ended_on_a_full_disk
 async def test_a_checkpoint_is_not_a_last_note(path: Path) -> None:
     async with opened(path) as store:
         driver = await started(store)
-        assert not writer.parks(driver.next(release=True))  # of the kind "checkpoint"
+        assert not writer.parks(driver.next(release=True))  # its record is of the kind "checkpoint"
         row = await stored(store)
         note = _note(row, b"{}")
         assert writer.parks(note)
@@ -240,7 +240,7 @@ async def test_a_commit_that_is_too_large_for_the_disk_stops_no_other(path: Path
         first = await asyncio.gather(small.commit(), large.commit(bytes(10**6)), return_exceptions=True)
         assert isinstance(first[1], StoreReadOnly)
         assert not isinstance(first[0], Exception)
-        await small.commit()  # the disk is looked at first, and found well
+        await small.commit()  # the disk is checked first and found healthy
         assert store.trouble is None
 
 
@@ -280,7 +280,7 @@ async def test_a_store_cannot_be_made_on_a_full_disk(path: Path) -> None:
     disk.vfs.unregister()
 
 
-# Says whatever it hears. A line lets it find space again, the next one lets it end.
+# Prints every change of trouble. The first input line lets it find space again, the next one ends it.
 ANOTHER = """
 import asyncio, sys
 from pausepoint.stores.sqlite import SqliteStore, ballast
@@ -321,5 +321,5 @@ async def test_what_one_process_takes_from_the_ballast_all_others_hear_of(
             other.send()
             while await asyncio.to_thread(other.line) != "well":
                 pass
-            await until(lambda: store.trouble is None)  # it is whole again, whoever did it
+            await until(lambda: store.trouble is None)  # any process may have restored the ballast
             await started(store)

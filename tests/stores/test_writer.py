@@ -1,4 +1,4 @@
-"""Where commits run, what they share, and what happens when the disk or a neighbour is in the way."""
+"""Where commits run, which transactions they share, and how they react to disk errors and other writers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.stores.kit import (
 
 
 class Counts:
-    """How many transactions each of the two writing connections made, from now on."""
+    """Counts the transactions of the two writing connections from now on."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.inline = self.threaded = 0
@@ -52,7 +52,7 @@ class Counts:
 
 @on_loop
 async def test_a_lone_session_commits_inline(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "CHEAP", 10.0)  # however slow this disk is
+    monkeypatch.setattr(writer, "CHEAP", 10.0)  # no matter how slow this disk is
     async with opened(path) as store:
         driver, counts = await started(store), Counts(store)
         for _ in range(10):
@@ -223,7 +223,7 @@ async def test_a_foreign_writer_does_not_block_the_loop(path: Path) -> None:
             for _ in range(30):
                 await asyncio.sleep(0.01)
                 longest, before = max(longest, time.perf_counter() - before), time.perf_counter()
-                await stored(store)  # reading works meanwhile
+                await stored(store)  # reads still work
             assert not task.done()
             assert longest < 0.2
             locker.send()
@@ -267,7 +267,7 @@ async def test_a_full_disk_is_reported_reads_work_and_it_recovers(path: Path, se
 
 
 def limit(store: SqliteStore, pages: int) -> None:
-    """SQLite never goes below the pages that exist, so 1 means: not one more."""
+    """Limit the size of the database. SQLite keeps existing pages, so 1 means: no new pages."""
     for transactions in (store._writer.inline, store._writer.threaded):
         transactions.connection.pragma("max_page_count", pages)
 
@@ -297,7 +297,7 @@ async def test_a_verb_that_took_effect_is_done_whatever_sqlite_reported(path: Pa
 
 
 def complain_after_commit(store: SqliteStore) -> list[int]:
-    """SQLite calls this hook when the commit is durable, and reports what the hook returns as COMMIT's result."""
+    """Make COMMIT fail after it is durable. SQLite calls the hook then and reports its result as COMMIT's result."""
     complained: list[int] = []
 
     def hook(connection: apsw.Connection, name: str, pages: int) -> int:
@@ -310,7 +310,7 @@ def complain_after_commit(store: SqliteStore) -> list[int]:
 
 
 class FailingDisk(apsw.VFS):
-    """The system's files, until told to fail."""
+    """The system's VFS, which fails on request."""
 
     def __init__(self) -> None:
         self.name = "failing-disk"
@@ -411,7 +411,7 @@ async def test_a_commit_whose_fate_cannot_be_read_is_not_tried_again(
 ) -> None:
     async with opened(path, vfs=disk.name) as store:
         drivers = [await started(store, f"s{n}") for n in range(sessions)]
-        complain_after_commit(store)  # it took effect, SQLite says it did not, and nothing can be opened to look
+        complain_after_commit(store)  # the commit took effect, but SQLite reports an error
         disk.fail(apsw.CantOpenError, "open")
         results = await asyncio.gather(*(driver.commit(b"once") for driver in drivers), return_exceptions=True)
         assert [type(result) for result in results] == [StoreReadOnly] * sessions
@@ -430,7 +430,7 @@ async def test_a_damaged_file_is_reported_as_such(path: Path) -> None:
         for _ in range(50):
             await driver.commit(b"x" * 2000)
     data = bytearray(path.read_bytes())
-    data[schema.PAGE_SIZE :] = b"\x5a" * (len(data) - schema.PAGE_SIZE)  # all but the schema
+    data[schema.PAGE_SIZE :] = b"\x5a" * (len(data) - schema.PAGE_SIZE)  # everything except the schema
     path.write_bytes(data)
     with pytest.raises(DamagedRecord, match="Restore it from a backup"):
         async with opened(path) as store:
@@ -443,7 +443,7 @@ async def test_what_was_submitted_is_answered_even_if_closing_is_cut_short(tmp_p
     await store.open(lambda: None)
     gate = threading.Event()
     first = asyncio.ensure_future(store._writer.do(lambda connection: gate.wait(10)))
-    await asyncio.sleep(0.02)  # it is under way; what comes now has to wait
+    await asyncio.sleep(0.02)  # the first call runs; later ones must wait
     second = asyncio.ensure_future(store.pause(Filter(), operator()))
     closing = asyncio.ensure_future(store.close())
     await asyncio.sleep(0.02)

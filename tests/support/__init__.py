@@ -1,1 +1,1 @@
-"""What several folders of tests share: one idea per file."""
+"""Helpers that several test folders share, one topic per file."""

@@ -1,4 +1,4 @@
-"""Other processes: programs that talk over their standard streams, and SQL as somebody else would run it."""
+"""Run code in other processes: programs that talk over their standard streams, and SQL from outside the store."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Child:
         return _pipe(self.popen.stdout).readline().strip()
 
     def expect(self, line: str) -> None:
-        """Wait for a line; anything else is the child's own failure."""
+        """Wait for a line. Any other output means that the child itself failed."""
         heard = self.line()
         assert heard == line, f"the child said {heard!r}, not {line!r}"
 
@@ -62,7 +62,7 @@ class Child:
         self.popen.send_signal(number)
 
     def ended(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait until the program ends and return its exit code."""
         return self.popen.wait(20)
 
 
@@ -77,7 +77,7 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def child(program: str, *args: object) -> Iterator[Child]:
-    """Start the body of an ``async def main(args)``, beside the public names of Pausepoint and `Pipeline`."""
+    """Start a program: the body of ``async def main(args)``, with Pausepoint's public names and `Pipeline` imported."""
     text = _PRELUDE + "async def main(args):\n" + textwrap.indent(textwrap.dedent(program), "    ")
     with script(text + "\nasyncio.run(main(sys.argv[1:]))\n", *args) as running:
         yield running
@@ -89,7 +89,7 @@ def script(text: str, *args: object) -> Iterator[Child]:
     command = [sys.executable, "-c", text, *map(str, args)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment()) as popen:
-        # A child that never says what the test waits for must not make it wait for ever.
+        # If the child never prints what the test expects, the timer ends it instead of blocking the test.
         patience = threading.Timer(20, popen.kill)
         patience.start()
         try:
@@ -100,7 +100,7 @@ def script(text: str, *args: object) -> Iterator[Child]:
 
 
 def run_child(program: str, *args: object) -> str:
-    """Run such a program to its end; what it printed."""
+    """Run such a program until it ends and return its output."""
     with child(program, *args) as running:
         printed, _ = running.popen.communicate(timeout=20)
         assert running.popen.returncode == 0, f"the child ended with {running.popen.returncode}: {printed}"
@@ -108,7 +108,7 @@ def run_child(program: str, *args: object) -> str:
 
 
 def outside_sql(path: Path, *statements: str) -> list[dict[str, Any]]:
-    """Run SQL in another process with Python's own sqlite3. The rows of the last statement come back."""
+    """Run SQL in another process with Python's own sqlite3, and return the rows of the last statement."""
     command = [sys.executable, "-I", "-c", _SQL, str(path), *statements]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
     rows: list[dict[str, Any]] = json.loads(done.stdout)

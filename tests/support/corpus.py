@@ -1,6 +1,6 @@
-"""A corpus of small workflows, one per way in which a state can change or a path can bend.
+"""A corpus of small workflows, one for each way in which a state can change or a path can branch.
 
-Each counts what really ran in ``Case.ran``: the names of operations, in order.
+Each case lists the operations that really ran in ``Case.ran``, by name and in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ran = list[str]
 
 @dataclass
 class Case:
-    """A workflow, the input to start it with, and what it really ran."""
+    """A workflow, its input, and the operations that really ran."""
 
     workflow: Workflow[Any]
     given: dict[str, Any]
@@ -95,7 +95,7 @@ def fan_out() -> Case:
 
 
 def bent() -> Case:
-    """Steps that are skipped, and a guard that lets pass."""
+    """A workflow with skipped steps and a guard that lets the session pass."""
 
     class Form(BaseModel):
         kind: str
@@ -189,7 +189,7 @@ def nested() -> Case:
 
 
 def large() -> Case:
-    """Values that are stored by hash: one that stays, one that is rewritten, a list of them, an operation's result."""
+    """A workflow with values stored by hash: one unchanged, one rewritten, one in a list, one from an operation."""
 
     class Archive(BaseModel):
         stays: str
@@ -212,7 +212,7 @@ def large() -> Case:
 
 
 def long() -> Case:
-    """Six hundred visits: the log crosses key frames."""
+    """A workflow with six hundred visits, so that its log crosses key frames."""
 
     class March(BaseModel):
         n: int = 0
@@ -231,7 +231,7 @@ def long() -> Case:
 
 
 def noting(case: Case) -> Callable[[str], Coroutine[Any, Any, str]]:
-    """An operation that tells that it ran. It never waits, so nothing can cut it off before it is remembered."""
+    """Return an operation that notes each run. It never waits, so nothing can interrupt it before it is remembered."""
 
     async def noted(text: str) -> str:
         case.ran.append(text)

@@ -1,9 +1,9 @@
-"""Processes for a few milliseconds each: a server that has imported everything and forks once per job.
+"""A server that has imported everything and forks one process per job, in a few milliseconds.
 
-Its modules have a ``warm_up``, which does once what every job would have to do first.
-A job is a function named ``module:function``; it opens its engine itself, in the forked
-process. What it says comes back as messages, how it ended as a return code (-9 after SIGKILL).
-Server and jobs share one pipe: a message is one line below PIPE_BUF, so lines never mix.
+The server's modules have a function ``warm_up``, which does the work that every job would have to do first. A job is
+a function named ``module:function``; it opens its own engine in the forked process. It sends messages with `say` and
+ends with a return code (-9 after SIGKILL). The server and its jobs share one pipe. Each message is one line shorter
+than PIPE_BUF, so lines never mix.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import pausepoint
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
-_LONGEST = 4096  # PIPE_BUF on Linux; lines up to it are written in one piece
+_LONGEST = 4096  # PIPE_BUF on Linux; shorter lines are written atomically
 
 _job = 0
 _pipe = 1
 
 
 def say(message: dict[str, Any]) -> None:
-    """From inside a job: tell the test something."""
+    """Send a message to the test, from inside a job."""
     _send({"id": _job, "say": message})
 
 
@@ -57,34 +57,34 @@ class Child:
         self.stopped = False
 
     def hear(self, patience: float = PATIENCE) -> dict[str, Any]:
-        """The next message; fails if the job ends without one."""
+        """Return the next message. Fails if the job ends without one."""
         self._server.until(lambda: bool(self.said) or self.code is not None, patience)
         assert self.said, f"the job ended with {self.code} and said nothing"
         return self.said.pop(0)
 
     def is_alive(self) -> bool:
-        """Whether it has not ended, as far as is known by now."""
+        """Return whether the job is still running, as far as the client knows."""
         self._server.take_what_came()
         return self.code is None
 
     def wait(self, patience: float = PATIENCE) -> int:
-        """The return code."""
+        """Wait until the job ends and return its return code."""
         self._server.until(lambda: self.code is not None, patience)
         assert self.code is not None
         return self.code
 
     def wait_stopped(self, patience: float = PATIENCE) -> None:
-        """Until the system says that the process is stopped."""
+        """Wait until the system reports that the process is stopped."""
         self._server.until(lambda: self.stopped or self.code is not None, patience)
         assert self.stopped, f"the job ended with {self.code} instead of stopping"
 
     def signal(self, number: signal.Signals) -> None:
-        """Have a signal sent, unless the job has ended."""
+        """Ask the server to send a signal, unless the job has ended."""
         self._server.order({"id": self.number, "signal": number})
 
 
 class ForkServer:
-    """The client's side. A context manager; leaving it ends every job that still runs."""
+    """The client of the server. As a context manager, it ends all running jobs on exit."""
 
     def __init__(self, *modules: str) -> None:
         source = str(Path(pausepoint.__file__).parents[1])
@@ -112,11 +112,11 @@ class ForkServer:
 
     @property
     def next(self) -> int:
-        """The number that the next job will have."""
+        """Return the number of the next job."""
         return self._count + 1
 
     def start(self, job: str, **args: Any) -> Child:
-        """Fork a process that does ``job``."""
+        """Fork a process that runs ``job``."""
         self._count += 1
         child = self._children[self._count] = Child(self, self._count)
         self.order({"id": self._count, "job": job, "args": args})
@@ -124,12 +124,12 @@ class ForkServer:
         return child
 
     def order(self, order: dict[str, Any]) -> None:
-        """Tell the server what to do."""
+        """Send an order to the server."""
         self._in.write(json.dumps(order).encode() + b"\n")
         self._in.flush()
 
     def until(self, ready: Callable[[], bool], patience: float) -> None:
-        """Take messages until ``ready()``."""
+        """Process messages until ``ready()`` returns true."""
         deadline = time.monotonic() + patience
         while not ready():
             left = deadline - time.monotonic()
@@ -137,7 +137,7 @@ class ForkServer:
                 raise TimeoutError(f"nothing happened for {patience} s")
 
     def take_what_came(self) -> None:
-        """Take messages, and wait for none."""
+        """Process the messages that have arrived, without waiting."""
         while self._taken(0):
             pass
 
@@ -153,7 +153,7 @@ class ForkServer:
         return True
 
     def until_any(self, children: Sequence[Child]) -> None:
-        """Until one of them has said something or has ended."""
+        """Wait until one of the jobs has sent a message or ended."""
         self.until(lambda: not children or any(child.said or child.code is not None for child in children), PATIENCE)
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -168,11 +168,11 @@ class ForkServer:
 
 
 Forks = Callable[[str], ForkServer]
-"""Finds the fork server of a module."""
+"""Returns the fork server of a module."""
 
 
 class _Server:
-    """The server's side: one thread, no database ever open."""
+    """The server: one thread that never opens a database."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, int] = {}
@@ -198,7 +198,10 @@ class _Server:
                     self.fork(order) if "job" in order else self.signal(order)
 
     def signal(self, order: dict[str, Any]) -> None:
-        """Here and not by the client: until it is reaped here, its pid cannot be anybody else's."""
+        """Send a signal to a job.
+
+        The server sends it, not the client: the pid cannot be reused until the server has reaped the job.
+        """
         for pid, job in self.jobs.items():
             if job == order["id"]:
                 os.kill(pid, order["signal"])
@@ -221,7 +224,7 @@ class _Server:
                 _send({"id": self.jobs.pop(pid), "code": os.waitstatus_to_exitcode(status)})
 
     def end(self) -> None:
-        """Nobody listens any more: end what still runs."""
+        """End the running jobs after the client has closed its end."""
         for pid in self.jobs:
             os.kill(pid, signal.SIGKILL)
         for pid in self.jobs:
@@ -229,7 +232,7 @@ class _Server:
 
 
 def _do(order: dict[str, Any]) -> None:
-    """In the forked process: do the job and end as a program would that did nothing else."""
+    """Run the job in the forked process, and exit as a program of its own would."""
     global _job
     _job = order["id"]
     code = 1
@@ -255,10 +258,10 @@ def _do(order: dict[str, Any]) -> None:
 def main(modules: Sequence[str]) -> None:
     global _pipe
     _pipe = os.dup(1)
-    os.dup2(2, 1)  # what a warm-up or a job prints is no message
+    os.dup2(2, 1)  # keeps the output of warm-ups and jobs out of the message pipe
     for module in modules:
         import_module(module).warm_up()
-    gc.freeze()  # what is there stays shared with the forked processes
+    gc.freeze()  # keeps existing objects shared with the forked processes
     server = _Server()
     try:
         server.serve()
@@ -267,7 +270,7 @@ def main(modules: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Imported once more under its real name: jobs use `say` from there.
+    # Imported again under its real name, because jobs use `say` from there.
     from tests.support import forkserver
 
     forkserver.main(sys.argv[1:])

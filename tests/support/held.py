@@ -1,8 +1,9 @@
-"""One program in a folder of its own, driven by one process after another, each struck or held at a named point.
+"""Run one program in its own folder, in one process after another, and interrupt each at a named point.
 
-For the process: `as_program` makes a job of the fork server a program, `watch` gives it points, `passed` is one. Every
-point is a line in a file; at the one that the test has named, the process sends itself a signal, or says so through one
-pipe and waits at another. For the test: `Driven` has processes strike themselves, `Held` meets them there.
+In the process: `as_program` runs a job of the fork server as a program, `watch` turns the calls of a function into
+points, and `passed` is one point. Every point is a line in a file. At the point that the test names, the process
+sends itself a signal, or reports through one pipe and waits at another. In the test: `Driven` makes processes send
+themselves a signal, and `Held` makes them wait at a point.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.support.forkserver import Child, Forks
 
 PATIENCE = 50
 ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
-"""Signal → the code with which a program ends that got it."""
+"""The exit code of a program, by the signal that ended it."""
 
 
 # for the process
@@ -32,7 +33,7 @@ ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143
 
 @contextmanager
 def as_program(module: str, args: Sequence[str], folder: str, said: str, environment: dict[str, str]) -> Iterator[None]:
-    """``python -m MODULE ARGS`` in a folder, as far as the program can tell; what it says goes to files."""
+    """Make the process look like ``python -m MODULE ARGS`` in a folder, with its output in files."""
     os.chdir(folder)
     sys.argv = [module, *args]
     sys.orig_argv = [sys.executable, "-m", module, *args]
@@ -48,7 +49,7 @@ def as_program(module: str, args: Sequence[str], folder: str, said: str, environ
 
 
 def passed(point: str) -> None:
-    """The process has come to a point."""
+    """Note that the process reached a point."""
     folder = Path(os.environ["HELD_FOLDER"])
     with open(folder / "calls.txt", "a", encoding="utf-8") as file:
         file.write(f"{point}\n")
@@ -64,7 +65,7 @@ def passed(point: str) -> None:
 
 
 def watched(real: Callable[..., Any], called: Callable[..., object]) -> Callable[..., Any]:
-    """A stand-in for a function that first tells ``called`` its arguments."""
+    """Return a wrapper that calls ``called`` with the arguments before it calls the function."""
 
     @functools.wraps(real)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +81,7 @@ def watched(real: Callable[..., Any], called: Callable[..., object]) -> Callable
 
 
 def watch(owner: Any, function: str, name: str | Callable[..., str | None]) -> None:
-    """Make every call of a function a point; a name that depends on the arguments may be none."""
+    """Make every call of a function a point. If ``name`` is a function and returns None, the call is not a point."""
 
     def called(*args: Any) -> None:
         if (point := name(*args) if callable(name) else name) is not None:
@@ -93,7 +94,7 @@ def watch(owner: Any, function: str, name: str | Callable[..., str | None]) -> N
 
 
 class Driven:
-    """A folder, its store, and the processes that work there. ``job`` is what the fork server runs."""
+    """A folder, its store, and the processes that work there. ``job`` is the job that the fork server runs."""
 
     job: str
 
@@ -112,11 +113,11 @@ class Driven:
         )  # fmt: skip
 
     def run(self, *args: str, at: str = "", by: signal.Signals = signal.SIGKILL, code: int = 0) -> str:
-        """A process to its end, which is that of the signal if it is to get one."""
+        """Run a process until it ends and check its exit code: that of the signal if ``at`` is set, else ``code``."""
         return self.ends(self.begin(*args, at=at, by=by), ENDS[by] if at else code)
 
     def ends(self, child: Child, *codes: int) -> str:
-        """Wait for a process and see that it ended as it should."""
+        """Wait for a process and check its exit code."""
         assert child.wait(PATIENCE) in codes, self.said(child)
         return self.said(child)
 
@@ -124,7 +125,7 @@ class Driven:
         return "".join(self.outputs(child))
 
     def outputs(self, child: Child) -> tuple[str, str]:
-        """What it said on its two ways out."""
+        """Return what the process wrote to standard output and standard error."""
         out = self._said(child.number)
         return out.read_text("utf-8"), Path(f"{out}.err").read_text("utf-8")
 
@@ -137,23 +138,23 @@ class Driven:
 
     @property
     def order(self) -> list[str]:
-        """The points that were passed."""
+        """Return the points that were passed, in order."""
         return (self.folder / "calls.txt").read_text("utf-8").splitlines()
 
     @property
     def calls(self) -> Counter[str]:
-        """How often each point was passed."""
+        """Return how often each point was passed."""
         return Counter(self.order)
 
 
 class Held(Driven):
-    """The same with processes that wait at a point until the test releases them."""
+    """Like `Driven`, with processes that wait at a point until the test releases them."""
 
     def __init__(self, folder: Path, forks: Forks) -> None:
         super().__init__(folder, forks)
         for pipe in ("reached", "gate"):
             os.mkfifo(folder / pipe)
-        # Opened for both, so that neither side hangs or sees an end if the other one dies.
+        # Opened for reading and writing, so that neither side hangs or sees an end of file if the other one dies.
         self.reached = os.open(folder / "reached", os.O_RDWR)
         self.gate = os.open(folder / "gate", os.O_RDWR)
 
@@ -165,7 +166,7 @@ class Held(Driven):
         os.close(self.gate)
 
     def begin(self, *args: str, at: str = "", by: signal.Signals | None = None) -> Child:
-        """Start a process; with a point and no signal, return when it waits there."""
+        """Start a process. With a point and without a signal, return when the process waits there."""
         child = super().begin(*args, at=at, by=by)
         if at and by is None:
             self._reach(child)

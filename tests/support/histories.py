@@ -1,7 +1,7 @@
-"""Histories that are known: the rules of a state machine in a given order, judged as it would judge any other.
+"""Replay a given history: the rules of a state machine in a fixed order, with the machine's usual checks.
 
-A search finds what nobody thought of. That an oracle notices a given fault is shown more quickly, and every time, by
-the verbs after which it must.
+A Hypothesis search finds unexpected faults. A fixed history shows quickly, and every time, that the machine notices
+a known fault.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis.stateful import RuleBasedStateMachine
 
 Act = tuple[str, dict[str, Any]]
-"""A rule and what it is given."""
+"""A rule and its arguments."""
 
 
 class Drawn:
-    """Draws what it is told to, instead of what Hypothesis would like."""
+    """Draws the given values instead of values that Hypothesis chooses."""
 
     def __init__(self, *values: Any) -> None:
         self.values = list(values)
@@ -25,7 +25,7 @@ class Drawn:
 
 
 def play(machine: RuleBasedStateMachine, history: list[Act]) -> None:
-    """Go through a history, with a look at everything after every rule, and to the end."""
+    """Run a history, check all invariants after every rule, and tear the machine down."""
     try:
         for name, given in history:
             getattr(machine, name)(**given)

@@ -1,7 +1,7 @@
-"""A workflow that waits for everything there is, and the operator who helps it along; every execution is noted.
+"""A workflow that uses every kind of wait, and an operator who drives it; every execution is noted.
 
-It sleeps, receives messages, calls children, is held back by a guard, is edited, and goes back twice. The operator
-looks at what is stored before each act, so that another process can go on where one was killed.
+The workflow sleeps, receives messages, calls children, is paused by a guard, is edited, and is rewound twice. The
+operator reads the store before each act, so another process can continue after one is killed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pausepoint.log.replay import body_of
 from tests.support.points import points
 
 WIDTH = 2
-"""The most operations that are ever in flight at once."""
+"""The largest number of operations in flight at the same time."""
 
 REDONE = ("op close",)
-"""What a rewind has done once more."""
+"""The executions that a rewind repeats."""
 
 NEWS = ("the tide turns", "the squid is back")
 NAP = 0.003
@@ -111,7 +111,7 @@ journey = Workflow("journey", state=Trip, steps=[pack, listen, travel, customs, 
 
 
 async def go(engine: Engine, session_id: str, is_new: bool) -> Status:
-    """Bring a journey to its end, wherever it stands."""
+    """Drive a journey from any position until it ends."""
     if is_new:
         session: Session[Any] = await engine.start(journey, session_id=session_id)
     else:
@@ -133,7 +133,7 @@ async def help_along(engine: Engine, session: Session[Any], status: Status) -> N
     if status is Status.PAUSED and await rewinds(engine, session.id) == 0:
         await session.rewind("customs", reuse=True)
     if status in (Status.PAUSED, Status.READY) and await rewinds(engine, session.id) == 1:
-        if not (await session.state()).cleared:  # before it goes on, or it is refused once more
+        if not (await session.state()).cleared:  # edit before the resume, or the guard refuses again
             await session.edit(cleared=True, by="ann", reason="it is an old coat")
     elif status is Status.COMPLETED and await rewinds(engine, session.id) == 1:
         await session.rewind("close")
@@ -141,7 +141,7 @@ async def help_along(engine: Engine, session: Session[Any], status: Status) -> N
 
 
 async def resumed(session: Session[Any]) -> None:
-    with suppress(AlreadyRunning):  # it may have woken by itself
+    with suppress(AlreadyRunning):  # it may have woken on its own
         await session.resume()
 
 
@@ -152,14 +152,14 @@ async def rewinds(engine: Engine, session_id: str) -> int:
 
 
 async def count_of(engine: Engine, session_id: str, kind: str) -> int:
-    """How many signals of a kind have come."""
+    """Return the number of signals of a kind."""
     row = await engine.store.get(session_id)
     assert row is not None
     return sum(signal.kind == kind for signal in await engine.store.signals(row.key, 0))
 
 
 def label_of(record: Any) -> str:
-    """The execution whose result a record keeps, if any."""
+    """Return the execution whose result a record stores, or an empty string."""
     body = body_of(record)
     if record.kind != "operation" or body.total or body.name not in ("did", "stamp"):
         return ""

@@ -1,4 +1,4 @@
-"""Async tests without a plugin: a decorator that gives each its own loop."""
+"""Async tests without a plugin: a decorator that runs each test on its own event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, ParamSpec
 P = ParamSpec("P")
 
 PATIENCE = 60
-"""Seconds after which a test that waits for something is taken to hang."""
+"""Seconds after which a waiting test fails."""
 
 
 def on_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an ``async def`` test on a loop of its own; one that hangs fails."""
+    """Run an ``async def`` test on a new event loop, and fail it if it hangs."""
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

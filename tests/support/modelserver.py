@@ -1,7 +1,7 @@
-"""A service that speaks OpenAI's chat completions, on a port of this machine, with the faults that real ones have.
+"""A local HTTP service that speaks OpenAI's chat completions, with the faults of real services.
 
-It does what its script says, an item for each request: a status, a text, a fault. When the script is at its end, it
-answers from the schema that came with the request, so that an answer always fits the question.
+Each request gets the next item of a script: a status, a text or a fault. When the script is empty, the service answers
+from the schema in the request, so the answer always fits the question.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from tests.support.servers import serving
 
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 20
-"""What every answer costs."""
+"""The token usage of every answer."""
 
 ONE = {"string": "some words", "integer": 7, "number": 0.5, "boolean": True, "null": None}
 
@@ -44,7 +44,7 @@ class Refuses:
 
 @dataclass(frozen=True)
 class Status:
-    """Another status than 200."""
+    """A response with a status other than 200."""
 
     code: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -53,26 +53,26 @@ class Status:
 
 @dataclass(frozen=True)
 class Body:
-    """Status 200 with a body that need not be a completion."""
+    """A response with status 200 whose body need not be a completion."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Stalls:
-    """Half of an answer, then silence until the other side gives up."""
+    """Half of an answer, then silence until the client gives up."""
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Half of an answer, then a connection that is reset."""
+    """Half of an answer, then a connection reset."""
 
 
 Act = Says | Refuses | Status | Body | Stalls | Cuts
 
 
 class ModelServer(ThreadingHTTPServer):
-    """The service. ``requests`` are the bodies that came, ``headers`` what came with them."""
+    """The service. ``requests`` lists the bodies it received, ``headers`` their headers."""
 
     daemon_threads = True
 
@@ -86,17 +86,17 @@ class ModelServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The base URL, as settings take it."""
+        """Return the base URL for the settings."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def will(self, *acts: Act) -> None:
-        """What it does with the next requests."""
+        """Append to the script for the next requests."""
         self.script.extend(acts)
 
 
 @contextmanager
 def model_in_use(monkeypatch: pytest.MonkeyPatch, **settings: str) -> Iterator[ModelServer]:
-    """The service, and what has an application ask it; ``price="1/10"`` sets PAUSEPOINT_MODEL_PRICE."""
+    """Run the service and make applications use it. ``price="1/10"`` sets PAUSEPOINT_MODEL_PRICE."""
     with serving(ModelServer()) as server:
         monkeypatch.setenv("PAUSEPOINT_MODEL", "tiny")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: ModelServer
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _reset(self) -> None:
-        """Close so that the other side gets a reset, not an end."""
+        """Close the connection with a reset instead of an orderly end."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
         self.close_connection = True
@@ -172,7 +172,7 @@ def _completion(model: str, message: dict[str, Any], reason: str) -> str:
 
 
 def _answer(asked: dict[str, Any]) -> Any:
-    """The simplest value of the schema that came with the request."""
+    """Return the simplest value that fits the schema in the request."""
     schema = asked["response_format"]["json_schema"]["schema"]
     return _simplest(schema, schema.get("$defs", {}))
 

@@ -1,4 +1,4 @@
-"""A store that dies as its process would: its hold is free at once, and nothing more is written."""
+"""A store that dies like its process: it releases its hold immediately and writes nothing more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class MortalStore(SqliteStore):
-    """Dies when told to: at once, or at a write to come, before or after that took effect."""
+    """A store that dies on request: immediately, or at a later write, before or after the write took effect."""
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         super().__init__(path, **options)
@@ -28,20 +28,20 @@ class MortalStore(SqliteStore):
         self._after = False
 
     def doom(self, writes: int, after: bool) -> None:
-        """Die at the write after the next ``writes``; ``after``: it takes effect, but nobody is told."""
+        """Die at the write after the next ``writes``. With ``after``, that write takes effect, but without a reply."""
         self._writes_left, self._after = writes, after
 
     def spare(self) -> None:
-        """Take the doom back."""
+        """Cancel the planned death."""
         self._writes_left = None
 
     def die(self) -> None:
-        """What the system does for a process that was killed."""
+        """Release what the system releases when a process is killed."""
         self.dead = True
         self._hold.drop()
 
     async def bury(self) -> None:
-        """Free what a test process needs back: thread, connections, watcher. The hold's row stays, as after a kill."""
+        """Free the thread, connections and watcher for the test process. The holder's row stays, as after a kill."""
         self.die()
         if self._watcher is not None:
             self._watcher.cancel()
@@ -71,12 +71,12 @@ class MortalStore(SqliteStore):
 
 
 def driven(engine: Engine) -> dict[str, Drive]:
-    """The sessions that an engine drives at this moment."""
+    """Return the sessions that an engine currently drives."""
     return {session_id: run.drive for session_id, run in engine.driver.runs.items() if run.drive is not None}
 
 
 async def crash(engine: Engine) -> None:
-    """End an engine as a kill would: no goodbye, and nothing that its tasks still try is written."""
+    """End an engine like a kill: without a clean shutdown, and refusing what its tasks still try to write."""
     store = engine.store
     assert isinstance(store, MortalStore)
     store.die()
@@ -93,6 +93,6 @@ async def crash(engine: Engine) -> None:
 
 
 def woke(engine: Engine, session_id: str) -> bool:
-    """Whether an engine drives a session that it picked up by itself: to resume it there is no conflict."""
+    """Return whether an engine drives a session that it picked up on its own. Resuming it is then not a conflict."""
     drive = driven(engine).get(session_id)
     return drive is not None and drive.taken_up and not drive.resumed

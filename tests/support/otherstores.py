@@ -1,4 +1,4 @@
-"""A store between the engine and another one, which can refuse."""
+"""A store that wraps another one and can refuse commits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pausepoint.stores.base import Store
 
 
 class ProxyStore:
-    """Hands every verb of the protocol, and nothing else, to another store; ``before_commit`` may raise instead."""
+    """Passes every verb of the protocol, and nothing else, to another store. ``before_commit`` may raise instead."""
 
     def __init__(self, inner: Store, before_commit: Callable[[Commit], None] = lambda commit: None) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Four steps in a row that count their calls; a test can hold a step, or make it fail."""
+"""Four steps in a row that count their calls. A test can hold a step or make it fail."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ FINISHED = Doc(
     verdict="otters: good",
     report="outline of otters, otters: good",
 )
-"""The state that an undisturbed run ends in."""
+"""The state at the end of an uninterrupted run."""
 
 
 def until(name: str) -> Doc:
-    """The state after the steps before ``name``."""
+    """Return the state before the step ``name``."""
     done = STEPS[: STEPS.index(name)]
     return Doc(topic="otters", **{field: getattr(FINISHED, field) for field in done})
 
 
 class Gate:
-    """A place that a step reaches and waits at until a test lets it go on."""
+    """A place at which a step waits until a test opens it."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -52,7 +52,7 @@ class Gate:
 
 
 class Pipeline:
-    """A workflow of the steps in `STEPS`, each of which writes the field of its name."""
+    """A workflow with the steps in `STEPS`. Each step writes the field with its name."""
 
     def __init__(self, log: Path | str | None = None, **options: Any) -> None:
         self.calls: list[str] = []
@@ -63,7 +63,7 @@ class Pipeline:
         self.workflow = Workflow("pipeline", state=Doc, steps=self._steps(options))
 
     def hold(self, name: str) -> Gate:
-        """Make a step wait in its middle, every time it runs, until its gate is opened."""
+        """Make a step wait halfway, every time it runs, until a test opens its gate."""
         return self.gates.setdefault(name, Gate())
 
     async def enter(self, name: str) -> None:
@@ -105,5 +105,5 @@ class Pipeline:
 
 
 def executions(log: Path) -> list[str]:
-    """The steps that ran, in any process, in order."""
+    """Return the steps that ran in any process, in order."""
     return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []

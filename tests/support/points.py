@@ -1,7 +1,7 @@
-"""Named places in a program where a test lets something happen: a kill, a signal, a stop, a wait at a gate.
+"""Named points in a program at which a test triggers an action: a kill, a signal, a stop, a wait at a gate.
 
-Every place that is passed and every piece of work that begins is one line in the run file of a
-trial, written with O_APPEND, so that what several processes did adds up and survives their death.
+Every point that is passed and every piece of work that begins is one line in the run file of a trial. The file is
+opened with O_APPEND, so it collects the lines of several processes and survives their death.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT
 
 
 class Points:
-    """The points of this process. Does nothing until it is armed or has a file."""
+    """The points of this process. They do nothing until one is armed or a run file is set."""
 
     def __init__(self) -> None:
         self.point = ""
@@ -30,11 +30,11 @@ class Points:
         self._file = -1
 
     def arm(self, point: str, action: Action, gate: str = "") -> None:
-        """Let ``action`` happen the first time that ``point`` is passed."""
+        """Trigger ``action`` the first time that ``point`` is passed."""
         self.point, self.action, self.gate = point, action, gate
 
     def write_to(self, path: Path) -> None:
-        """Keep the run file of this trial at ``path``."""
+        """Write the run file of this trial to ``path``."""
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def note(self, what: str, name: str) -> None:
@@ -54,10 +54,10 @@ class Points:
         fires = point_armed(self, label)
         self.hit(label)
         if fires:
-            time.sleep(0.003)  # so that the loop has seen the signal before the work ends
+            time.sleep(0.003)  # lets the loop see the signal before the work ends
 
     async def begin(self, label: str) -> None:
-        """Begin a piece of work on the loop, and give the loop some turns in the middle of it."""
+        """Begin a piece of work on the loop, and let the loop run other tasks in the middle of it."""
         self.note("run", label)
         if self.action == "hang" and self._fires(label):
             self.note("hit", label)
@@ -83,12 +83,12 @@ class Points:
 
 
 def point_armed(points: Points, point: str) -> bool:
-    """Whether something will happen at ``point``."""
+    """Return whether an action is armed at ``point``."""
     return points.point == point
 
 
 def wait_at(gate: str) -> None:
-    """Wait until somebody opens the named pipe for writing."""
+    """Wait until another process opens the named pipe for writing."""
     with open(gate, "rb"):
         pass
 

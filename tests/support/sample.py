@@ -1,7 +1,6 @@
-"""A workflow with a bit of everything, whose every execution is noted.
+"""A workflow that uses most features and notes every execution.
 
-The functions of operations return ``<label>=<value>``, so that a record of the log tells
-which execution it remembers.
+The functions of its operations return ``<label>=<value>``, so a record in the log shows which execution it remembers.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from pausepoint import Append, BlockingContext, Context, Merge, Workflow, guard,
 from tests.support.points import points
 
 WIDTH = 2
-"""The most operations that are ever in flight at once."""
+"""The largest number of operations in flight at the same time."""
 
 COMPOSITE = "op enrich_one"
-"""An operation with another one inside. A program that has to end starts none, so it is left there and begins anew."""
+"""An operation with a nested one. A program that shuts down starts no nested operation, so this one runs again."""
 
 BLOCKING = ("step offer", "step tally", "op quote")
-"""What runs in a thread and cannot be cut."""
+"""The executions that run in a thread and cannot be cancelled."""
 
 LAST = "step close#1"
 TOPIC = "octopus"
@@ -163,7 +162,7 @@ def tally(facts: list[str], pictures: list[str]) -> int:
 @step(writes="appendix")
 async def archive(topic: str) -> str:
     await _step("archive")
-    return topic * 4_000  # large enough to be stored by its hash
+    return topic * 4_000  # large enough to be stored by hash
 
 
 @step(writes="trail")

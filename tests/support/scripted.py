@@ -1,8 +1,8 @@
-"""A workflow that does what a script says, and the plain-Python model of what must come of it.
+"""A workflow that follows a script, and a plain-Python model of its expected results.
 
-A session's ``plan`` is a list of acts, one for each visit of the step ``act``. The `World` is
-everything outside the store: it counts what really ran, holds steps at gates, and fails them.
-`Course` is the model: what a session's visits and edits add up to, and which visit comes next.
+A session's ``plan`` is a list of acts, one for each visit of the step ``act``. The `World` is everything outside the
+store: it counts what really ran, holds steps at gates, and makes them fail. `Course` is the model: it adds up a
+session's visits and edits, and knows which visit comes next.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pausepoint import Append, Context, Merge, Retry, Workflow, guard, route, st
 from pausepoint.model import SessionId
 
 ACTS = ("ok", "raise", "retry", "spend", "spend and raise", "skip", "wait", "work", "big")
-"""What a visit of ``act`` may do by itself."""
+"""The acts that do not wait for anything outside."""
 
 WAITS = ("sleep", "receive", "call", "call and wait", "both")
-"""What it may wait for."""
+"""The acts that wait."""
 
 NAP = 100.0
 """Seconds that a visit sleeps."""
@@ -63,7 +63,7 @@ class Visited(NamedTuple):
 
 
 class World:
-    """What is outside the store, and what really happened."""
+    """Everything outside the store, and a count of what really ran."""
 
     def __init__(self) -> None:
         self.bodies: Counter[tuple[str, str, int]] = Counter()
@@ -72,7 +72,7 @@ class World:
         self.gates: dict[str, asyncio.Event] = {}
         self.troubles: dict[tuple[str, int], int] = {}
         self.shut = False
-        # What the log of a session has, and must not be done again.
+        # Visits and operations that the log remembers. They must not run again.
         self.settled: dict[str, set[tuple[str, int]]] = {}
         self.remembered: dict[str, set[tuple[int, str]]] = {}
         self.doubled: list[Any] = []
@@ -80,7 +80,7 @@ class World:
         self.workflow = self._workflow()
 
     def open(self, session_id: str) -> None:
-        """Let whoever waits in this session go on, once."""
+        """Open the gate of this session once, for the steps that wait at it now."""
         self.gates.pop(session_id, asyncio.Event()).set()
 
     async def wait(self, ctx: Context) -> None:
@@ -92,11 +92,11 @@ class World:
             self.waiting.remove(entry)
 
     def blocked(self) -> list[Context]:
-        """Who waits at a shut gate."""
+        """Return the contexts that wait at a closed gate."""
         return [ctx for ctx, gate in self.waiting if not gate.is_set()]
 
     def enter(self, ctx: Context) -> None:
-        """A step's body begins; one whose visit is recorded must not."""
+        """Note that a step's body begins. A visit that is already recorded must not begin."""
         self.bodies[ctx.session_id, ctx.step, ctx.visit] += 1
         if (ctx.step, ctx.visit) in self.settled.get(ctx.session_id, ()):
             self.doubled.append((ctx.session_id, ctx.step, ctx.visit))
@@ -109,13 +109,13 @@ class World:
         return len(name)
 
     def fails(self, session_id: str, visit: int, times: int) -> bool:
-        """Whether this run of the visit has to fail; each visit does so a few times only."""
+        """Return whether this run of the visit must fail. Each visit fails at most ``times`` times."""
         left = self.troubles.setdefault((session_id, visit), times)
         self.troubles[session_id, visit] = left - 1
         return left > 0
 
     async def play(self, act: str, at: int, ctx: Context) -> dict[str, Any]:
-        """Do what a visit has to do; what it brings back."""
+        """Perform the act of a visit and return its result."""
         if act.startswith("spend"):
             ctx.spend(usd=1, tokens=10)
         if act.endswith("raise") and self.fails(ctx.session_id, ctx.visit, 1):
@@ -210,7 +210,7 @@ class World:
 
 
 def written(plan: Sequence[str], at: int) -> dict[str, Any]:
-    """What a visit of ``act`` returns, whatever it waited for."""
+    """Return the writes of a visit of ``act``, without the values that it received."""
     name = plan[at]
     result: dict[str, Any] = {"at": at + 1, "log": [name], "tally": {name: at, f"${at % 2}": at}, "notes.last": name}
     if at % 2:
@@ -222,21 +222,21 @@ def written(plan: Sequence[str], at: int) -> dict[str, Any]:
 
 @dataclass
 class Course:
-    """How a session got where it is, by plain Python. What it has heard is not foretold: see `same`."""
+    """The expected path and state of a session, in plain Python. Received messages are not modelled: see `same`."""
 
     desk: Desk
     step: str | None = "act"
     visits: dict[str, int] = field(default_factory=dict)
     cost: int = 0
-    since: int = 0  # visits that this very session has made
+    since: int = 0  # visits of this session itself, without those that a fork inherited
 
     @property
     def act(self) -> str:
-        """What the next visit is to do."""
+        """Return the act of the next visit."""
         return self.desk.plan[self.desk.at] if self.step == "act" else ""
 
     def go(self, visit: Visited) -> None:
-        """Take the next visit. It must be the one that has to come."""
+        """Apply the next visit, which must be the expected one."""
         assert visit.step == self.step, (visit, self)
         assert visit.visit == self.visits.get(visit.step, 0) + 1, (visit, self)
         self.visits[visit.step] = visit.visit
@@ -266,7 +266,7 @@ class Course:
         self.step = "extra"
 
     def edit(self, fields: Mapping[str, Any]) -> None:
-        """Somebody changes the state. One that had come to its end is at its last step again."""
+        """Apply an edit of the state."""
         for path, value in fields.items():
             *above, name = path.split(".")
             place: Any = self.desk
@@ -275,12 +275,12 @@ class Course:
             setattr(place, name, value)
 
     def same(self, state: Desk) -> bool:
-        """Whether a stored state is this one."""
+        """Return whether a stored state equals this one."""
         return state.model_dump(exclude={"heard"}) == self.desk.model_dump(exclude={"heard"})
 
 
 def path(plan: Sequence[str]) -> list[Visited]:
-    """The visits of an undisturbed run."""
+    """Return the visits of an uninterrupted run."""
     loop = [
         visit
         for n, act in enumerate(plan, 1)
@@ -290,7 +290,7 @@ def path(plan: Sequence[str]) -> list[Visited]:
 
 
 def course(plan: Sequence[str], visits: Sequence[Visited]) -> Course:
-    """What these visits of a new session add up to."""
+    """Return the course of a new session after these visits."""
     found = Course(Desk(plan=list(plan)))
     for visit in visits:
         found.go(visit)

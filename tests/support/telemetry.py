@@ -1,4 +1,4 @@
-"""OpenTelemetry's real SDK, set up for one test and taken away again."""
+"""OpenTelemetry's real SDK, installed for one test and removed afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opentelemetry.util._once import Once
 
 
 class Telemetry:
-    """What was exported."""
+    """The exported spans and metrics."""
 
     def __init__(self, *processors: SpanProcessor) -> None:
         self.exporter = InMemorySpanExporter()
@@ -31,7 +31,7 @@ class Telemetry:
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """Those that have ended, in the order in which they began."""
+        """Return the finished spans in the order in which they began."""
         return sorted(self.exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
 
     def named(self, name: str) -> list[ReadableSpan]:
@@ -42,7 +42,7 @@ class Telemetry:
         return span
 
     def points(self) -> dict[str, list[Any]]:
-        """The data points of every metric, by its name."""
+        """Return the data points of every metric, by name."""
         data = self.reader.get_metrics_data()
         found: dict[str, list[Any]] = {}
         for resource in data.resource_metrics if data is not None else ():
@@ -52,16 +52,16 @@ class Telemetry:
         return found
 
     def everything(self) -> str:
-        """All that left the process, as text."""
+        """Return everything that was exported, as text."""
         data = self.reader.get_metrics_data()
         return json.dumps([span.to_json() for span in self.spans]) + (data.to_json() if data is not None else "")
 
 
 @contextmanager
 def no_providers() -> Iterator[None]:
-    """A program that has set up nothing yet; what it sets up is forgotten.
+    """Start without providers, and discard those that the test installs.
 
-    A process can do that only once. Tests share one, so this reaches behind the API.
+    A process can install providers only once. Tests share a process, so this resets the API's private state.
     """
     before = (vars(trace)["_TRACER_PROVIDER"], vars(meters)["_METER_PROVIDER"])
     _set(None, None)
@@ -78,7 +78,7 @@ def _set(tracers: object, meter: object) -> None:
 
 @contextmanager
 def telemetry(*processors: SpanProcessor) -> Iterator[Telemetry]:
-    """The SDK as a program would set it up, exporting to memory."""
+    """Install the SDK as a program would, with exporters that write to memory."""
     with no_providers():
         seen = Telemetry(*processors)
         trace.set_tracer_provider(seen.tracers)

@@ -1,4 +1,4 @@
-"""Steps that are left at their end and run again, so that a test sees what was remembered."""
+"""Steps that fail at their end and run again, so that a test sees which operations were remembered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def run(*steps: Any, **fields: Any) -> Any:
 
 
 class Twice:
-    """Runs a step whose first attempt fails at its end, so that it runs again: ``ran`` shows what was remembered."""
+    """Runs a step whose first attempt fails at its end. ``ran`` then shows which operations ran again."""
 
     def __init__(self) -> None:
         self.ran: list[Any] = []

@@ -94,7 +94,7 @@ async def test_time_may_be_moved_from_another_thread() -> None:
 
 
 def test_time_does_not_pass_backwards() -> None:
-    with pytest.raises(ValueError, match="use jump to set the wall clock back"):
+    with pytest.raises(ValueError, match=r"Use jump\(\) to set the wall clock back"):
         ManualClock().advance(-1)
 
 

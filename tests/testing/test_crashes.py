@@ -95,7 +95,7 @@ def test_a_named_crash_costs_what_was_running_and_nothing_else(point: testing.Cr
 
 
 def test_a_point_that_is_never_passed_is_an_error_that_shows_what_was() -> None:
-    with pytest.raises(CrashPointMissed, match=r"(?s)after write 9; it passed:.*write 5: checkpoint writing#1"):
+    with pytest.raises(CrashPointMissed, match=r"(?s)after write 9\. .*writes:.*write 5: checkpoint writing#1"):
         testing.crash_at(after(9), World().workflow, topic="otters")
 
 
@@ -140,7 +140,7 @@ def test_a_difference_that_only_a_crash_makes_is_named_with_its_points() -> None
         ("after", "operation"),
         ("before", "checkpoint"),
     ]
-    assert "2 of 6 crash points make a difference:\n  after write 2: operation writing#1 /measure~" in str(caught.value)
+    assert "2 of 6 crash points change the result:\n  after write 2: operation writing#1 /measure~" in str(caught.value)
 
 
 @pytest.mark.no_always_replay("a replay finds it before any crash does")
@@ -152,7 +152,7 @@ def test_an_engine_that_forgets_what_it_remembered_is_found(monkeypatch: pytest.
         self.operations.clear()
 
     monkeypatch.setattr(Line, "fold", forgetful)
-    with pytest.raises(CrashPointFailed, match=r"done again though it was remembered: operation planning#1 /think~"):
+    with pytest.raises(CrashPointFailed, match=r"ran again although it was remembered: operation planning#1 /think~"):
         testing.every_crash_point(World().workflow, topic="otters")
 
 

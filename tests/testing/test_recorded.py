@@ -156,7 +156,7 @@ def test_a_step_that_is_gone_or_skipped_is_reported(file: Path) -> None:
         return []
 
     assert [each.what for each in testing.rehearse(file, made(research, write()))] == [
-        "it would be skipped: never says no"
+        "it would be skipped: never returns False"
     ]
 
     @step(writes="facts")

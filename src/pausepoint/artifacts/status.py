@@ -75,8 +75,9 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """The result of comparing a folder with its log. ``redo`` are the finished steps that run again if all edits are accepted.
+    """The result of comparing a folder with its log.
 
+    ``redo`` are the finished steps that run again if all edits are accepted.
     ``taken`` are edits that no finished step has read. ``undecided`` are all other edits, and invalid files.
     """
 

@@ -38,9 +38,7 @@ class Cli:
         return Start(self.place.url, folder, owner, session_id, self.named_store)
 
     @asynccontextmanager
-    async def engine(
-        self, *, code: bool = False, create: bool = False, quiet: bool = False
-    ) -> AsyncIterator[Engine]:
+    async def engine(self, *, code: bool = False, create: bool = False, quiet: bool = False) -> AsyncIterator[Engine]:
         """Open the store.
 
         - ``code``: load the project's workflows and those of ``--target``, and drive their sessions.

@@ -108,7 +108,7 @@ class DrivenSession:
     async def start(self, engine: Engine, values: dict[str, Any], options: dict[str, Any]) -> Session[Any]:
         """Start a session, or resume the one that has the id."""
         from pausepoint.cli.live import catch_up
-        from pausepoint.errors import AlreadyRunning, UnknownSession
+        from pausepoint.errors import AlreadyRunning, InputConflict, UnknownSession
 
         try:
             if options["session_id"] is not None:
@@ -121,6 +121,13 @@ class DrivenSession:
             session = await engine.start(self.workflow, state, **options, **fields)
         except AlreadyRunning as error:
             raise self._running_elsewhere(options["session_id"], error) from error
+        except InputConflict as error:
+            resume = self.cli.resume(await engine.info(error.session_id))
+            raise Refused(
+                f"Session {error.session_id!r} already exists with different input. Choose another --session-id, or"
+                f" resume it: `{resume}`.",
+                CONFLICT,
+            ) from error
         if not self.out.terminal:
             self.out.line(f"Session {session.id} of {self.workflow.name}")
         return session
@@ -223,8 +230,9 @@ class DrivenSession:
             for line in traceback(self.cli, info):
                 self.out.note(line, as_it_is=True)
             tries = f" after {failure.attempts} attempts" if failure.attempts > 1 else ""
-            self.out.note(one_line(f"{failure.step} failed{tries}: {failure.type}: {failure.message}"))
-        self.out.note(f"Resume: {self._command()}")
+            word = self.cli.host.step_word.capitalize()
+            self.out.note(one_line(f"{word} {failure.step} failed{tries}: {failure.type}: {failure.message}"))
+        self.out.note(f"Resume:  {self._command()}")
 
     async def _next_commands(self, engine: Engine, info: SessionInfo) -> None:
         from pausepoint.cli.text import status_lines
@@ -243,7 +251,7 @@ class DrivenSession:
             ended = info is not None and info.status.value == "completed"
             at = f" at {info.step}#{info.visit}" if info is not None and info.step else ""
             self.out.note(f"{why}{' after the session completed' if ended else at}. Finished work is kept.")
-            self.out.note(f"Resume: {self._command()}")
+            self.out.note(f"Resume:  {self._command()}")
         elif info is not None:
             document = documents.stopped(info, self._command())
             (self.out.record if self.out.as_lines else self.out.document)(document)

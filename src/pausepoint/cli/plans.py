@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pausepoint.cli.console import money, span
 from pausepoint.cli.context import Cli
-from pausepoint.cli.text import one_line
+from pausepoint.cli.text import counted, one_line
 
 if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
@@ -63,8 +63,8 @@ def _step_counts(found: Plan) -> str:
     counts = Counter(each.verdict for each in found)
     running = counts["next"] + counts["will run"]
     perhaps = f", {counts['may run']} may run" if counts["may run"] else ""
-    visits = sum(each.visits for each in found)
-    return f"{visits} {'visit' if visits == 1 else 'visits'} done, {running} to run{perhaps}"
+    visits = counted(sum(each.visits for each in found), "visit")
+    return f"{visits} done, {counted(running, 'step')} to run{perhaps}"
 
 
 def artifact_counts(found: Iterable[ArtifactState]) -> str:

@@ -38,7 +38,7 @@ Ending = int | None | tuple[int, Any]
 
 RUN = """Start a session and show it until it ends or needs a person.
 
-At a terminal, the session's questions are asked right here. Ctrl+C finishes the current operation and prints the
+At a terminal, you can answer the session's questions directly. Ctrl+C finishes the current operation and prints the
 command that resumes the session; a second Ctrl+C aborts the operation.
 """
 

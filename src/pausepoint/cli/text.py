@@ -263,17 +263,15 @@ async def command_lines(cli: Cli, engine: Engine, info: SessionInfo, then: str =
 async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
     """Return the reasons for a session's status, one line each."""
     fixed = {
-        "created": "It has not run yet.",
+        "created": "No step has finished yet, and no process is running it.",
         "ready": "It can continue, but no process is running it.",
         "cancelled": "It was cancelled.",
     }.get(info.status.value)
     lines = [fixed] if fixed else []
     match info.status.value:
-        case "running" | "pausing":
-            lines = [f"Running in {info.holder}."]
-            if info.status.value == "pausing":
-                lines.append(f"Still finishing {info.step}#{info.visit}; it pauses at the next safe point.")
-                lines += [_pause_line(pause) for pause in await engine.pauses(info.session_id)]
+        case "pausing":
+            lines = [f"Still finishing {info.step}#{info.visit}; it pauses at the next safe point."]
+            lines += [_pause_line(pause, "Pause requested") for pause in await engine.pauses(info.session_id)]
         case "paused":
             pauses = await engine.pauses(info.session_id)
             lines = [_pause_line(pause) for pause in pauses if not pause.standing]
@@ -293,10 +291,10 @@ async def status_reasons(engine: Engine, info: SessionInfo) -> list[str]:
     return lines
 
 
-def _pause_line(pause: Pause) -> str:
+def _pause_line(pause: Pause, verb: str = "Paused") -> str:
     who = f" by {pause.by}" if pause.by else ""
     if pause.kind == "operator":
-        return one_line(f"Paused{who}" + (f": {pause.reason}" if pause.reason else "."))
+        return one_line(f"{verb}{who}" + (f": {pause.reason}" if pause.reason else "."))
     if pause.kind == "guard":
         return one_line(f"Paused by a guard{f' after step {pause.step}' if pause.step else ''}: {pause.reason}")
     return one_line(f"Paused{f' at step {pause.step}' if pause.step else ''} ({pause.kind}): {pause.reason}")

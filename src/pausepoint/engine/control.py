@@ -106,7 +106,7 @@ class Control(Artifacts, Retention, Transfer, Questions):
 
         - ``session_id``: by default a new random id.
         - ``owner``, ``tags``: stored with the session, to find and filter sessions.
-        - ``budget``: the most dollars the session and its children may spend. It pauses when they are spent.
+        - ``budget``: the most dollars the session and its children may spend. The session pauses when they are spent.
         - ``at_step``: start at a later step. The earlier steps are recorded as skipped.
         - ``paused``, with ``reason`` and ``by``: store the session paused instead of running it.
         - ``keep_for``: how long after its last update `gc` may remove the session. The default is the engine's;
@@ -316,11 +316,11 @@ class Control(Artifacts, Retention, Transfer, Questions):
     ) -> Session[Any]:  # fmt: skip
         """Resume a session in this process, exactly where it stopped, and return a handle on it.
 
-        Operator pauses are closed; the conditions behind other pauses, such as a budget, are checked again. A session
-        that waits or sleeps continues to do so. A completed session is returned unchanged.
+        Operator pauses are closed. The conditions of other pauses, such as a budget, are checked again. A session that
+        waits or sleeps continues to do so. A completed session is returned unchanged.
 
-        - ``by``: the person who resumes, recorded in the history. ``owner``: raise `WrongOwner` unless it owns the
-          session.
+        - ``by``: the person who resumes, recorded in the history.
+        - ``owner``: raise `WrongOwner` if the session belongs to someone else.
         - ``steal``: take the session over from the process that drives it. Otherwise `AlreadyRunning` is raised.
         - ``budget``: a new budget in dollars.
         - ``wake``: end its open timers now.

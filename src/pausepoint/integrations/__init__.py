@@ -1,4 +1,9 @@
-"""Questions and answers in the shapes of other protocols and frameworks."""
+"""Convert questions and answers to and from the formats of other protocols and frameworks.
+
+Every ``to_…`` function converts a question. Every ``from_…`` function returns the answer to pass to `Engine.answer`, or
+None if the person did not answer; the question then stays open. `from_ag_ui_resume` returns a list of answers. All of
+them are pure functions.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Questions in the shapes of other protocols, and their answers back: AG-UI interrupts (as of its core package 0.0.58),
-MCP elicitation (2025-06-18, 2025-11-25 and 2026-07-28), and the human review of LangChain's agents.
-
-Pure functions. Every ``from_…`` returns what to pass to `Engine.answer`, or None if the person has left the question
-open: then it goes on waiting.
-"""
+"""Convert questions to AG-UI interrupts (core package 0.0.58), and resume entries to answers."""
 
 from __future__ import annotations
 
@@ -14,14 +9,12 @@ from pausepoint.integrations.answers import Said, schema_of
 from pausepoint.model.questions import Question
 from pausepoint.name import NAME
 
-# AG-UI
-
 _OURS = NAME
-"""The key of what is ours in the metadata of an interrupt; a client that sends it back binds its answer to it."""
+"""The key of our metadata in an interrupt. A client that sends it back binds its answer to the question it saw."""
 
 
 def to_ag_ui(question: Question) -> dict[str, Any]:
-    """An ``Interrupt``; several of them are the ``interrupts`` of a finished run's outcome."""
+    """Return the question as an AG-UI ``Interrupt``. Use `ag_ui_outcome` for the outcome of a whole run."""
     call = _tool_call(question)
     ours = {"digest": question.digest, "round": question.current_round, "rounds": question.max_rounds}
     ours |= {"complaint": question.complaint} if question.complaint else {}
@@ -41,7 +34,7 @@ def to_ag_ui(question: Question) -> dict[str, Any]:
 
 
 def _tool_call(question: Question) -> str | None:
-    """The id of the call that waits. One that has only a name was not called where a front end could have seen it."""
+    """Return the id of the waiting tool call. A call that has only a name is unknown to the front end: return None."""
     return None if question.pending_tool_id == question.pending_tool_name else question.pending_tool_id
 
 
@@ -52,38 +45,47 @@ def _reason(question: Question, call: str | None) -> str:
 
 
 def ag_ui_outcome(questions: Sequence[Question]) -> dict[str, Any]:
-    """The ``outcome`` of the event ``RUN_FINISHED``."""
+    """Return the ``outcome`` of the event ``RUN_FINISHED``: an interrupt if questions are open, else a success."""
     if not questions:
         return {"type": "success"}
     return {"type": "interrupt", "interrupts": [to_ag_ui(each) for each in questions]}
 
 
 def from_ag_ui(question: Question, entry: Mapping[str, Any]) -> Said | None:
-    """One entry of the next run's ``resume``. A no is in its payload; ``cancelled`` means that nothing was said."""
+    """Convert one entry of the next run's ``resume`` to an answer, or None if its status is ``cancelled``.
+
+    A cancelled entry leaves the question open. To decline a confirmation, send ``resolved`` with a payload that
+    declines. Raises `ValueError` if the entry belongs to another question or has another status.
+    """
     if entry.get("interruptId") != question.id:
-        raise ValueError(f"the entry answers {entry.get('interruptId')!r}, not question {question.id}")
+        raise ValueError(
+            f"The entry answers {entry.get('interruptId')!r}, not question {question.id}."
+            " Pass the question whose id is the entry's interruptId."
+        )
     match entry.get("status"):
         case "resolved":
             ours = (entry.get("metadata") or {}).get(_OURS) or {}
             return Said(question.id, entry.get("payload"), ours.get("digest"))
         case "cancelled":
             return None
-    raise ValueError(f"an entry is resolved or cancelled, not {entry.get('status')!r}")
+    raise ValueError(
+        f"The entry for question {question.id} has status {entry.get('status')!r}. Use 'resolved' or 'cancelled'."
+    )
 
 
 def from_ag_ui_resume(questions: Sequence[Question], resume: Sequence[Mapping[str, Any]]) -> list[Said]:
-    """The whole ``resume`` of a run: it has to address every interrupt that is open, and no other."""
+    """Convert the whole ``resume`` of a run to answers, without the cancelled entries.
+
+    Raises `ValueError` unless the entries address every open question and no other.
+    """
     entries = {entry.get("interruptId"): entry for entry in resume}
     open_ = {question.id for question in questions}
     if missing := sorted(open_ - entries.keys()):
-        raise ValueError(f"the resume does not address {', '.join(missing)}; it has to address every open interrupt")
+        raise ValueError(
+            f"The resume does not address {', '.join(missing)}. Add an entry for every open interrupt;"
+            " its status may be 'cancelled'."
+        )
     if strange := sorted(map(repr, entries.keys() - open_)):
-        raise ValueError(f"the resume addresses {', '.join(strange)}, which is not open")
+        raise ValueError(f"The resume addresses {', '.join(strange)}, which is not open. Remove the entry.")
     said = [from_ag_ui(question, entries[question.id]) for question in questions]
     return [each for each in said if each is not None]
-
-
-# MCP
-
-
-# LangChain

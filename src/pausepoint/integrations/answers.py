@@ -1,4 +1,4 @@
-"""Answers that arrive through another protocol: the shape that `Engine.answer` takes."""
+"""Answers that arrive through another protocol, in the form that `Engine.answer` takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pausepoint.model.questions import Question
 
 
 class Said(NamedTuple):
-    """An answer from elsewhere. ``seen`` binds it to what was shown, where the protocol brings that back."""
+    """An answer to a question. ``seen`` is the digest of the question as shown, if the protocol returns it."""
 
     question_id: str
     value: Any
@@ -16,7 +16,7 @@ class Said(NamedTuple):
 
 
 def declined(question: Question, reason: str = "") -> Said | None:
-    """A no. To anything but a confirmation it is no answer."""
+    """Return a declined confirmation, or None for other questions, which cannot be declined and stay open."""
     return Said(question.id, {"approved": False, "reason": reason}) if question.kind == "confirm" else None
 
 

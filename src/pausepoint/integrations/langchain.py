@@ -1,4 +1,4 @@
-"""Questions as LangChain's human review, and its decisions back as answers."""
+"""Convert questions to LangChain's human review requests, and its decisions to answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pausepoint.model.questions import Question
 
 
 def to_langchain(question: Question) -> dict[str, Any]:
-    """A review request with one action. What can be decided follows from what is asked."""
+    """Return a review request with one action. The kind of the question determines the allowed decisions."""
     name = question.pending_tool_name or question.llm_node_id
     collected = question.collected_params_json
     decisions = {"confirm": ["approve", "reject"], "collect": ["edit", "respond"], "ask": ["respond"]}[question.kind]
@@ -29,7 +29,11 @@ def to_langchain(question: Question) -> dict[str, Any]:
 
 
 def from_langchain(question: Question, decision: Mapping[str, Any]) -> Said | None:
-    """One of the decisions that come back: approve, edit, reject or respond."""
+    """Convert a decision (approve, edit, reject or respond) to an answer.
+
+    Returns None if a question that is not a confirmation is rejected. Raises `ValueError` for a decision that the
+    question does not allow.
+    """
     match decision.get("type"):
         case "approve" if question.kind == "confirm":
             return Said(question.id, {"approved": True})
@@ -39,4 +43,7 @@ def from_langchain(question: Question, decision: Mapping[str, Any]) -> Said | No
             return declined(question, str(decision.get("message") or ""))
         case "respond" if question.kind != "confirm":
             return Said(question.id, decision.get("message"))
-    raise ValueError(f"{decision.get('type')!r} is no decision that question {question.id} ({question.kind}) can take")
+    raise ValueError(
+        f"Question {question.id} ({question.kind}) does not take the decision {decision.get('type')!r}."
+        " Use one of the allowed_decisions that to_langchain returned."
+    )

@@ -1,4 +1,4 @@
-"""Questions as MCP elicitation (2025-06-18, 2025-11-25 and 2026-07-28), and its results back as answers."""
+"""Convert questions to MCP elicitations (2025-06-18, 2025-11-25 and 2026-07-28), and their results to answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from pausepoint.model.questions import Question
 
 
 def to_mcp(question: Question) -> dict[str, Any]:
-    """The parameters of ``elicitation/create``. A form there is flat: what is not goes in as a text of JSON."""
+    """Return the parameters of ``elicitation/create``.
+
+    MCP forms are flat. An answer with nested values becomes one string field that takes JSON.
+    """
     message = question.next_question + (f" ({question.complaint})" if question.complaint else "")
     return {"mode": "form", "message": message, "requestedSchema": _form(question)[0]}
 
 
 def from_mcp(question: Question, result: Mapping[str, Any]) -> Said | None:
-    """The result of ``elicitation/create``."""
+    """Convert the result of ``elicitation/create`` to an answer, or None if the person did not answer.
+
+    Raises `ValueError` if the action is unknown.
+    """
     match result.get("action"):
         case "accept":
             content = result.get("content") or {}
@@ -26,7 +32,10 @@ def from_mcp(question: Question, result: Mapping[str, Any]) -> Said | None:
             return declined(question)
         case "cancel":
             return None
-    raise ValueError(f"an elicitation is accepted, declined or cancelled, not {result.get('action')!r}")
+    raise ValueError(
+        f"The elicitation result for question {question.id} has action {result.get('action')!r}."
+        " Use 'accept', 'decline' or 'cancel'."
+    )
 
 
 _FORMATS = ("email", "uri", "date", "date-time")
@@ -38,11 +47,11 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "integer": ("title", "description", "minimum", "maximum", "default"),
     "boolean": ("title", "description", "default"),
 }
-"""What a field of a form can say, by its type: all that the protocol has, and it has no more."""
+"""The properties that the protocol allows for a form field, by its type."""
 
 
 def _form(question: Question) -> tuple[dict[str, Any], bool]:
-    """A flat form, and whether its content as a whole is the answer (otherwise its field ``answer`` is)."""
+    """Return a flat form, and whether its whole content is the answer. If not, its field ``answer`` is."""
     schema = schema_of(question)
     definitions = schema.get("$defs", {})
     kind = _resolved(schema, definitions)
@@ -54,7 +63,7 @@ def _form(question: Question) -> tuple[dict[str, Any], bool]:
 
 
 def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A field of a form: a text, a number, a yes or no, or a choice; None for what has parts of its own."""
+    """Return a form field for a string, number, boolean or choice, or None for a nested value."""
     schema = _resolved(schema, definitions)
     if (choices := schema.get("enum", [schema["const"]] if "const" in schema else None)) is not None:
         about = {name: schema[name] for name in ("title", "description") if name in schema}
@@ -67,7 +76,7 @@ def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a schema says by reference, and of what may be null, what it is otherwise."""
+    """Resolve references in a schema, and unwrap the type of a value that may be null."""
     some = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     inner = some[0] if len(some) == 1 else definitions.get(name)

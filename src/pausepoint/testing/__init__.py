@@ -1,7 +1,7 @@
-"""What a test of a workflow needs: an engine in memory, a manual clock, crashes on purpose, forced replays.
+"""Helpers for testing workflows: an in-memory engine, a manual clock, simulated crashes and forced replays.
 
-And for authors of stores, the suite that every store must pass (`pausepoint.testing.suite`). The pytest
-fixtures are in `pausepoint.testing.fixtures`; nothing else here needs pytest.
+Store authors find the tests that every store must pass in `pausepoint.testing.suite`. The pytest fixtures are in
+`pausepoint.testing.fixtures`. Only these two need pytest.
 """
 
 from __future__ import annotations

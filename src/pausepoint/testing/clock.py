@@ -1,4 +1,4 @@
-"""A clock that a test holds in its hand."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pausepoint.clock import to_datetime, to_micros
 
 
 class _Sleeper(NamedTuple):
-    """Somebody who sleeps until ``due``, in seconds of the monotonic clock."""
+    """A pending sleep that ends at ``due``, in seconds of the monotonic clock."""
 
     due: float
     waking: asyncio.Future[None]
@@ -18,17 +18,17 @@ class _Sleeper(NamedTuple):
 
 
 class ManualClock:
-    """Time stands still until `advance` (or `jump`) moves it. A `pausepoint.clock.Clock`.
+    """A `pausepoint.clock.Clock` whose time moves only when you call `advance` or `jump`.
 
-    With ``auto`` a sleep moves the time itself and returns at once, so nothing ever waits. All sleeps are
-    noted in ``slept``. `advance` and `jump` may be called from any thread.
+    With ``auto=True``, a sleep advances the clock and returns immediately, so nothing ever waits. ``slept`` lists
+    the length of every sleep. You can call `advance` and `jump` from any thread.
 
     >>> clock = ManualClock()
     >>> before = clock.now()
     >>> clock.advance(90)
     >>> clock.now() - before, clock.monotonic()
     (90000000, 90.0)
-    >>> clock.jump(timedelta(days=-1))  # somebody sets the wall clock; durations do not notice
+    >>> clock.jump(timedelta(days=-1))  # the wall clock is set back; durations are unaffected
     >>> clock.monotonic()
     90.0
     """
@@ -42,20 +42,20 @@ class ManualClock:
         self._watchers: set[asyncio.Future[None]] = set()
 
     def now(self) -> int:
-        """Microseconds since 1970, as the wall clock shows."""
+        """Return the wall-clock time in microseconds since 1970."""
         return self.micros
 
     @property
     def time(self) -> datetime:
-        """The wall clock's time, as an aware UTC time."""
+        """The wall-clock time, as a timezone-aware UTC datetime."""
         return to_datetime(self.micros)
 
     def monotonic(self) -> float:
-        """Seconds that have passed since the clock was made."""
+        """Return the seconds that have passed since the clock was created."""
         return self.elapsed
 
     async def sleep(self, seconds: float) -> None:
-        """Return once time has been moved that far."""
+        """Return once the clock has advanced by ``seconds``."""
         self.slept.append(seconds)
         if self.auto:
             self.advance(seconds)
@@ -74,11 +74,11 @@ class ManualClock:
 
     @property
     def sleeping(self) -> int:
-        """How many sleep at this moment."""
+        """The number of sleeps that are pending."""
         return sum(not sleeper.waking.done() for sleeper in self._sleepers)
 
     async def asleep(self) -> None:
-        """Wait until somebody sleeps: then moving the time makes a difference."""
+        """Wait until a sleep is pending, so that advancing the clock has an effect."""
         while not self.sleeping:
             watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._watchers.add(watcher)
@@ -88,10 +88,12 @@ class ManualClock:
                 self._watchers.discard(watcher)
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Let time pass; wake who has slept long enough."""
+        """Let time pass, and end the sleeps that are due."""
         passed = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         if passed < 0:
-            raise ValueError(f"time does not pass backwards ({passed:g} s); use jump to set the wall clock back")
+            raise ValueError(
+                f"advance() cannot move time backwards ({passed:g} s). Use jump() to set the wall clock back."
+            )
         self.elapsed += passed
         self.micros += round(passed * 1_000_000)
         for sleeper in list(self._sleepers):
@@ -99,7 +101,7 @@ class ManualClock:
                 _wake(sleeper)
 
     def jump(self, seconds: float | timedelta) -> None:
-        """Set the wall clock forward or back; durations do not notice."""
+        """Set the wall clock forward or back, without affecting durations or pending sleeps."""
         moved = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         self.micros += round(moved * 1_000_000)
 

@@ -1,4 +1,4 @@
-"""Crash a workflow at every durable point, resume it, and compare with an undisturbed run."""
+"""Crash a workflow at every durable write, resume it, and compare the result with an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ SESSION = "crash-test"
 
 
 class CrashPointFailed(AssertionError):
-    """A crash made a difference. ``failures`` says at which points, and which."""
+    """A crash changed the result of a workflow. ``failures`` lists the crash points and the differences."""
 
     def __init__(self, failures: list[tuple[CrashPoint, Write | None, str]], points: int) -> None:
         self.failures = failures
         lines = [f"  {point.when} {write or point}: {what}" for point, write, what in failures[:10]]
         more = [f"  and {len(failures) - 10} more"] if len(failures) > 10 else []
-        text = "\n".join((f"{len(failures)} of {points} crash points make a difference:", *lines, *more))
+        text = "\n".join((f"{len(failures)} of {points} crash points change the result:", *lines, *more))
         super().__init__(text)
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """What is run again and again."""
+    """The workflow, input and comparison that every run of a crash test shares."""
 
     workflow: Workflow[Any]
     state: Any
@@ -47,17 +47,17 @@ class _Trial:
     play: Play | None
     compare: Compare
     published: dict[str, bytes] = field(default_factory=dict)
-    """The artifacts of the run before."""
+    """The artifacts of the previous run."""
 
     async def life(self, engine: InlineEngine) -> Outcome[Any]:
-        """Start or take up the session and bring it to where it stops."""
+        """Start or resume the session and drive it until it stops."""
         session = await engine.start(self.workflow, self.state, session_id=SESSION, **self.fields)
         if self.play is not None:
             await self.play(session)
         return await session.outcome()
 
     async def crashed(self, point: CrashPoint | None) -> tuple[Machine, Write | None, Outcome[Any]]:
-        """Die at the point, if there is one, then live to the end, on one machine, with a folder of its own."""
+        """Crash at the point, if given, then run until the session stops, on one machine and in a new folder."""
         with _folder(self) as trial:
             async with Machine(trial.workflow) as machine:
                 write = None if point is None else await machine.crash(trial.life, point)
@@ -67,7 +67,7 @@ class _Trial:
                 return machine, write, outcome
 
     def seen(self, outcome: Outcome[Any]) -> dict[str, Any]:
-        """What has to be the same after a crash."""
+        """Return the facts that must be equal with and without a crash."""
         failure = outcome.failure and (outcome.failure.step, outcome.failure.type, outcome.failure.message)
         reasons = sorted((pause.kind, pause.reason) for pause in outcome.pauses)
         facts = {"status": outcome.status.value, "failure": failure, "pauses": reasons, "spent": outcome.spent_usd}
@@ -76,7 +76,7 @@ class _Trial:
 
 @contextmanager
 def _folder(trial: _Trial) -> Iterator[_Trial]:
-    """Every run has a folder for its artifacts, inside the one that was given."""
+    """Give the run a new artifact folder inside the folder that the caller passed."""
     if "folder" not in trial.fields:
         yield trial
         return
@@ -87,7 +87,7 @@ def _folder(trial: _Trial) -> Iterator[_Trial]:
 
 
 def _files(folder: str | None) -> dict[str, bytes]:
-    """What lies in a folder of artifacts, but for what is the engine's own."""
+    """Return the content of an artifact folder by file name, without the engine's own files."""
     if folder is None:
         return {}
     found = [path for path in Path(folder).rglob("*") if path.is_file()]
@@ -98,7 +98,7 @@ def _files(folder: str | None) -> dict[str, bytes]:
 def crash_points(
     workflow: Workflow[S], state: S | None = None, /, *, play: Play | None = None, **fields: Any
 ) -> list[CrashPoint]:
-    """The points at which an undisturbed run can die: before and after each of its writes."""
+    """Return the points at which an uninterrupted run can crash: before and after each of its writes."""
     trial = _Trial(workflow, state, fields, play, _whole)
     machine, _, _ = blocking(lambda: trial.crashed(None))
     return _points(machine.writes)
@@ -107,9 +107,9 @@ def crash_points(
 def crash_at(
     point: CrashPoint, workflow: Workflow[S], state: S | None = None, /, *, play: Play | None = None, **fields: Any
 ) -> Outcome[S]:
-    """Run a workflow in memory, die at ``point``, resume, and return how it came out. Blocks.
+    """Run a workflow in memory, crash at ``point``, resume, and return the outcome. This call blocks.
 
-    Raises `CrashPointMissed` if the run does not pass the point.
+    Raises `CrashPointMissed` if the run does not reach the point.
 
     >>> from pausepoint import Context, Workflow, step
     >>> class Note(BaseModel):
@@ -124,7 +124,7 @@ def crash_at(
     >>> note = Workflow("note", state=Note, steps=[write])
     >>> crash_at(before(kind="checkpoint", step="write"), note).state.text, asked
     ('Octopuses dream.', ['asked'])
-    >>> crash_at(before(kind="operation"), note).state.text, asked  # it ran, and nobody knew
+    >>> crash_at(before(kind="operation"), note).state.text, asked  # it ran, but was not recorded
     ('Octopuses dream.', ['asked', 'asked', 'asked'])
     """
     trial = _Trial(workflow, state, fields, play, _whole)
@@ -136,13 +136,15 @@ def every_crash_point(
     points: Iterable[CrashPoint] | None = None, play: Play | None = None, compare: Callable[[S], Any] | None = None,
     **fields: Any,
 ) -> list[CrashPoint]:  # fmt: skip
-    """Run a workflow once for every durable point, die there, resume, and compare with an undisturbed run.
+    """Run a workflow once per crash point, crash there, resume, and compare the result with an uninterrupted run.
 
-    The final state, status, reasons of pauses and spending must be equal, and nothing that is remembered may be done
-    again; otherwise `CrashPointFailed` names the points. Returns the points that were tried. ``play`` does what a
-    person would (``await session.resume()``); it begins anew after a crash. ``compare`` picks what has to be equal of
-    the state, for fields that differ from run to run. Where steps leave artifacts, give a ``folder``: every run has one
-    inside it, and what lies there has to be equal as well. Blocks.
+    The final state, status, pause reasons and spending must be equal, and no remembered operation may run again.
+    Otherwise the call raises `CrashPointFailed`, which lists the crash points. Returns the points that were tried.
+    This call blocks.
+
+    Pass ``play`` to act as a person (``await session.resume()``); after a crash it starts again from its beginning.
+    Pass ``compare`` to select the part of the state that must be equal, if some fields vary between runs. If steps
+    publish artifacts, pass a ``folder``: each run gets a new folder inside it, and the files must be equal, too.
     """
     trial = _Trial(workflow, state, fields, play, compare or _whole)
     return blocking(lambda: _every(trial, points))
@@ -154,7 +156,8 @@ async def _every(trial: _Trial, given: Iterable[CrashPoint] | None) -> list[Cras
     _, _, again = await trial.crashed(None)
     if what := _difference(wanted, trial.seen(again)):
         raise AssertionError(
-            f"two undisturbed runs of {trial.workflow.name!r} differ: {what}; pass compare= to say what has to be equal"
+            f"Two uninterrupted runs of {trial.workflow.name!r} differ: {what}. Move everything that varies between"
+            " runs into an operation, or pass compare= to select the part of the state that must be equal."
         )
     points = _points(machine.writes) if given is None else list(given)
     failures = []
@@ -164,7 +167,7 @@ async def _every(trial: _Trial, given: Iterable[CrashPoint] | None) -> list[Cras
         if what := _difference(wanted, trial.seen(outcome)):
             failures.append((point, write, what))
         elif doubled:
-            failures.append((point, write, f"done again though it was remembered: {', '.join(doubled)}"))
+            failures.append((point, write, f"ran again although it was remembered: {', '.join(doubled)}"))
     if failures:
         raise CrashPointFailed(failures, len(points))
     return points
@@ -179,7 +182,7 @@ def _whole(state: Any) -> Any:
 
 
 def _difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
-    """What differs, in one line; of a state, the fields."""
+    """Describe the first difference in one line, by field if the state differs. Return an empty string if equal."""
     for name, value in wanted.items():
         if value == found[name]:
             continue

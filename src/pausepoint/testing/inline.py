@@ -1,4 +1,4 @@
-"""An engine for unit tests: in memory, on a manual clock, without signal handlers."""
+"""An engine for unit tests: in memory, with a manual clock and without signal handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class InlineEngine(Engine):
-    """An `Engine` that leaves nothing behind and waits for nothing. Made by `engine`."""
+    """An `Engine` for one test, in memory by default. It uses a manual clock. Create it with `engine`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class InlineEngine(Engine):
         replay: bool = False,
     ) -> None:
         self.time = clock or ManualClock(auto=True)
-        # Time that passes by itself would be over before anybody could answer.
+        # With an automatic clock, a question would expire before a test could answer it.
         super().__init__(
             store, workflows=workflows, limits=limits, clock=self.time, signals=False, questions_expire=None
         )
@@ -43,7 +43,7 @@ class InlineEngine(Engine):
             always_replay(self)
 
     async def run(self, workflow: Workflow[S], state: S | None = None, /, **options: Any) -> Outcome[S]:
-        """Start a session and wait until it stops. Takes what `Engine.start` takes."""
+        """Start a session and wait until it stops. Takes the same arguments as `Engine.start`."""
         session = await self.start(workflow, state, **options)
         return await session.outcome()
 
@@ -55,11 +55,11 @@ def engine(
     limits: Limits = DEFAULT_LIMITS,
     replay: bool = False,
 ) -> InlineEngine:
-    """An engine for one test: in memory, no signal handlers, and time that passes by itself.
+    """Return an engine for one test: in memory, without signal handlers, with a clock that advances automatically.
 
-    Whoever sleeps (a retry, a timer) is woken at once, with the clock moved on as far; pass a ``clock`` of your
-    own to hold it still. Questions wait for ever, unless the call or the workflow says otherwise. ``replay``
-    runs every step again after each operation: see `always_replay`.
+    Every sleep (a retry, a timer) returns immediately and advances the clock by its length. Pass your own ``clock``
+    to control the time yourself. Questions never expire unless the call or the workflow sets an expiry. With
+    ``replay=True``, every step runs again after each operation: see `always_replay`.
 
     >>> from pydantic import BaseModel
     >>> from pausepoint import Workflow, step
@@ -71,15 +71,15 @@ def engine(
     ...     return f"Hello, {name}!"
     >>> greeting = Workflow("greeting", state=Greeting, steps=[greet])
     >>> async def test_greeting() -> None:
-    ...     async with engine(greeting) as hold:
-    ...         assert (await hold.run(greeting, name="Ada")).state.text == "Hello, Ada!"
+    ...     async with engine(greeting) as inline:
+    ...         assert (await inline.run(greeting, name="Ada")).state.text == "Hello, Ada!"
     >>> asyncio.run(test_greeting())
     """
     return InlineEngine(*workflows, store=store, clock=clock, limits=limits, replay=replay)
 
 
 def run(workflow: Workflow[S], state: S | None = None, /, *, replay: bool = False, **fields: Any) -> Outcome[S]:
-    """Run a workflow in memory and return how it came out. Blocks; for tests without a loop of their own.
+    """Run a workflow in memory and return its outcome. This call blocks; use it in tests that are not async.
 
     >>> from pydantic import BaseModel
     >>> from pausepoint import Workflow, step
@@ -94,14 +94,14 @@ def run(workflow: Workflow[S], state: S | None = None, /, *, replay: bool = Fals
     """
 
     async def main() -> Outcome[S]:
-        async with engine(workflow, replay=replay) as hold:
-            return await hold.run(workflow, state, **fields)
+        async with engine(workflow, replay=replay) as inline:
+            return await inline.run(workflow, state, **fields)
 
     return blocking(main)
 
 
 def blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine to its end, on a loop of its own; in a thread of its own if a loop runs here already."""
+    """Run a coroutine on a new event loop and return its result. Uses a new thread if a loop already runs here."""
     if not _on_a_loop():
         return asyncio.run(main())
     results: list[T] = []

@@ -1,9 +1,9 @@
-"""A process that dies at a named point, without a real kill: the store lives on, the engine is dropped as it is.
+"""Simulate a process that is killed at a chosen write: the store stays open, the engine is dropped.
 
-At the point of death every verb of the store stops answering, so no code of a step sees an
-error that a killed process would not have seen. Then the tasks are cancelled; what they
-still try to write is refused. Only ``finally`` blocks run that a real kill would not let
-run. The next engine on the machine finds the session held by nobody and takes it over.
+At the crash point, every verb of the store stops responding, so a step sees no error that a killed process would
+not see. Then the machine cancels the tasks and refuses everything they still try to write. There is one
+difference from a real kill: ``finally`` blocks run. The next engine on the machine finds the session without a
+live holder and claims it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ When = Literal["before", "after"]
 
 
 class Write(NamedTuple):
-    """One durable write of a session. ``kind`` is that of its first record; a start is of the kind ``start``.
+    """One durable write of a session. ``kind`` is the kind of its first record, or ``start`` for a new session.
 
-    ``name`` is the id of an operation (or a wait), or the type of an event; ``session`` tells children apart.
+    ``name`` is the id of an operation or wait, or the type of an event. ``session`` tells child sessions apart.
     """
 
     number: int
@@ -49,9 +49,10 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """Where a process dies: before or after the first write that fits everything given. Made by `before` and `after`.
+    """The point at which a process crashes: before or after the first write that matches every given field.
 
-    Dying before the write of an operation means between the operation and its record: it ran, and nobody knows.
+    Create it with `before` or `after`. A crash before the write of an operation is a crash between the operation
+    and its record: the operation ran, but the store does not know.
     """
 
     when: When
@@ -62,7 +63,7 @@ class CrashPoint:
     name: str | None = None
 
     def fits(self, write: Write) -> bool:
-        """Whether this is the write that was meant."""
+        """Return whether the write matches this point."""
         return (
             self.write in (None, write.number)
             and self.kind in (None, write.kind)
@@ -81,7 +82,7 @@ def before(
     write: int | None = None, *, kind: str | None = None, step: str | None = None, visit: int | None = None,
     name: str | None = None,
 ) -> CrashPoint:  # fmt: skip
-    """Die before a write, which then never happens.
+    """Return the point before a write. The process crashes there and the write never happens.
 
     ``write`` counts from 1, the start of the session; ``kind`` is ``start``, ``operation``, ``checkpoint``, ``event``,
     ``edit`` or ``rewind``; ``name`` is a part of an operation's id or an event's type.
@@ -96,7 +97,7 @@ def after(
     write: int | None = None, *, kind: str | None = None, step: str | None = None, visit: int | None = None,
     name: str | None = None,
 ) -> CrashPoint:  # fmt: skip
-    """Die after a write has taken effect, before anybody is told. Takes what `before` takes.
+    """Return the point after a write took effect, before its caller learns of it. Takes the arguments of `before`.
 
     >>> print(after(3))
     after write 3
@@ -105,11 +106,13 @@ def after(
 
 
 class CrashPointMissed(AssertionError):
-    """The process came to its end without passing the point at which it should have died."""
+    """The process ended without reaching the point at which it should have crashed."""
 
 
 class Machine:
-    """A store that outlives the processes on it, and what they wrote. Used as ``async with Machine() as machine:``.
+    """A store that outlives the simulated processes that use it, with a list of their writes.
+
+    ``doubled`` lists the operations and checkpoints that were written twice although they were remembered.
 
     >>> from pydantic import BaseModel
     >>> from pausepoint import Workflow, step
@@ -141,7 +144,7 @@ class Machine:
         self.writes: list[Write] = []
         self.doubled: list[Write] = []
         self._remembered: set[tuple[Any, ...]] = set()
-        self.begun = 0  # writes, whether or not they came to their end
+        self.begun = 0  # writes begun, whether or not they finished
         self._process: _Process | None = None
 
     async def __aenter__(self) -> Self:
@@ -158,12 +161,15 @@ class Machine:
             self._process.on_change()
 
     async def run(self, life: Callable[[InlineEngine], Awaitable[T]]) -> T:
-        """Let a process live to its end: ``life`` gets an open engine."""
+        """Run a process without a crash: call ``life`` with an open engine and return its result."""
         async with self._engine(_Process(self, None)) as engine:
             return await life(engine)
 
     async def crash(self, life: Callable[[InlineEngine], Awaitable[Any]], point: CrashPoint) -> Write:
-        """Let a process live until it dies at ``point``; the write at which it died. Raises `CrashPointMissed`."""
+        """Run a process until it crashes at ``point``, and return the write at which it crashed.
+
+        Raises `CrashPointMissed` if the process ends without reaching the point.
+        """
         process = _Process(self, point)
         engine = self._engine(process)
 
@@ -176,19 +182,21 @@ class Machine:
         await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
         dying.cancel()
         if process.fatal is None:
-            await living  # what went wrong before comes first
+            await living  # an error before the crash point takes precedence
             seen = "".join(f"\n  {write}" for write in self.writes)
-            raise CrashPointMissed(f"the process ended without passing the point {point}; it passed:{seen}")
+            raise CrashPointMissed(
+                f"The process ended without reaching the crash point {point}. Choose one of its writes:{seen}"
+            )
         await process.bury(engine, living)
         return process.fatal
 
     def _engine(self, process: _Process) -> InlineEngine:
         self._process = process
-        # The other verbs go through `__getattr__`, which the type checker cannot follow.
+        # The type checker cannot see the verbs that go through `__getattr__`.
         return InlineEngine(*self.workflows, store=cast(Store, process), clock=self.clock)
 
     def note(self, write: Write) -> None:
-        """A write took effect. Nothing that is remembered may be done and remembered a second time, unless rewound."""
+        """Note a write that took effect. Something remembered that is written again is doubled, unless rewound."""
         if write.kind == "rewind":
             self._remembered = {known for known in self._remembered if known[-1] != write.session}
         elif write.kind in ("operation", "checkpoint"):
@@ -199,7 +207,7 @@ class Machine:
 
 
 class _Process:
-    """The machine's store as one process sees it."""
+    """The machine's store, as seen by one process."""
 
     def __init__(self, machine: Machine, point: CrashPoint | None) -> None:
         self.inner = machine.store
@@ -239,9 +247,9 @@ class _Process:
         return self.fatal is not None
 
     async def _silent(self, *args: Any, **options: Any) -> NoReturn:
-        """A dead process gets no answer; what its last cries still try is refused."""
+        """Never answer a dead process. Refuse what its ``finally`` blocks still try to write."""
         await self.burial.wait()
-        raise StoreClosed("this process is dead")
+        raise StoreClosed("This simulated process is dead.")
 
     async def _write(self, record: Record, kind: str, act: Callable[[], Awaitable[T]], session: int = 0) -> T:
         if self.is_dead():
@@ -249,7 +257,7 @@ class _Process:
         write = self._name(record, kind, session)
         if self._dies("before", write):
             await self._silent()
-        # Shielded: a write that is under way when the process dies may take effect, and is to be known.
+        # Shielded: a write that has begun when the process dies may still take effect, and must then be noted.
         task = asyncio.ensure_future(self._act(write, act))
         self.under_way.add(task)
         task.add_done_callback(self.under_way.discard)
@@ -260,7 +268,7 @@ class _Process:
 
     async def _act(self, write: Write, act: Callable[[], Awaitable[T]]) -> T:
         result = await act()
-        if result is not None:  # None: it was not to be written
+        if result is not None:  # None: a conditional commit was not written
             self.machine.note(write)
             self._dies("after", write)
         return result
@@ -280,13 +288,13 @@ class _Process:
         return True
 
     async def bury(self, engine: InlineEngine, living: asyncio.Task[None]) -> None:
-        """Take down what is left of the process."""
+        """Cancel the remaining tasks of the dead process."""
         await asyncio.gather(*self.under_way, return_exceptions=True)
         self.burial.set()
         runs = list(engine.driver.runs.values())
         for run in runs:
             if run.drive is not None:
-                run.drive.ledger.parked = True  # it has nothing more to say, and is not to complain about that
+                run.drive.ledger.parked = True  # a dead process must not report trouble
             run.task.cancel()
         await asyncio.gather(*(run.task for run in runs), return_exceptions=True)
         living.cancel()

@@ -1,8 +1,8 @@
-"""Sessions kept as files, and rehearsed against the code at hand: what would it do differently now?
+"""Sessions recorded as files, and rehearsed to find out what the current code would do differently.
 
-`replay` runs the body of every step that the recorded session finished, with the state that
-it had then and the operations that it remembered. Nothing outside happens: an operation
-that was not recorded does not run, it is a difference.
+`replay` runs the body of every step that the recorded session finished, with the recorded state and the
+remembered operations. A rehearsal has no side effects: an operation that was not recorded does not run, and counts
+as a difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pausepoint.testing.replay import ReplayingVisit, inside
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the code at hand departs from a recorded session. ``seq`` is the record that it departs from."""
+    """One difference between a recorded session and the current code. ``seq`` is the number of the record."""
 
     seq: int
     step: str
@@ -48,22 +48,24 @@ class Difference:
 
 
 class RecordingDiffers(AssertionError):
-    """The code at hand does something else than the recorded session did. ``differences`` lists what."""
+    """The current code behaves differently from the recorded session. ``differences`` lists how."""
 
     def __init__(self, path: str | Path, differences: list[Difference]) -> None:
         self.differences = differences
         lines = "".join(f"\n  {difference}" for difference in differences)
-        super().__init__(f"{path}: the code no longer does what was recorded:{lines}")
+        super().__init__(
+            f"The current code differs from the recorded session {path}. Fix the code or record again:{lines}"
+        )
 
 
 async def record(session: Session[Any], path: str | Path) -> Path:
-    """Write a session, as it is now, to a file that `replay` and `load` read."""
+    """Write the session in its current state to a file that `replay` and `load` can read."""
     control = session._control
     return bundle.write(await bundle.collect(control.store, session.id), path)
 
 
 def load(path: str | Path, workflow: Workflow[Any]) -> BaseModel:
-    """Read a recorded session, prove its digests, and build the state that it ends with."""
+    """Read a recorded session, verify its digests, and return its last state."""
     kept = bundle.read(path)
     rehearsal = _Rehearsal(kept, workflow)
     for entry in kept.records:
@@ -72,25 +74,28 @@ def load(path: str | Path, workflow: Workflow[Any]) -> BaseModel:
 
 
 def replay(path: str | Path, workflow: Workflow[Any]) -> None:
-    """Rehearse a recorded session against the code at hand; raise `RecordingDiffers` if it would go another way.
+    """Rehearse a recorded session with the current code. Raise `RecordingDiffers` if the code behaves differently.
 
-    The body of every finished step runs with the state and the operations that were recorded. No operation runs,
-    nothing is written. A step that was being visited when the session was recorded is not rehearsed.
+    The body of every finished step runs with the recorded state and the remembered operations. No operation runs
+    and nothing is written. A step that was still running when the session was recorded is not rehearsed.
     """
     if differences := rehearse(path, workflow):
         raise RecordingDiffers(path, differences)
 
 
 def rehearse(path: str | Path, workflow: Workflow[Any]) -> list[Difference]:
-    """What the code at hand would do differently from a recorded session; empty if nothing."""
+    """Return the differences between a recorded session and the current code; an empty list if there are none."""
     kept = bundle.read(path)
     if kept.workflow != workflow.name:
-        raise DefinitionError(f"{path} is a session of workflow {kept.workflow!r}, not of {workflow.name!r}")
+        raise DefinitionError(
+            f"{path} is a session of workflow {kept.workflow!r}, not of {workflow.name!r}."
+            f" Pass the workflow {kept.workflow!r}."
+        )
     return blocking(_Rehearsal(kept, workflow).differences)
 
 
 class _Shelf:
-    """All of a store that a rehearsal needs: the large values of its bundle. Whatever writes is refused."""
+    """A read-only store for a rehearsal: it returns the large values of a bundle and refuses everything else."""
 
     def __init__(self, kept: Bundle) -> None:
         self.kept = kept
@@ -99,27 +104,27 @@ class _Shelf:
         return {hash: self.kept.blobs[hash] for hash in hashes}
 
     def __getattr__(self, name: str) -> Any:
-        raise StoreClosed(f"a rehearsal has no store to {name}")
+        raise StoreClosed(f"A rehearsal has no store, so it cannot call {name!r}.")
 
 
 class _Rehearsal:
-    """Walks through a log: folds each record, and before each checkpoint runs the step that it is of."""
+    """Walks through a log: folds each record, and runs the step of each checkpoint before folding it."""
 
     def __init__(self, kept: Bundle, workflow: Workflow[Any]) -> None:
         self.kept = kept
         self.workflow = workflow
-        self.store = cast(Store, _Shelf(kept))  # a rehearsal asks for nothing else
+        self.store = cast(Store, _Shelf(kept))  # a rehearsal needs nothing else
         self.line = Line()
 
     async def state(self) -> BaseModel:
-        """The state as the records so far add up to."""
+        """Return the state after the records folded so far."""
         lending = StateAccess(self.workflow, self.line.state, self.store, DEFAULT_LIMITS)
         lending.fill_new_fields()
         await lending.prefetch()
         return cast(BaseModel, lending.build())
 
     async def differences(self) -> list[Difference]:
-        """Rehearse every finished visit."""
+        """Rehearse every finished visit and return the differences."""
         found: list[Difference] = []
         for entry in self.kept.records:
             body = body_of(entry)
@@ -138,12 +143,12 @@ class _Rehearsal:
 
 
 class _RehearsedVisit(ReplayingVisit):
-    """A visit in which nothing may begin that was not recorded."""
+    """A visit in which no operation may begin that was not recorded."""
 
     async def admit(self, operation: Operation, frame: Frame, found: OperationBody | None) -> None:
         assert isinstance(self.host, _RehearsedDrive)
         if found is None and self.host.has_failed(operation.id):
-            raise StepError(f"{operation.name} failed when this was recorded")
+            raise StepError(f"{operation.name} failed when the session was recorded.")
         if found is None:
             self.fresh.append(operation.id)
             await self.stand_still(frame)
@@ -152,14 +157,14 @@ class _RehearsedVisit(ReplayingVisit):
 
 
 class _RehearsedDrive(Drive):
-    """Runs one visit as it was recorded and says what it would do differently. Commits nothing."""
+    """Runs one visit as it was recorded and reports differences. Commits nothing."""
 
     visits = _RehearsedVisit
     last: _RehearsedVisit | None = None
     recorded: frozenset[str] = frozenset()
 
     def take_in(self, line: Line) -> None:
-        """Stand where the log stands; what is tried out here does not touch it."""
+        """Continue from the folded log. The rehearsal works on a copy of its state."""
         self.line = self.ledger.line = line
         self.lending = StateAccess(self.workflow, line.state.copy(), self.store, self.limits)
         self.lending.fill_new_fields()
@@ -167,18 +172,18 @@ class _RehearsedDrive(Drive):
         self.task = asyncio.current_task()
 
     async def over_budget(self) -> str:
-        """What was paid for then is not paid for again."""
+        """Return no reason to stop: a rehearsal spends nothing."""
         return ""
 
     def has_failed(self, id: str) -> bool:
-        """Whether an item failed when this was recorded: failures are events, not operations."""
+        """Return whether an item failed when the session was recorded. Failures are events, not operations."""
         return any(effect.startswith(f"failed:{id}:") for effect in self.recorded)
 
     async def rehearse(self, step: BoundStep, body: CheckpointBody) -> list[str]:
-        """What this visit would do differently."""
+        """Run the visit and return its differences from the recorded one."""
         self.recorded = frozenset(self.line.effects | {effect.id for effect in body.effects})
         if step.when is not None and await self._holds(step.when) == bool(body.skipped):
-            return ["it would run" if body.skipped else f"it would be skipped: {step.when.name} says no"]
+            return ["it would run" if body.skipped else f"it would be skipped: {step.when.name} returns False"]
         changes: tuple[Change, ...] = ()
         blobs: Blobs = []
         if not body.skipped:
@@ -198,14 +203,14 @@ class _RehearsedDrive(Drive):
         return await super()._call(step, values)
 
     def _strange(self) -> list[str]:
-        """Operations and events that were not recorded, or are no longer asked for."""
+        """Return the operations and events that are new, and those that the step no longer asks for."""
         visit = self.last
         if visit is None:
             return []
         found = [f"it asks for operation {id}, which was not recorded" for id in visit.fresh]
         new = self.ledger.pending.keys() - self.recorded
         found += [f"it emits {id}, which was not recorded" for id in sorted(new) if not id.startswith(_ENGINES_OWN)]
-        if found or visit.attempt > 1:  # what failed attempts left need not be asked for again
+        if found or visit.attempt > 1:  # a later attempt need not repeat the operations of a failed one
             return found
         lost = sorted(id for id in visit.unclaimed if not inside(id, visit.claimed))
         quiet = sorted(id for id in self.recorded if self._unheard(id, visit))
@@ -220,7 +225,7 @@ class _RehearsedDrive(Drive):
     async def _elsewhere(
         self, step: BoundStep, body: CheckpointBody, changes: tuple[Change, ...], blobs: Blobs
     ) -> list[str]:
-        """Whether the session would go another way from here."""
+        """Return how the session would continue differently after this step."""
         self.lending.state.provide(dict(blobs))
         for change in changes:
             self.lending.state.apply(change)
@@ -238,12 +243,12 @@ _ENGINES_OWN = ("miss:", "failed:", "refused:")
 
 
 def _changed(old: tuple[Change, ...], new: tuple[Change, ...]) -> list[str]:
-    """Writes that differ, by path."""
+    """Return the writes that differ, by path."""
     before, after = ({change.path: (change.act, _plain(change)) for change in changes} for changes in (old, new))
     found = [f"it no longer writes {path!r}" for path in before if path not in after]
     for path, value in after.items():
         if path not in before:
-            found.append(f"it writes {path!r}, which it did not")
+            found.append(f"it writes {path!r}, which was not recorded")
         elif value != before[path]:
             found.append(f"it writes {path!r} as {value[1]!r:.120}, not {before[path][1]!r:.120}")
     return found

@@ -1,8 +1,8 @@
 """``always_replay``: run every step again from its top after each of its operations.
 
-What a resume after a crash would meet, a test then meets in every run: the step is left as
-soon as an operation is remembered, the log is read anew, and the step's body runs again
-against what it says. A step that does not ask for the same operations again is found out.
+Every test run then takes the path of a resume after a crash. As soon as an operation is remembered, the engine
+exits the step, reads the log again, and runs the step's body from its top against the remembered operations. A
+step that does not ask for the same operations again fails with `NotReplayable`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from pausepoint.runtime.visit import Frame, Host, Operation, Visit
 C = TypeVar("C", bound=Control)
 
 PATIENCE = 0.2
-"""Seconds that a branch stands still for its replay while others are in flight: one of them may be waiting for it."""
+"""Seconds that a branch waits for its replay while others are in flight. One of them may be waiting for this branch."""
 
 
 def always_replay(engine: C) -> C:
-    """Let this engine run every step again from its top after each operation.
+    """Make this engine run every step again from its top after each operation, and return the engine.
 
-    A step that then does not claim what it left before raises `NotReplayable` where its outcome is awaited.
+    If a step does not ask for the same operations again, awaiting its outcome raises `NotReplayable`.
     """
     engine.drive_class = ReplayingDrive
     return engine
 
 
 class ReplayingVisit(Visit):
-    """Stands still after each new operation, so that the step is left; notes what was asked for."""
+    """A visit that stops after each new operation so that the step exits, and notes the operations it was asked for."""
 
     def __init__(self, host: Host, step: BoundStep, number: int, attempt: int) -> None:
         super().__init__(host, step, number, attempt)
@@ -56,14 +56,14 @@ class ReplayingVisit(Visit):
         self.fresh.append(operation.id)
         if isinstance(self.host, ReplayingDrive):
             self.host.kept_ids.add(operation.id)
-        # Only a run that has found all of the one before: branches that race would else never get to their records.
-        # And not when the session is to stop: that has rules of its own for where a step may be left.
+        # Exit only after this run has claimed everything the previous run remembered. Otherwise branches that race
+        # would never record their results. Do not exit while the session stops: a stop has its own safe points.
         if isinstance(self.host, ReplayingDrive) and not self.host.wanted and not self.host.missing(self):
             await self._leave_from(frame, self.host)
         return data
 
     async def _leave_from(self, frame: Frame, drive: ReplayingDrive) -> None:
-        """Stand still until the step is left. If what else is in flight waits for this very branch, go on instead."""
+        """Wait until the step exits. Continue instead if another operation in flight waits for this branch."""
         drive.again = True
         release = self.loop.call_later(PATIENCE, self.reconsider)
         try:
@@ -74,15 +74,15 @@ class ReplayingVisit(Visit):
 
 
 class ReplayingDrive(Drive):
-    """Leaves a step after each operation, reads the log again and starts the step from its top."""
+    """A drive that exits a step after each operation, reads the log again and starts the step from its top."""
 
     visits = ReplayingVisit
     expected: frozenset[str] = frozenset()
-    kept_ids: set[str]  # of the present attempt
+    kept_ids: set[str]  # of the current attempt
     again = False
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
-        self.kept_ids = set()  # what a failed attempt has left need not be asked for by the next one
+        self.kept_ids = set()  # the next attempt need not repeat the operations of a failed one
         while True:
             self.expected = frozenset(self.kept_ids)
             self.again = False
@@ -111,7 +111,7 @@ class ReplayingDrive(Drive):
             await self._read_again()
 
     async def _read_again(self) -> None:
-        """Forget all that is not in the store, as a process that takes over would."""
+        """Discard everything that is not in the store, as if another process had taken over."""
         self.ledger.pending.clear()
         self.ledger.load(await self.store.records(self.row.key, self.ledger.key_frame))
         self.line = self.ledger.line
@@ -119,19 +119,19 @@ class ReplayingDrive(Drive):
         self.lending.fill_new_fields()
 
     def missing(self, visit: ReplayingVisit) -> list[str]:
-        """What the run before this one left and this one has not asked for."""
+        """Return the operations that the previous run remembered and this run has not asked for."""
         return sorted(id for id in self.expected - visit.claimed if not inside(id, visit.claimed))
 
 
 def inside(id: str, claimed: Iterable[str]) -> bool:
-    """Operations inside a finished one are not asked for again."""
+    """Return whether an operation is nested in a claimed one. Nested operations are not asked for again."""
     return any(id.startswith(f"{outer}/") for outer in claimed)
 
 
 def _not_replayable(step: BoundStep, number: int, missing: list[str], visit: ReplayingVisit) -> NotReplayable:
-    instead = f"this time it asked for {', '.join(visit.fresh)} instead" if visit.fresh else "this time it did not ask"
+    instead = f"asked for {', '.join(visit.fresh)} instead" if visit.fresh else "did not ask for them"
     return NotReplayable(
-        f"{step.name}#{number} does not replay: it left {', '.join(missing)}, and run again from its top {instead};"
-        " what differs from run to run (time, randomness, order of a set, a changed global) belongs into an operation",
+        f"{step.name}#{number} does not replay. An earlier run remembered {', '.join(missing)}; the replay {instead}."
+        " Move everything that varies between runs (time, randomness, set order, changed globals) into an operation.",
         step=step.name, visit=number, operations=missing, instead=list(visit.fresh),
     )  # fmt: skip

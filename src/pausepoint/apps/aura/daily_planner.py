@@ -79,7 +79,7 @@ class Room:
 
 
 def sitting(wanted: int, room: int) -> int:
-    """Return the length of a sitting, or 0 if the room is too short. The remainder never gets too short.
+    """Return the length of a sitting, or 0 if there is not enough room. The remainder is never too short.
 
     >>> sitting(40, 60), sitting(55, 60), sitting(90, 20), sitting(90, 10), sitting(10, 10)
     (40, 40, 20, 0, 10)

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple
 
 MOST = 100_000
-"""The maximum number of occurrences. More are taken as a mistake: an hourly event would be eleven years old."""
+"""The maximum number of occurrences. More are treated as a mistake: an hourly event would be eleven years old."""
 
 
 class Occurrence(NamedTuple):
@@ -97,7 +97,7 @@ class _Series:
 
         found = rruleset()
         for text in map(self._rule, _all(self.event.get("RRULE"))):
-            rule: Any = rrulestr(text, dtstart=self.start)  # not a set, which needs forceset
+            rule: Any = rrulestr(text, dtstart=self.start)  # a set only with forceset
             found.rrule(rule)
         for start in (self.start, *extra):
             found.rdate(start)

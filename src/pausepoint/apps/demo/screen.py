@@ -50,11 +50,11 @@ class Screen:
     def styled(self, text: str, style: str) -> str:
         return f"\033[{_STYLES[style]}m{text}\033[0m" if style and self._coloured else text
 
-    def _cut(self, text: str, beside: int) -> str:
+    def _cut(self, text: str, reserved: int) -> str:
         """Cut text to one line: a row that wraps cannot be redrawn. The last column may wrap as well."""
         if not self._terminal:
             return text
-        return text[: max(0, shutil.get_terminal_size().columns - 1 - beside)]
+        return text[: max(0, shutil.get_terminal_size().columns - 1 - reserved)]
 
     def chapter(self, text: str) -> None:
         """Print a heading. The steps are drawn again below it."""
@@ -77,7 +77,7 @@ class Screen:
                 print(self._line(row, running), file=self._stream, flush=True)
 
     def _line(self, row: Row, active: bool) -> str:
-        signs, text = self._signs, self._cut(self._text(row), beside=len("   ✓ "))
+        signs, text = self._signs, self._cut(self._text(row), reserved=len("   ✓ "))
         if row.kept:
             return self.styled(f"   {signs.kept} {text}", "dim")
         if row.done:

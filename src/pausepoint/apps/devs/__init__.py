@@ -1,4 +1,4 @@
-"""Devs: a plan of tasks, worked through in a workspace by several agents under one pause button."""
+"""Devs: run a plan of tasks in a workspace with several agents under one pause button."""
 
 from pausepoint.apps.devs.models import Plan
 from pausepoint.apps.devs.plan import read

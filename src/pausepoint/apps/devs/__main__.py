@@ -1,4 +1,4 @@
-"""``python -m pausepoint.apps.devs``: a plan worked through by several agents. Without a plan it runs its sample."""
+"""``python -m pausepoint.apps.devs``: the command line. Without a plan it runs its sample."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from pausepoint.cli import Start
 from pausepoint.errors import AlreadyRunning, did_you_mean
 from pausepoint.orchestrator import Orchestrator
 
-HELP = """Work through a plan: tasks with commands, in the order that they need each other, by several agents at once.
+HELP = """Run a plan: tasks with commands, in the order of their dependencies, with several agents at once.
 
-PLAN is a TOML or JSON file; behind the first run also the run's name. Without one it is a small sample. A run can be
-paused, killed and resumed at any moment; what is done is not done again.
+PLAN is a TOML or JSON file; after the first run you can also use the run's name. Without a plan, a small sample runs.
+You can pause, kill and resume a run at any moment. Finished tasks are not done again.
 """
 WITHOUT = (
     "resume", "worker", "status", "plan", "why", "checkpoints", "diff", "artifacts", "pause", "send", "edit", "rewind",
@@ -40,7 +40,7 @@ WITHOUT = (
 
 
 def who() -> str | None:
-    """The login name: who asks, where nobody says otherwise."""
+    """Return the login name, the default for ``--by``."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -49,15 +49,16 @@ def who() -> str | None:
 
 def run(
     start: Start,
-    plan: Annotated[str | None, Field(description="The plan's file; else the sample.")] = None,
-    budget: Annotated[float | None, Field(description="Dollars that models may cost; it pauses before.")] = None,
-    replan: Annotated[bool, Field(description="The plan has changed since: take that in.")] = False,
-    edits: Annotated[Literal["accept"] | None, Field(description="Take the workspace as others have left it.")] = None,
-    by: Annotated[str | None, Field(description="Who starts it; else you.")] = None,
+    plan: Annotated[str | None, Field(description="The plan's file. Default: the sample.")] = None,
+    budget: Annotated[float | None, Field(description="The cost limit for models, in dollars.")] = None,
+    replan: Annotated[bool, Field(description="Accept the changes in the plan.")] = False,
+    edits: Annotated[Literal["accept"] | None, Field(description="Accept changed files in the workspace.")] = None,
+    by: Annotated[str | None, Field(description="The name for the history. Default: yours.")] = None,
 ) -> Ending:
-    """Start a plan, or go on with it, and show it until it ends or needs somebody.
+    """Start or continue a plan, and show it until it ends or needs a person.
 
-    Ctrl+C finishes the commands that run and prints the command that goes on; twice ends them.
+    After Ctrl+C, the running commands finish first; a second Ctrl+C ends them. The last line is the command that
+    resumes the run.
     """
     named = str(sample_plan(start.folder)) if plan is None else plan
     found = read(asyncio.run(path_of(start, named)))
@@ -69,23 +70,24 @@ def run(
 main = program(instead=run, without=WITHOUT, arguments=["plan"], name="devs", help=HELP)
 
 plan_argument = click.argument("plan")
-by_option = click.option("--by", metavar="NAME", default=who, show_default=False, help="Who asks; else you.")
-reason_option = click.option("--reason", metavar="TEXT", default="", help="Why; kept in the history.")
+by_option = click.option(
+    "--by", metavar="NAME", default=who, show_default=False, help="The name for the history. Default: yours."
+)
+reason_option = click.option("--reason", metavar="TEXT", default="", help="The reason, kept in the history.")
 
 
 @main.verb()
 @plan_argument
-@click.option("--edits", type=click.Choice(["accept"]), help="Take the workspace as others have left it.")
-@click.option("--replan", is_flag=True, help="The plan has changed since: take that in.")
-@click.option("--budget", type=float, metavar="USD", help="A new budget.")
+@click.option("--edits", type=click.Choice(["accept"]), help="Accept changed files in the workspace.")
+@click.option("--replan", is_flag=True, help="Accept the changes in the plan.")
+@click.option("--budget", type=float, metavar="USD", help="The new cost limit for models.")
 @by_option
 def resume(
     start: Start, plan: str, edits: Literal["accept"] | None, replan: bool, budget: float | None, by: str | None
 ) -> Ending:
-    """Go on with a run; tasks that failed are tried again.
+    """Resume a run. Failed tasks are tried again.
 
-    If another hand has changed the workspace since the run stopped, that is told, and nothing is done before somebody
-    decides.
+    If files in the workspace have changed since the run stopped, they are listed, and nothing is done until you decide.
     """
     found = read(asyncio.run(path_of(start, plan)))
     return Ride(start, found, plan, by, budget=budget, edits=edits, replan=replan).resume()
@@ -93,12 +95,12 @@ def resume(
 
 @main.verb()
 @plan_argument
-@click.option("--abort", is_flag=True, help="End the commands that run; a resume runs them again.")
-@click.option("--wait", is_flag=True, help="Wait until all agents stand still.")
+@click.option("--abort", is_flag=True, help="End the running commands. A resume runs them again.")
+@click.option("--wait", is_flag=True, help="Wait until all agents have stopped.")
 @reason_option
 @by_option
 def pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, by: str | None) -> Any:
-    """Stop all agents of a run, after the commands that they are at."""
+    """Stop all agents of a run when their current commands have finished."""
     return asyncio.run(_pause(start, plan, abort, wait, reason, by))
 
 
@@ -120,13 +122,13 @@ async def _pause(start: Start, plan: str, abort: bool, wait: bool, reason: str, 
 
 
 def _keep_if_unknown(plan: Plan) -> None:
-    """Nobody was at work, after a kill say: what the workspace is like counts from now on."""
+    """Record the workspace if there is no record, for example after a kill. Comparisons start from here."""
     if workspace.kept(plan) is None:
         workspace.keep(plan)
 
 
 async def _looked(engine: Engine, name: str) -> View:
-    Orchestrator(engine, name, nobody)  # so that the engine knows what its state is
+    Orchestrator(engine, name, nobody)  # so that the engine knows the type of the state
     view = View(name)
     await view.look(engine)
     return view
@@ -134,9 +136,9 @@ async def _looked(engine: Engine, name: str) -> View:
 
 @main.verb()
 @plan_argument
-@click.option("--once", is_flag=True, help="Show it once, also at a terminal.")
+@click.option("--once", is_flag=True, help="Show it once, even at a terminal.")
 def status(start: Start, plan: str, once: bool) -> Any:
-    """Show the graph of a run; at a terminal live, until the run stands."""
+    """Show the graph of a run; at a terminal live, until the run stops."""
     return asyncio.run(_status(start, plan, live=sys.stdout.isatty() and not once))
 
 
@@ -154,7 +156,7 @@ async def _status(start: Start, plan: str, live: bool) -> tuple[str, dict[str, A
 @reason_option
 @by_option
 def skip(start: Start, plan: str, task: str, reason: str, by: str | None) -> Any:
-    """Count a TASK as done without doing it; what needs it may begin."""
+    """Count a TASK as done without doing it, so that dependent tasks can start."""
     return asyncio.run(_skip(start, plan, task, reason, by))
 
 
@@ -162,7 +164,7 @@ async def _skip(start: Start, plan: str, task: str, reason: str, by: str | None)
     async with changing(start, plan, [task]) as (engine, run, view):
         if view.rows[task].status == "done":
             again = start.command("rewind", plan, task)
-            raise BadInput(f"{task} is done, and what needs it builds on that; have it done anew: {again}")
+            raise BadInput(f"Task {task} is already done, and other tasks may build on it. Do it again: {again}")
         await run.skip(task, reason, by)
         return await _changed(start, engine, view, plan, f"{task} is skipped.")
 
@@ -170,13 +172,13 @@ async def _skip(start: Start, plan: str, task: str, reason: str, by: str | None)
 @main.verb()
 @plan_argument
 @click.argument("tasks", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All tasks.")
+@click.option("--all", "everything", is_flag=True, help="Do all tasks again.")
 @reason_option
 @by_option
 def rewind(start: Start, plan: str, tasks: tuple[str, ...], everything: bool, reason: str, by: str | None) -> Any:
-    """Have TASKS and all that needs them done anew, once the run goes on. Files stay as they are."""
+    """Do TASKS and all tasks that depend on them again when the run resumes. Files are not changed."""
     if everything == bool(tasks):
-        raise ValueError("name the tasks to do anew, or --all")
+        raise ValueError("Name the tasks to do again, or pass --all.")
     return asyncio.run(_rewind(start, plan, tasks, reason, by))
 
 
@@ -184,22 +186,22 @@ async def _rewind(start: Start, plan: str, tasks: tuple[str, ...], reason: str, 
     async with changing(start, plan, tasks) as (engine, run, view):
         chosen = tasks or [id for id, row in view.rows.items() if not row.task.needs]
         again = await run.redo(chosen, reason, by)
-        return await _changed(start, engine, view, plan, f"To be done anew: {', '.join(again)}.")
+        return await _changed(start, engine, view, plan, f"To be done again: {', '.join(again)}.")
 
 
 @asynccontextmanager
 async def changing(start: Start, plan: str, tasks: Sequence[str]) -> AsyncIterator[tuple[Engine, Orchestrator, View]]:
-    """A run of which these tasks are to be changed: all of them are there, and nobody works on it."""
+    """Open a run to change these tasks. Refuse unknown tasks and a run that another process drives."""
     async with looking(start, plan) as (engine, name):
         run, view = Orchestrator(engine, name, nobody), View(name)
         await view.look(engine)
         for task in tasks:
             if task not in view.rows:
-                raise BadInput(f"run {name} has no task {task!r}{did_you_mean(task, view.rows)}")
+                raise BadInput(f"Run {name} has no task {task!r}{did_you_mean(task, view.rows)}")
         if view.info.holder is not None:
             stop = start.command("pause", plan, "--wait")
             raise AlreadyRunning(
-                f"{name} is worked on by {view.info.holder}; stop it first: {stop}",
+                f"Run {name} is driven by {view.info.holder}. Stop it first: {stop}",
                 session_id=name, holder=view.info.holder,
             )  # fmt: skip
         yield engine, run, view
@@ -208,7 +210,7 @@ async def changing(start: Start, plan: str, tasks: Sequence[str]) -> AsyncIterat
 async def _changed(start: Start, engine: Engine, view: View, plan: str, told: str) -> tuple[str, dict[str, Any]]:
     await view.look(engine)
     document = showing.document(view, await plan_of(engine, view.name, plan), start.command, plan)
-    return f"{told}\n{view.name} is {view.status}. Go on:  {start.command('resume', plan)}", document
+    return f"{told}\n{view.name} is {view.status}. Resume:  {start.command('resume', plan)}", document
 
 
 if __name__ == "__main__":

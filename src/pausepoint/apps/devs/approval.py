@@ -1,4 +1,4 @@
-"""Which commands wait for a person's yes. A guard against accidents, not a sandbox: who asks too often is forgiven."""
+"""Find the commands that need a person's approval. This guards against accidents and is not a sandbox."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 
 def restriction(command: str | Sequence[str], patterns: Sequence[str]) -> str | None:
-    """The first pattern that a command meets, if one is. It may begin at any word of the command.
+    """Return the first pattern that matches a command, or None. A match may start at any word of the command.
 
     >>> restriction("cd docs && sudo /usr/bin/git push origin", ["rm", "git push"])
     'git push'
@@ -27,13 +27,13 @@ def _meets(tail: str, pattern: str) -> bool:
 
 
 def _words(command: str | Sequence[str]) -> list[str]:
-    """All words, also those within quotes, which may be a command for another shell; operators are no words."""
+    """Return all words without operators. Quoted text is split as well: it may be a command for another shell."""
     given = [command] if isinstance(command, str) else command
     found: list[str] = []
     for text in given:
         try:
             parts = shlex.split(re.sub(r"[;&|()`$<>\n]+", " ", text)) if isinstance(command, str) else [text]
-        except ValueError:  # a quote within a here-document, say
+        except ValueError:  # for example, a quote within a here-document
             parts = text.split()
         for part in parts:
             found += re.sub(r"[;&|()`$<>\n'\"]+", " ", part).split() or [part]

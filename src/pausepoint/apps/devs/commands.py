@@ -1,7 +1,7 @@
-"""Running commands: each is the head of a process group of its own, which is ended as a whole.
+"""Run commands. Each command leads its own process group, which is ended as a whole.
 
-A command that is cancelled, or takes too long, is asked to end and then made to. What it has left running in its group
-ends with it. If this process itself is killed, a `warden` does that.
+A command that is cancelled or takes too long gets SIGTERM, and later SIGKILL. Other processes in its group end with it.
+If this process itself is killed, a `warden` ends the groups.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from pausepoint.apps.input import BadInput
 
 LOCK = "lock"
 TAIL = 2_000
-"""Characters of a command's output that are kept with its result; all of it is in a file."""
+"""The number of characters of a command's output that are kept with its result. The full output is in a file."""
 
-# Its standard input is the pipe to the warden, who therefore knows the group before the command begins.
+# The standard input is the pipe to the warden, so the warden knows the group before the command starts.
 _BEGIN = 'echo "+$$" >&0 || exit 70; exec "$@" </dev/null'
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that has ended. ``code``: as a shell would tell it; None if it took too long and was ended."""
+    """The result of a command. ``code`` is the exit code as in a shell, or None if the command timed out."""
 
     code: int | None
     seconds: float
@@ -39,14 +39,14 @@ class Ran:
 
     @property
     def said(self) -> str:
-        """How it ended, in one line: the same for the same trouble."""
+        """The result in one line. The same problem gives the same line."""
         last = next((line for line in reversed(self.tail.splitlines()) if line.strip()), "")
-        how = "took too long and was ended" if self.code is None else f"exit code {self.code}"
+        how = "timed out and was ended" if self.code is None else f"exit code {self.code}"
         return f"{how}: {last.strip()[:300]}" if last else how
 
 
 class Commands:
-    """The commands of one process in one workspace. ``waited``: those of another had to end before."""
+    """The commands of one process in one workspace. ``waited``: commands of another process had to end first."""
 
     def __init__(self, state: Path, grace: float, env: Mapping[str, str]) -> None:
         self.state = state
@@ -76,7 +76,7 @@ class Commands:
         return self
 
     async def _locked(self, process: asyncio.subprocess.Process) -> None:
-        """Until this workspace is ours: what a killed process has left is ended within the grace."""
+        """Wait for the lock of the workspace. The commands of a killed process end within the grace period."""
         assert process.stdout is not None
         try:
             async with asyncio.timeout(self.grace + 5):
@@ -84,9 +84,9 @@ class Commands:
                     self.waited = True
         except TimeoutError:
             process.kill()
-            raise BadInput(f"another process works in {self.state.parent}; pause it, or wait for its end") from None
+            raise BadInput(f"Another process works in {self.state.parent}. Pause it, or wait until it ends.") from None
         if said != b"ready\n":
-            raise BadInput(f"{self.state / LOCK} cannot be locked; look at the rights of {self.state}")
+            raise BadInput(f"{self.state / LOCK} cannot be locked. Check the permissions of {self.state}.")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -98,9 +98,11 @@ class Commands:
     async def run(
         self, command: str | Sequence[str], folder: Path, log: Path, timeout: float | None, env: Mapping[str, str]
     ) -> Ran:
-        """Run a command to its end; its output is added to the log."""
+        """Run a command until it ends, and append its output to the log."""
         if self._warden is None or self._warden.returncode is not None:
-            raise BadInput(f"nobody would end what {self.state.parent} leaves running: the warden was killed; resume")
+            raise BadInput(
+                f"The warden of {self.state.parent} was killed, so no process would end stray commands. Resume the run."
+            )
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
@@ -122,7 +124,7 @@ class Commands:
         return Ran(_as_shell(code), round(time.monotonic() - began, 3), _tail(log, start))
 
     async def _ended(self, process: asyncio.subprocess.Process) -> None:
-        """End what is left of a group, in a thread: a second cancellation must not leave it half done."""
+        """End the rest of a group in a thread, so that a second cancellation cannot interrupt it."""
         ending = asyncio.ensure_future(asyncio.to_thread(warden.end, {process.pid}, self.grace))
         cancelled: asyncio.CancelledError | None = None
         while not ending.done():
@@ -131,14 +133,14 @@ class Commands:
             except asyncio.CancelledError as again:
                 cancelled = again
         await process.wait()
-        with suppress(BrokenPipeError):  # somebody has killed the warden, which has nothing to do here any more
+        with suppress(BrokenPipeError):  # the warden was killed and has nothing left to do here
             os.write(self._pipe, f"-{process.pid}\n".encode())
         if cancelled is not None:
             raise cancelled
 
 
 def _as_shell(code: int | None) -> int | None:
-    """As a shell tells it: 128 and the signal, for a command that one has ended."""
+    """Return the exit code as a shell reports it: 128 plus the signal if a signal ended the command."""
     return code if code is None or code >= 0 else 128 - code
 
 

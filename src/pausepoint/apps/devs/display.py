@@ -1,4 +1,4 @@
-"""How a run is shown: live on a terminal, as lines elsewhere, as one document for programs."""
+"""Show a run: live on a terminal, as lines elsewhere, and as one document for programs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 EVERY = 0.1
-"""Seconds between two looks."""
+"""The seconds between two updates."""
 
 STILL = 10.0
-"""Seconds after which lines tell who is at work, if nothing else happened."""
+"""The seconds without news after which a line lists the running tasks."""
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MARKS = {
@@ -37,20 +37,20 @@ WORDS = {"begun": "at work", "asks": "waiting for an answer"}
 ORDER = ("done", "skipped", "begun", "asks", "stopped", "failed", "blocked", "pending")
 
 DEEPEST = 10
-"""Levels of the graph that are set to the right; deeper ones stand below each other, so that names stay in sight."""
+"""The maximum indentation of the graph. Deeper levels are not indented further, so that names stay visible."""
 
 Line = list[tuple[str, str]]
 """Pieces of text, each with its style."""
 
 
 def counted(view: View) -> str:
-    """The tasks in a few words."""
+    """Return the number of tasks by status."""
     counts = view.counts
     return ", ".join(f"{counts[each]} {WORDS.get(each, each)}" for each in ORDER if each in counts)
 
 
 def took(seconds: float) -> str:
-    """A time span as it is read.
+    """Return a time span for people.
 
     >>> took(0.04), took(3.21), took(75), took(7500)
     ('0.0 s', '3.2 s', '1 min 15 s', '2 h 5 min')
@@ -62,7 +62,7 @@ def took(seconds: float) -> str:
 
 
 def drawn(view: View, width: int, height: int | None = None) -> list[Line]:
-    """The graph: each task below and to the right of what it needs. ``height``: so many lines at most."""
+    """Draw the graph: each task is below and to the right of its dependencies. ``height`` limits the lines."""
     status = view.status
     whole = [_cut([(view.name, "bold"), (f"  {status}  ", "yellow"), (counted(view), "")], width)]
     rows = sorted(view.rows.values(), key=lambda row: row.level)
@@ -89,17 +89,17 @@ def _row(row: Row, names: int) -> Line:
     who = f"{row.agent}  " if row.status == "begun" else ""
     needs = f"after {', '.join(row.task.needs)}" if row.task.needs else ""
     what = {
-        "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for one that failed",
-        "stopped": "was under way; a resume takes it up again",
+        "asks": "waits for an answer", "failed": one_line(row.note), "blocked": "waits for a failed task",
+        "stopped": "was running; a resume continues it",
     }  # fmt: skip
-    said = f"skipped: {one_line(row.note) or 'nobody said why'}" if row.status == "skipped" else what.get(row.status)
+    said = f"skipped: {one_line(row.note) or 'no reason given'}" if row.status == "skipped" else what.get(row.status)
     dim = "dim" if row.status in ("pending", "blocked", "skipped") else ""
     rest = (said, style) if said else (needs, "dim")
     return [(f"{mark} ", style), (f"{name:<{names}}  ", dim), (f"{spent:>10}  {who}", ""), rest]
 
 
 def _window(rows: Sequence[Row], room: int) -> list[Row]:
-    """Those that matter most now, in their order: at work and in trouble first, then what comes, then what was."""
+    """Return the most relevant rows in order: running and failed tasks first, then pending, then finished ones."""
     urgency = {"begun": 0, "asks": 0, "stopped": 0, "failed": 1, "pending": 2, "blocked": 3, "skipped": 4, "done": 5}
     last = max((row.began for row in rows), default=0)
     ranked = sorted(rows, key=lambda row: (urgency[row.status], row.level, last - row.began))
@@ -108,7 +108,7 @@ def _window(rows: Sequence[Row], room: int) -> list[Row]:
 
 
 def _cut(line: Line, width: int) -> Line:
-    """A line that fits."""
+    """Cut a line to a width."""
     found: Line = []
     room = width - 1
     for text, style in line:
@@ -120,19 +120,19 @@ def _cut(line: Line, width: int) -> Line:
 
 
 def plain(line: Line) -> str:
-    """Without colours."""
+    """Return a line without styles."""
     return "".join(text for text, _ in line).rstrip()
 
 
 def graph(view: View) -> str:
-    """The graph as it stands, as it fits where the output goes."""
+    """Return the current graph, formatted for the output."""
     if not sys.stdout.isatty():
         return "\n".join(map(plain, drawn(view, 10_000)))
     return "\n".join(map(_painted, drawn(view, shutil.get_terminal_size((100, 24)).columns)))
 
 
 def folded(text: str) -> str:
-    """A sentence in lines that fit, at a terminal: no word is broken where it ends."""
+    """Wrap a sentence at a terminal, without breaking words."""
     return click.wrap_text(text, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else text
 
 
@@ -144,14 +144,14 @@ def _painted(line: Line) -> str:
 
 
 class Lines:
-    """Plain lines, as things happen."""
+    """A display of plain lines, one per event."""
 
     def __init__(self) -> None:
         self.told = time.monotonic()
         self.ending = ""
 
     def event(self, view: View, event: Event) -> None:
-        """Something happened."""
+        """Print an event."""
         line = self._line(view, event)
         if line:
             self.told = time.monotonic()
@@ -162,7 +162,7 @@ class Lines:
         row = view.rows.get(str(data.get("task", "")))
         match event.event_type:
             case "task.started":
-                return f"{data['agent']} begins {data['task']}"
+                return f"{data['agent']} starts {data['task']}"
             case "task.completed" if row is not None:
                 return f"{data['task']} is done after {took(row.took)} ({row.place} of {len(view.rows)})"
             case "task.failed":
@@ -174,17 +174,17 @@ class Lines:
         return ""
 
     def tick(self, view: View, ending: str) -> None:
-        """Time has passed."""
+        """Print the progress after some time, and the first request to end."""
         if ending and not self.ending:
-            click.echo(f"{ending}: what runs is finished first; once more ends it", err=True)
+            click.echo(f"{ending}: The running commands finish first. Interrupt again to end them now.", err=True)
         self.ending = ending
         if time.monotonic() - self.told >= STILL:
             self.told = time.monotonic()
             working = [f"{row.task.id} ({took(row.seconds)})" for row in view.rows.values() if row.status == "begun"]
-            click.echo(f"At work: {', '.join(working) or 'nobody'}; {counted(view)}")
+            click.echo(f"Running: {', '.join(working) or 'none'}; {counted(view)}")
 
     def end(self) -> None:
-        """After the last look."""
+        """Do nothing: lines need no cleanup."""
 
 
 class Screen:
@@ -198,29 +198,29 @@ class Screen:
         self.live.start()
 
     def event(self, view: View, event: Event) -> None:
-        """The next tick shows it."""
+        """Do nothing: the next tick shows the event."""
 
     def tick(self, view: View, ending: str) -> None:
-        """Draw it anew."""
+        """Draw the graph again."""
         from rich.text import Text
 
         size = self.live.console.size
         lines = drawn(view, size.width, size.height - 1)
         if ending:
-            lines.append([("What runs is finished first; Ctrl+C again ends it", "yellow")])
+            lines.append([("The running commands finish first. Press Ctrl+C again to end them now.", "yellow")])
         elif view.status == "pausing":
-            lines.append([("Pausing: what runs is finished first", "yellow")])
+            lines.append([("Pausing: the running commands finish first", "yellow")])
         whole = Text("\n").join(Text.assemble(*line) for line in lines)
         whole.no_wrap = True
         self.live.update(whole, refresh=True)
 
     def end(self) -> None:
-        """Leave the screen as it was."""
+        """Stop the live display and restore the screen."""
         self.live.stop()
 
 
 def show() -> Lines | Screen:
-    """The way of telling that fits where the output goes."""
+    """Return the display that fits the output."""
     return Screen() if sys.stdout.isatty() else Lines()
 
 
@@ -245,7 +245,7 @@ async def follow(
 
 
 def document(view: View, plan: Plan | None, command: Callable[..., str], named: str) -> dict[str, Any]:
-    """The run, for ``--json``. ``command`` makes what a person types; ``named`` is how the plan is called there."""
+    """Return the run as a document for ``--json``. ``command`` builds command lines that name the plan ``named``."""
     return {
         "run": view.name,
         "plan": None if plan is None else str(plan.path.resolve()),

@@ -1,4 +1,4 @@
-"""A plan as its file says it, and the tasks of an orchestrator that are made of it."""
+"""A plan as written in its file, and its conversion into tasks of an orchestrator."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pausepoint.orchestrator import Safety, Task
 
 STATE = ".devs"
-"""The folder below the workspace for what a run keeps there."""
+"""The folder in the workspace for the run's own files."""
 
 GRACE = 5.0
-"""Seconds that a command has to end by itself, once it is asked to."""
+"""The seconds that a command has to end on its own after SIGTERM."""
 
 
 def _command(given: Any) -> Any:
@@ -23,21 +23,21 @@ def _command(given: Any) -> Any:
         if words is not None and not words[0].strip():
             raise ValueError("the command is empty")
         return given
-    raise ValueError("a command is a text for the shell, or a list of words")
+    raise ValueError("a command is a string for the shell, or a list of words")
 
 
 def inside(given: str) -> str:
-    """A path that stays below the workspace, as the plan says it."""
+    """Return a path, or refuse one that leads out of the workspace."""
     path = PurePosixPath(given)
     if not given or path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"{given!r} does not lie below the workspace; name a path in it")
+        raise ValueError(f"{given!r} is not inside the workspace; use a relative path without ..")
     return given
 
 
 def _texts(given: Any) -> Any:
-    """What no program can be told and no store can keep, in whatever depth."""
+    """Refuse characters that no program and no store accepts, at any depth."""
     if isinstance(given, str) and re.search("[\0\ud800-\udfff]", given):
-        raise ValueError("it has characters that are no text")
+        raise ValueError("it contains characters that are not valid text")
     for each in [*given, *given.values()] if isinstance(given, dict) else given if isinstance(given, list) else ():
         _texts(each)
     return given
@@ -46,7 +46,7 @@ def _texts(given: Any) -> Any:
 def _variables(given: dict[str, str]) -> dict[str, str]:
     for name in given:
         if not name or "=" in name:
-            raise ValueError(f"{name!r} cannot be the name of a variable")
+            raise ValueError(f"{name!r} is not a valid name for a variable")
     return given
 
 
@@ -57,7 +57,7 @@ Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
 
 
 class Written(BaseModel):
-    """Something that a person has written into a plan's file."""
+    """A part of a plan's file. Unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -65,7 +65,7 @@ class Written(BaseModel):
 
 
 class Todo(Written):
-    """A task: a command to ``run``; or a file that a model is to ``write``, and a command that has to ``check`` it."""
+    """A task: a command to ``run``, or a file for a model to ``write`` with a command to ``check`` it."""
 
     id: Id
     needs: list[str] = []
@@ -83,28 +83,28 @@ class Todo(Written):
     @model_validator(mode="after")
     def _one_kind(self) -> Todo:
         if (self.run is None) == (self.write is None):
-            raise ValueError("say what to do: either run (a command) or write (a file, by a model)")
+            raise ValueError("set either run (a command) or write (a file for a model)")
         if self.write is None and (self.prompt is not None or self.check is not None):
-            raise ValueError("prompt and check go with write")
+            raise ValueError("the keys prompt and check need write")
         if self.write is not None and not (self.prompt or "").strip():
-            raise ValueError("write needs a prompt: what the file is to be")
+            raise ValueError("the key write needs a prompt that describes the file")
         if self.write is not None and PurePosixPath(self.write).parts[0] == STATE:
-            raise ValueError(f"write: {self.write} is where the run keeps its own files")
+            raise ValueError(f"write: {self.write} is in the folder of the run's own files; use another path")
         return self
 
     @property
     def commands(self) -> dict[str, str | list[str]]:
-        """Its commands, by their keys."""
+        """The commands of the task, by key."""
         return {key: given for key in ("run", "check") if (given := getattr(self, key)) is not None}
 
     def as_task(self) -> Task:
-        """For an orchestrator. What is as usual is left out, so that a later default makes no task another one."""
+        """Return the task for an orchestrator. Defaults are omitted, so a new default does not change old tasks."""
         data = self.model_dump(mode="json", exclude={"id", "needs", "priority"}, exclude_defaults=True)
         return Task(id=self.id, needs=self.needs, priority=self.priority, data=data)
 
 
 def todo_of(task: Task) -> Todo:
-    """The task of a plan that an orchestrator's task was made of."""
+    """Return the plan's task for an orchestrator's task."""
     return Todo(id=task.id, needs=task.needs, priority=task.priority, **task.data)
 
 
@@ -116,12 +116,12 @@ class Stops(Written):
     same_error: Annotated[int, Field(ge=0)] = 3
 
     def as_safety(self) -> Safety:
-        """For an orchestrator."""
+        """Return the limits for an orchestrator."""
         return Safety(self.budget_share or None, self.failures_in_a_row or None, self.same_error or None)
 
 
 class Head(Written):
-    """All of a plan but its tasks."""
+    """A plan without its tasks."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
     workspace: str = "."
@@ -135,7 +135,7 @@ class Head(Written):
 
 
 class Plan(BaseModel):
-    """A plan that can be worked on. ``path`` is its file, ``workspace`` the folder that its tasks work in."""
+    """A valid plan. ``path`` is its file, and ``workspace`` is the folder in which its tasks run."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -146,15 +146,15 @@ class Plan(BaseModel):
 
     @property
     def name(self) -> str:
-        """Of the plan and of its run."""
+        """The name of the plan and its run."""
         return self.head.name
 
     @property
     def state(self) -> Path:
-        """Where its run keeps its own files."""
+        """The folder of the run's own files."""
         return self.workspace / STATE
 
     @property
     def tasks(self) -> list[Task]:
-        """For an orchestrator."""
+        """The tasks for an orchestrator."""
         return [todo.as_task() for todo in self.todos]

@@ -1,7 +1,7 @@
-"""Where things stand in a plan's file: the lines of its tasks and of their keys. TOML and JSON.
+"""Find the lines of tasks and keys in a plan's file, for TOML and JSON.
 
-No parser tells that, so the text is looked through a second time. Where that does not find the same tasks as the parser
-did, no line is told: none is better than a wrong one.
+The parsers do not report lines, so this scans the text a second time. If the scan does not find the same tasks as the
+parser, no lines are reported: no line is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 @dataclass
 class Block:
-    """A table: the line that it begins at, and the lines of its keys."""
+    """A table: its first line, and the lines of its keys."""
 
     line: int
     keys: dict[str, int] = field(default_factory=dict)
 
 
 class Places:
-    """The lines of the plan's own keys, and of each task."""
+    """The lines of the plan's keys and of each task."""
 
     def __init__(self, top: Block | None = None, tasks: list[Block] | None = None) -> None:
         self.top = top or Block(1)
         self.tasks = tasks or []
 
     def line(self, task: int | None, key: str | None = None) -> int | None:
-        """Where a task stands, or a key of it; None if that is not known. No task: a key of the plan."""
+        """Return the line of a task, of a task's key, or (without a task) of a plan's key. None if unknown."""
         if task is None:
             return self.top.keys.get(key or "")
         if task >= len(self.tasks):
@@ -43,7 +43,7 @@ class Places:
 
 
 def in_toml(text: str, tasks: int) -> Places:
-    """The places in a TOML file in which so many tasks were found.
+    """Return the lines in a TOML file with this number of tasks.
 
     >>> places = in_toml('name = "x"\\n[[tasks]]\\nid = "a"\\n\\n[[tasks]]\\nid = "b"\\nneeds = ["a"]\\n', 2)
     >>> places.line(0), places.line(1, "needs"), places.line(None, "name")
@@ -61,7 +61,7 @@ def in_toml(text: str, tasks: int) -> Places:
 
 
 def _opened(name: str, line: str, number: int, top: Block, tasks: list[Block]) -> Block | None:
-    """The table that a header opens. One within a task, or within the plan, counts as a key of it."""
+    """Return the table that a header opens. A table inside a task or the plan counts as its key."""
     first, *rest = [part.strip().strip("\"'") for part in name.split(".")]
     if first == "tasks" and not rest and line.lstrip().startswith("[["):
         tasks.append(Block(number))
@@ -74,7 +74,7 @@ def _opened(name: str, line: str, number: int, top: Block, tasks: list[Block]) -
 
 
 def _outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that do not begin within a string of several lines."""
+    """Yield the lines that do not start inside a multi-line string."""
     within = ""
     for number, line in enumerate(text.splitlines(), 1):
         if not within:
@@ -84,7 +84,7 @@ def _outside_strings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def in_json(text: str, tasks: int) -> Places:
-    """The places in a JSON file in which so many tasks were found.
+    """Return the lines in a JSON file with this number of tasks.
 
     >>> places = in_json('{"name": "x",\\n "tasks": [{"id": "a"},\\n {"id": "b",\\n "needs": ["a"]}]}', 2)
     >>> places.line(0), places.line(1, "needs"), places.line(None, "tasks")
@@ -102,7 +102,7 @@ def in_json(text: str, tasks: int) -> Places:
 
 
 def _entries(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """The keys of an object: each with where it stands and where its value does. Nothing, if there is no object."""
+    """Yield the keys of an object with their offsets and those of their values. Nothing if it is not an object."""
     if text[at] != "{":
         return
     at = _skipped(text, at + 1)
@@ -121,7 +121,7 @@ def _items(text: str, at: int) -> Iterator[int]:
 
 
 def _next(text: str, value: int) -> int:
-    """Behind a value and its comma. The text has been parsed before, so it is well formed."""
+    """Return the offset after a value and its comma. The text was parsed before, so it is well formed."""
     end = _skipped(text, _decoder.raw_decode(text, value)[1])
     return _skipped(text, end + 1) if text[end] == "," else end
 
@@ -136,11 +136,11 @@ def _line(text: str, at: int) -> int:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For the JSON parser: an object that has a key twice is refused; the second would win silently."""
+    """Refuse a JSON object with a duplicate key. Otherwise the parser would silently use the second one."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Reading a plan: all that is wrong with it is told together, with the line, before anything starts."""
+"""Read a plan. All mistakes are reported together, with their lines, before anything starts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pausepoint.apps.words import many
 from pausepoint.errors import did_you_mean
 
 MOST = 50
-"""How many mistakes are told."""
+"""The maximum number of mistakes to list."""
 
 _FIRST_WORD = re.compile(r"\s*([\w.+-]+)(?=[\s;&|]|$)")
 
 
 class Mistakes:
-    """What is wrong with a plan. Each is told once, in the order of the lines."""
+    """The mistakes in a plan, each listed once, in the order of the lines."""
 
     def __init__(self, path: Path, places: Places, ids: Sequence[object]) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class Mistakes:
         self.found: dict[str, int] = {}
 
     def add(self, text: str, task: int | None = None, key: str | None = None) -> None:
-        """One mistake: of the task of that number, or of the plan."""
+        """Add a mistake in the task with that number, or in the plan."""
         line = self.places.line(task, key)
         whose = "" if task is None else f"task {self._named(task)}: "
         at = "" if line is None else f"line {line}: "
@@ -48,29 +48,29 @@ class Mistakes:
         return repr(id) if isinstance(id, str) else f"number {task + 1}"
 
     def refuse(self) -> None:
-        """Raise what was found, if anything was."""
+        """Raise `BadInput` if there are mistakes."""
         if self.found:
             told = sorted(self.found, key=self.found.__getitem__)
             more = [f"… and {len(told) - MOST} more"] if len(told) > MOST else []
             lines = "\n".join(f"  {each}" for each in (*told[:MOST], *more))
-            raise BadInput(f"{self.path}: {many(len(told), 'mistake')}; nothing was started\n{lines}")
+            raise BadInput(f"{self.path}: The plan has {many(len(told), 'mistake')}. Nothing was started.\n{lines}")
 
 
 def read(path: Path) -> Plan:
-    """The plan in a file; `BadInput` with all that is wrong with it."""
+    """Return the plan in a file. Raises `BadInput` with all mistakes."""
     raw, text = _parsed(path)
     tasks = raw.pop("tasks", [])
     listed = tasks if isinstance(tasks, list) else []
     places = (in_json if _is_json(path) else in_toml)(text, len(listed))
     mistakes = Mistakes(path, places, [each.get("id") if isinstance(each, dict) else None for each in listed])
     if not listed:
-        mistakes.add("there are no tasks; each is a [[tasks]] table" if isinstance(tasks, list) else "tasks: no list")
+        mistakes.add("there are no tasks; add [[tasks]] tables" if isinstance(tasks, list) else "tasks: not a list")
     head = _head(path, raw, mistakes)
     todos = [_todo(each, number, mistakes) for number, each in enumerate(listed)]
     _check_graph(listed, mistakes)
     workspace = (path.parent / (head.workspace if head else ".")).resolve()
     if head is not None and not workspace.is_dir():
-        mistakes.add(f"workspace: {workspace} is no folder", key="workspace")
+        mistakes.add(f"workspace: {workspace} is not a folder", key="workspace")
     else:
         _check_commands(todos, head.env if head else {}, workspace, mistakes)
     mistakes.refuse()
@@ -87,14 +87,14 @@ def _parsed(path: Path) -> tuple[dict[str, Any], str]:
         text = path.read_text("utf-8-sig")
         raw = json.loads(text, object_pairs_hook=once) if _is_json(path) else tomllib.loads(text)
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
+        raise BadInput(f"{path}: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{path}: is no text in UTF-8") from None
+        raise BadInput(f"{path}: The file is not UTF-8 text.") from None
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         kind = "JSON" if _is_json(path) else "TOML"
-        raise BadInput(f"{path}: is no {kind}: {error}; nothing was started") from None
+        raise BadInput(f"{path}: The file is not valid {kind}: {error}. Nothing was started.") from None
     if not isinstance(raw, dict):
-        raise BadInput(f"{path}: a plan is an object with tasks; nothing was started")
+        raise BadInput(f"{path}: A plan must be an object with tasks. Nothing was started.")
     return raw, text
 
 
@@ -105,7 +105,7 @@ def _head(path: Path, raw: dict[str, Any], mistakes: Mistakes) -> Head | None:
     except ValidationError as error:
         for each in error.errors(include_url=False):
             if each["loc"] == ("name",) and "name" not in raw:
-                mistakes.add(f"the run cannot be called {name!r} like this file; add name = …")
+                mistakes.add(f"the file name {name!r} is not a valid name for the run; add name = …")
                 continue
             known = Stops if each["loc"][0] == "safety" and len(each["loc"]) > 1 else Head
             mistakes.add(_said(each, [*known.model_fields, "tasks"]), key=str(each["loc"][0]))
@@ -122,7 +122,7 @@ def _todo(raw: Any, number: int, mistakes: Mistakes) -> Todo | None:
 
 
 def _said(error: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """One complaint of Pydantic's, in words for who has written the plan."""
+    """Return a validation error in words for the author of the plan."""
     place = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("str", "list[", "function-")))
     match error["type"]:
         case "extra_forbidden":
@@ -131,15 +131,16 @@ def _said(error: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
             return f"{place} is missing"
         case "string_pattern_mismatch":
             more, first = (" .", "letter or digit") if place == "id" else ("", "letter")
-            return f"{place}: {error['input']!r} cannot be a name; use letters, digits and _ -{more}, first a {first}"
+            name = f"{place}: {error['input']!r} is not a valid name"
+            return f"{name}; use letters, digits and _ -{more}, and start with a {first}"
         case "model_type":
-            return "a task is a table"
+            return "a task must be a table"
     said = error["msg"].removeprefix("Value error, ")
     return f"{place}: {said}" if place else str(said)
 
 
 def _check_graph(tasks: Sequence[Any], mistakes: Mistakes) -> None:
-    """Ids that are there twice, needs that are not there, and needs that lead back."""
+    """Find duplicate ids, unknown needs, and cycles."""
     known = {id for id in mistakes.ids if isinstance(id, str)}
     graph: dict[str, list[str]] = {}
     for number, each in enumerate(tasks):
@@ -147,53 +148,53 @@ def _check_graph(tasks: Sequence[Any], mistakes: Mistakes) -> None:
         if not isinstance(id, str):
             continue
         if id in graph:
-            mistakes.add("its id is there twice; give each task its own", number, "id")
+            mistakes.add("the id occurs twice; give each task its own", number, "id")
             continue
         given = each.get("needs")
         named = [need for need in given if isinstance(need, str)] if isinstance(given, list) else []
         for need in named:
             if need not in known:
-                mistakes.add(f"needs {need!r}, which is no task{did_you_mean(need, known)}", number, "needs")
+                mistakes.add(f"needs {need!r}, which is not a task{did_you_mean(need, known)}", number, "needs")
         graph[id] = [need for need in named if need in known]
     _check_cycles(graph, mistakes)
 
 
 def _check_cycles(graph: dict[str, list[str]], mistakes: Mistakes) -> None:
-    """Every cycle: each is told, then cut, until there is none."""
+    """Report every cycle. Each one is cut after its report, until there is none."""
     while True:
         try:
             TopologicalSorter(graph).prepare()
             return
         except CycleError as error:
-            cycle = list(reversed(error.args[1]))  # it is told from what is needed to who needs it
+            cycle = list(reversed(error.args[1]))  # reported from the need to the dependent task
         told = " → ".join(cycle)
         first = mistakes.ids.index(cycle[0])
-        mistakes.add(f"these need each other: {told}; take one of the needs away", first, "needs")
+        mistakes.add(f"these tasks need each other: {told}; remove one of the needs", first, "needs")
         graph[cycle[0]] = [need for need in graph[cycle[0]] if need != cycle[1]]
 
 
 def _check_commands(todos: Sequence[Todo | None], env: dict[str, str], workspace: Path, mistakes: Mistakes) -> None:
-    """What the shell cannot read; and, of tasks that need no other, programs and folders that are not there.
+    """Find commands that the shell cannot parse, and missing programs and folders.
 
-    What another task makes or installs cannot be there yet, so that is not looked for.
+    Programs and folders are checked only for tasks without needs: another task may create them first.
     """
     for number, todo in enumerate(todos):
         if todo is None:
             continue
         for key, command in todo.commands.items():
             if isinstance(command, str) and (wrong := _syntax(command)):
-                mistakes.add(f"{key}: the shell cannot read it: {wrong}", number, key)
+                mistakes.add(f"{key}: the shell cannot parse it: {wrong}", number, key)
         if todo.needs:
             continue
         folder = workspace / todo.folder
         if not folder.is_dir():
-            mistakes.add(f"folder: {folder} is no folder", number, "folder")
+            mistakes.add(f"folder: {folder} is not a folder", number, "folder")
         elif todo.run is not None and (missing := _missing(todo.run, folder, {**os.environ, **env, **todo.env})):
             mistakes.add(f"run: there is no program {missing!r}", number, "run")
 
 
 def _syntax(command: str) -> str:
-    """What a shell says about a command that it only reads."""
+    """Return the shell's error for a command that it only parses."""
     done = subprocess.run(["/bin/sh", "-n", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if not done.returncode:
         return ""
@@ -201,7 +202,7 @@ def _syntax(command: str) -> str:
 
 
 def _missing(command: str | list[str], folder: Path, env: dict[str, str]) -> str:
-    """The program that a command begins with, if it is told plainly and is not there."""
+    """Return the first word of a command if it names a program that does not exist."""
     if isinstance(command, list):
         program = str(folder / command[0]) if "/" in command[0] else command[0]
         return "" if shutil.which(program, path=env.get("PATH")) else command[0]
@@ -209,4 +210,4 @@ def _missing(command: str | list[str], folder: Path, env: dict[str, str]) -> str
     if first is None or shutil.which(first[1], path=env.get("PATH")):
         return ""
     asked = subprocess.run(["/bin/sh", "-c", 'command -v -- "$1"', "sh", first[1]], capture_output=True, env=env)
-    return first[1] if asked.returncode else ""  # it may be a word of the shell's own
+    return first[1] if asked.returncode else ""  # it may be a shell builtin

@@ -1,4 +1,4 @@
-"""Working on a run in this process: taking it up, showing it until it stands, and saying how to go on."""
+"""Drive a run in this process: claim it, show it until it stops, and print the next commands."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from pausepoint.orchestrator import FileStateStore, Orchestrator, OrchestratorSt
 
 DONE, FAILED, PERSON, CONFLICT, DECISION, INTERRUPTED, TERMINATED = 0, 1, 3, 5, 6, 130, 143
 LISTED = 20
-"""How many changed files are named."""
+"""The maximum number of changed files to list."""
 
 Ending = tuple[int, dict[str, Any] | None]
 Act = Callable[[Engine, Orchestrator], Awaitable[None]]
 
 
 class Stop(Exception):
-    """The run is not taken up: with this exit code, and these lines for people."""
+    """The run is not driven. Carries the exit code and the lines to print."""
 
     def __init__(self, code: int, *lines: str) -> None:
         super().__init__("\n".join(lines))
@@ -42,7 +42,7 @@ class Stop(Exception):
 
 
 class Changed(Exception):
-    """Another hand has changed the workspace, and somebody is there to decide. ``files``: how, as it is shown."""
+    """Files in the workspace have changed, and a person at the terminal can decide. ``files`` lists the changes."""
 
     def __init__(self, files: list[str], text: str) -> None:
         super().__init__(text)
@@ -50,10 +50,10 @@ class Changed(Exception):
 
 
 class Ride:
-    """One run that is worked on here until it stands or this program has to end.
+    """One run that this process drives until the run stops or the program must end.
 
-    ``named`` is how the person named the plan; ``edits="accept"``: a workspace that another hand has changed is taken
-    as it is; ``replan``: so are tasks that the plan's file says otherwise than the run has them.
+    ``named`` is the plan as the user named it. ``edits="accept"`` accepts changed files in the workspace. ``replan``
+    accepts changed tasks in the plan's file.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class Ride:
         self.edits = edits
         self.replan = replan
         self.view = View(plan.name)
-        self.known = False  # whether there is a run, as far as was seen
-        self.taken: list[str] = []  # the changes of the workspace that somebody said yes to
+        self.known = False  # whether the run is known to exist
+        self.taken: list[str] = []  # the changes in the workspace that the user accepted
 
     # the verbs
 
     def begin(self) -> Ending:
-        """Start the run, or go on with it; one that is paused stays paused."""
+        """Start or continue the run. A paused run stays paused."""
         return self._driven(self._begin)
 
     def resume(self) -> Ending:
-        """Go on with the run; what failed is tried again."""
+        """Resume the run. Failed tasks are tried again."""
         return self._driven(self._resume)
 
     async def _begin(self, engine: Engine, run: Orchestrator) -> None:
@@ -88,7 +88,7 @@ class Ride:
         elif status in (Status.PAUSED, Status.PAUSING):
             await self.view.look(engine)
             what = f"{self.plan.name} is {status.value}: {self.view.reason}"
-            raise Stop(PERSON, what, self._onward("Go on", "resume"))
+            raise Stop(PERSON, what, self._onward("Resume", "resume"))
         else:
             await self._take_in_plan(engine, run)
             await run.start(by=self.by, budget=self.budget)
@@ -96,7 +96,7 @@ class Ride:
     async def _resume(self, engine: Engine, run: Orchestrator) -> None:
         if await self._status(engine) is None:
             raise UnknownSession(
-                f"{self.named} has not been run yet; {self.start.command('run', self.named)} does that",
+                f"{self.named} has not been run yet. Start it: {self.start.command('run', self.named)}",
                 session_id=self.plan.name,
             )
         await self._take_in_plan(engine, run)
@@ -107,15 +107,15 @@ class Ride:
             if run.get_state() is OrchestratorState.PAUSED:
                 await run.resume(self.budget)
         except DamagedSnapshot as error:
-            raise BadInput(f"{error}; or delete it: the store knows everything that it says") from None
+            raise BadInput(f"{error} Or delete it: the store contains the same data.") from None
 
     async def _take_in_plan(self, engine: Engine, run: Orchestrator) -> None:
-        """Notice that the plan's file says other tasks than the run has."""
+        """Compare the plan's file with the run, and refuse or accept changed tasks."""
         found = await self._differences(engine)
         if found and not self.replan:
             raise Stop(
                 CONFLICT, f"{self.named} has changed since the run was started:", *(f"  {each}" for each in found),
-                self._onward("Take it in (what changed, and what needs it, is done anew)", "resume", "--replan"),
+                self._onward("Accept it (changed tasks and their dependents are done again)", "resume", "--replan"),
             )  # fmt: skip
         if found:
             await run.replan(self.plan.tasks, by=self.by)
@@ -143,20 +143,20 @@ class Ride:
             click.echo(str(stop), err=True)
             return stop.code, asyncio.run(self._looked()) if self.known else None
         except (KeyboardInterrupt, click.Abort):
-            return self._left("Interrupted", INTERRUPTED)
+            return self._ended_early("Interrupted", INTERRUPTED)
         except SystemExit as end:
             if end.code != TERMINATED:
                 raise
-            return self._left("Terminated", TERMINATED)
-        return self._told()
+            return self._ended_early("Terminated", TERMINATED)
+        return self._reported()
 
     def _run(self, act: Act) -> None:
-        """Work on the run. Nothing is asked meanwhile: an engine that is open minds Ctrl+C itself."""
+        """Drive the run. Prompts appear only while no engine is open, because an open engine handles Ctrl+C."""
         try:
             asyncio.run(self._drive(act))
         except Changed as changed:
             click.echo(str(changed))
-            if not click.confirm("Go on with them as they are?", default=False):
+            if not click.confirm("Accept the changed files?", default=False):
                 raise Stop(DECISION, "Nothing was done.") from None
             self.taken = changed.files
             self._run(act)
@@ -165,7 +165,7 @@ class Ride:
         async def act(engine: Engine, run: Orchestrator) -> None:
             try:
                 await engine.answer(question.id, {"approved": approved}, by=self.by, channel="devs")
-            except QuestionError as error:  # somebody else was first, say
+            except QuestionError as error:  # for example, someone else answered first
                 click.echo(str(error), err=True)
             await run.start(by=self.by)
 
@@ -175,8 +175,8 @@ class Ride:
         plan = self.plan
         if any(todo.write is not None for todo in plan.todos) and model.settings() is None:
             writes = ", ".join(todo.id for todo in plan.todos if todo.write is not None)
-            raise BadInput(f"{plan.path}: a model is needed for {writes}, and none is set up: set PAUSEPOINT_MODEL")
-        async with Engine(self.start.store, drives="asked") as engine:  # so an answer alone does not resume the run
+            raise BadInput(f"{plan.path}: Task {writes} needs a model, but none is configured. Set PAUSEPOINT_MODEL.")
+        async with Engine(self.start.store, drives="asked") as engine:  # an answer alone does not resume the run
             await self._check_free(engine)
             commands = Commands(plan.state, plan.head.grace, plan.head.env)
             run = Orchestrator(
@@ -184,13 +184,13 @@ class Ride:
                 snapshot_store=FileStateStore(plan.workspace), safety=plan.head.safety.as_safety(), idle_timeout=None,
             )  # fmt: skip
             if self.known:
-                await self.view.look(engine)  # what was before is not told again
+                await self.view.look(engine)  # skips the events of the past
                 if await self._is_done(engine):
                     return
             async with commands:
                 if commands.waited:
                     click.echo(
-                        f"Another process was at work in {plan.workspace}; its commands have ended now", err=True
+                        f"Another process was working in {plan.workspace}. Its commands have ended now.", err=True
                     )
                 self._check_workspace()
                 workspace.forget(plan)
@@ -200,7 +200,7 @@ class Ride:
                     self._keep_workspace()
 
     async def _is_done(self, engine: Engine) -> bool:
-        """Whether nothing is left to do, as the plan is now. What others did to the workspace then does not matter."""
+        """Return whether the plan has nothing left to do. Changes in the workspace then do not matter."""
         return self.view.status == "completed" and not await self._differences(engine)
 
     async def _differences(self, engine: Engine) -> list[str]:
@@ -219,35 +219,35 @@ class Ride:
             outcome.cancel()
 
     def _keep_workspace(self) -> None:
-        """So that it is noticed what others change. If that cannot be, it must not hide how the run stands."""
+        """Record the workspace for the next comparison. A failure must not hide the result of the run."""
         try:
             workspace.keep(self.plan)
         except OSError as error:
-            click.echo(f"What others change in {self.plan.workspace} will not be noticed: {error}", err=True)
+            click.echo(f"Later changes in {self.plan.workspace} will not be detected: {error}", err=True)
 
     async def _check_free(self, engine: Engine) -> None:
-        """Refuse a run that another process works on, and a workspace in which another run stands."""
+        """Refuse a run that another process drives, and a workspace with another unfinished run."""
         if await self._status(engine) is not None:
             holder = (await engine.info(self.plan.name)).holder
             if holder is not None:
                 raise AlreadyRunning(
-                    f"{self.plan.name} is worked on by {holder}; follow it: {self.start.command('status', self.named)};"
-                    f" stop it: {self.start.command('pause', self.named)}",
+                    f"Run {self.plan.name} is driven by {holder}. Follow it: {self.start.command('status', self.named)}"
+                    f" or stop it: {self.start.command('pause', self.named)}",
                     session_id=self.plan.name, holder=holder,
                 )  # fmt: skip
         try:
             snapshot = await FileStateStore(self.plan.workspace).load_snapshot()
         except DamagedSnapshot:
-            return  # a resume says so
+            return  # a resume reports it
         for other in {str(state.session_id) for state in snapshot.active_agents} if snapshot else ():
-            if other != self.plan.name and await _stands(engine, other):
+            if other != self.plan.name and await _is_unfinished(engine, other):
                 raise BadInput(
-                    f"run {other} stands in {self.plan.workspace}; go on with it or cancel it first, or give this plan"
-                    " a workspace of its own"
+                    f"The unfinished run {other} uses {self.plan.workspace}. Resume or cancel it first, or give this"
+                    " plan another workspace."
                 )
 
     def _check_workspace(self) -> None:
-        """Notice what another hand has changed since the run stopped; nothing is touched before somebody decides."""
+        """Find files that have changed since the run stopped. Nothing is touched until the user decides."""
         found = workspace.changes(self.plan)
         if not found or found == self.taken:
             return
@@ -255,15 +255,15 @@ class Ride:
         lines = [what, *(f"  {_shown(each)}" for each in found[:LISTED])]
         lines += [f"  … and {len(found) - LISTED} more"] if len(found) > LISTED else []
         if self.edits:
-            click.echo("\n".join([*lines, "It goes on with them as they are."]), err=True)
+            click.echo("\n".join([*lines, "The changes are accepted."]), err=True)
         elif sys.stdin.isatty() and sys.stdout.isatty():
             raise Changed(found, "\n".join(lines))
         else:
-            accepted = self._onward("Go on with them as they are", "resume", "--edits", "accept")
-            again = self._onward("Or have a task done anew first", "rewind", "TASK")
-            raise Stop(DECISION, *lines, "Nothing was done; put them back, or decide:", accepted, again)
+            accepted = self._onward("Accept them", "resume", "--edits", "accept")
+            again = self._onward("Or redo a task first", "rewind", "TASK")
+            raise Stop(DECISION, *lines, "Nothing was done. Restore the files, or decide:", accepted, again)
 
-    # how it stands
+    # the result
 
     def _onward(self, what: str, verb: str, *words: str) -> str:
         return f"{what}:  {self.start.command(verb, self.named, *words)}"
@@ -277,7 +277,7 @@ class Ride:
             await self.view.look(engine)
         return self._document()
 
-    def _told(self) -> Ending:
+    def _reported(self) -> Ending:
         view = self.view
         code = {"completed": DONE, "failed": FAILED, "cancelled": FAILED}.get(view.status, PERSON)
         if sys.stdout.isatty():
@@ -291,7 +291,7 @@ class Ride:
         return code, self._document()
 
     def _ways(self) -> list[str]:
-        """What somebody can do about it."""
+        """Return the next commands for the user."""
         view, found = self.view, list[str]()
         for row in view.failed:
             found.append(f"{row.task.id} failed: {one_line(row.note)}")
@@ -299,30 +299,30 @@ class Ride:
                 found.append(f"  its output: {log}")
         for each in view.questions:
             approve = self.start.command("answer", each.id, "--approve")
-            found += [one_line(each.next_question), f"  Approve:  {approve}", "  Or refuse it:  --reject WHY instead"]
+            found += [one_line(each.next_question), f"  Approve:  {approve}", "  Or reject it:  --reject WHY instead"]
         if view.failed:
             found.append(self._onward("Skip one", "skip", view.failed[0].task.id))
         if view.status not in ("completed", "cancelled"):
-            found.append(self._onward("Try again" if view.failed else "Go on", "resume"))
+            found.append(self._onward("Try again" if view.failed else "Resume", "resume"))
         return found
 
-    def _left(self, why: str, code: int) -> Ending:
-        """This program has to end. What is done is kept; the last line is the command that goes on."""
+    def _ended_early(self, why: str, code: int) -> Ending:
+        """Report that the program ends early. The last line is the command that resumes the run."""
         if not self.known:
-            click.echo(f"{why} before anything was stored", err=True)
+            click.echo(f"{why} before anything was stored.", err=True)
             return code, None
         document = asyncio.run(self._looked())
-        click.echo(f"{why}; what is done is kept: {showing.counted(self.view)}", err=True)
-        click.echo(self._onward("Go on", "resume"), err=True)
+        click.echo(f"{why}. Finished work is kept: {showing.counted(self.view)}", err=True)
+        click.echo(self._onward("Resume", "resume"), err=True)
         return code, document
 
 
 async def nobody(agent: object) -> None:
-    """For an orchestrator that only looks."""
-    raise AssertionError("nobody works here")
+    """Raise: an orchestrator that only reads has no agents."""
+    raise AssertionError("This orchestrator only reads.")
 
 
-async def _stands(engine: Engine, session_id: str) -> bool:
+async def _is_unfinished(engine: Engine, session_id: str) -> bool:
     try:
         return (await engine.info(session_id)).status not in (Status.COMPLETED, Status.CANCELLED)
     except UnknownSession:
@@ -330,19 +330,19 @@ async def _stands(engine: Engine, session_id: str) -> bool:
 
 
 def _shown(path: str) -> str:
-    """A path as a terminal can show it, whatever bytes it is made of."""
+    """Return a path that is safe to print, even if it is not valid UTF-8."""
     return one_line(os.fsencode(path).decode("utf-8", "replace"))
 
 
 def _prompted(question: Question) -> bool | None:
-    """Ask at the terminal; None: later."""
+    """Ask at the terminal. None means later."""
     click.echo(showing.folded(one_line(question.next_question)))
     said = click.prompt("Approve", type=click.Choice(["yes", "no", "later"]), default="later")
     return {"yes": True, "no": False}.get(said)
 
 
 def differences(before: Sequence[Task], now: Sequence[Task]) -> list[str]:
-    """What a plan says otherwise than before, task by task.
+    """Return the differences between two lists of tasks.
 
     >>> differences([Task(id="a"), Task(id="b")], [Task(id="b", needs=["c"]), Task(id="c")])
     ['gone: a', 'changed: b', 'new: c']

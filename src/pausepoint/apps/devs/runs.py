@@ -1,4 +1,4 @@
-"""Which run a person means: by the plan's file, or by the name of the run; and whose a run is."""
+"""Find a run by its plan's file or by its name, and check that it belongs to the plan."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pausepoint.errors import StoreMissing, UnknownSession
 from pausepoint.model import SessionInfo
 
 PROGRAM = "program:pausepoint.apps.devs"
-"""So that ``pausepoint`` can say who goes on with a run."""
+"""The tag that tells ``pausepoint`` which program resumes a run."""
 
 _PLAN, _WORKSPACE = "plan:", "workspace:"
 
 
 def tags_of(plan: Plan) -> list[str]:
-    """What a run is found by and known by: that it is one, and where its plan and its workspace lie."""
+    """Return the tags that identify a run, with the paths of its plan and its workspace."""
     return ["devs", PROGRAM, f"{_PLAN}{plan.path.resolve()}", f"{_WORKSPACE}{plan.workspace}"]
 
 
@@ -30,26 +30,28 @@ def _place(info: SessionInfo, kind: str) -> Path | None:
 
 
 def is_run(info: SessionInfo) -> bool:
-    """Whether a session is a run of a plan."""
+    """Return whether a session is a run of a plan."""
     return PROGRAM in info.tags
 
 
 def check_whose(info: SessionInfo, plan: Plan) -> None:
-    """Refuse what has the plan's name and is not its run. Places that are gone have been moved: that is no other."""
+    """Refuse a session that has the plan's name but is not its run. The plan or workspace may have been moved."""
     if not is_run(info):
-        raise BadInput(f"{plan.name!r} is a session of {info.workflow}, no run; give the plan another name")
+        raise BadInput(
+            f"{plan.name!r} is a session of workflow {info.workflow}, not a run. Give the plan another name."
+        )
     path, folder = _place(info, _PLAN), _place(info, _WORKSPACE)
     if path is not None and path != plan.path.resolve() and path.exists():
-        raise BadInput(f"run {plan.name} is that of {path}; give {plan.path} a name of its own: name = …")
+        raise BadInput(f"Run {plan.name} belongs to {path}. Give {plan.path} its own name: name = …")
     if folder is not None and folder != plan.workspace and folder.exists():
         raise BadInput(
-            f"run {plan.name} works in {folder}, and {plan.path} says {plan.workspace} now; put that back, or give the"
-            " plan another name to begin anew there"
+            f"Run {plan.name} works in {folder}, but {plan.path} now says {plan.workspace}. Change that back, or give"
+            " the plan another name to start again there."
         )
 
 
 def is_path(text: str) -> bool:
-    """Whether a text names a file rather than a run.
+    """Return whether a text names a file rather than a run.
 
     >>> is_path("site.toml"), is_path("./site"), is_path("site")
     (True, True, False)
@@ -59,12 +61,12 @@ def is_path(text: str) -> bool:
 
 @asynccontextmanager
 async def looking(start: Start, text: str) -> AsyncIterator[tuple[Engine, str]]:
-    """The store, open, and the name of the run that is meant. Nothing is driven."""
+    """Open the store and find the name of a run. Nothing is driven."""
     try:
         async with Engine(start.store, create=False, drives="none") as engine:
             yield engine, await _named(engine, text)
     except StoreMissing:
-        raise UnknownSession(f"{text} has not been run: there is no store here", session_id=text) from None
+        raise UnknownSession(f"{text} has not been run: there is no store here.", session_id=text) from None
 
 
 async def _named(engine: Engine, text: str) -> str:
@@ -74,28 +76,28 @@ async def _named(engine: Engine, text: str) -> str:
         info = await engine.find(text)
     except UnknownSession:
         raise UnknownSession(
-            f"there is no run {text!r}; a plan is named by its file: {text}.toml, or ./{text}", session_id=text
+            f"There is no run {text!r}. Name a plan by its file: {text}.toml, or ./{text}.", session_id=text
         ) from None
     if not is_run(info):
-        raise BadInput(f"session {info.session_id} is one of {info.workflow}, no run of a plan")
+        raise BadInput(f"Session {info.session_id} belongs to workflow {info.workflow} and is not the run of a plan.")
     return info.session_id
 
 
 async def _by_place(engine: Engine, path: Path) -> str:
-    """By the place of the plan and not by what it says: one that is broken by now can be paused nevertheless."""
+    """Find a run by the path of its plan, not by its content, so that a broken plan can still be paused."""
     found = await engine.sessions(tag=f"{_PLAN}{path.resolve()}", limit=1)
     if found:
         return found[0].session_id
-    with suppress(BadInput, UnknownSession):  # it may have been moved
+    with suppress(BadInput, UnknownSession):  # the plan may have been moved
         plan = read(path)
         check_whose(await engine.info(plan.name), plan)
         return plan.name
     gone = "" if path.exists() else ", and there is no such file"
-    raise UnknownSession(f"{path} has not been run in this store{gone}", session_id=str(path))
+    raise UnknownSession(f"{path} has not been run in this store{gone}.", session_id=str(path))
 
 
 async def plan_of(engine: Engine, name: str, text: str) -> Plan | None:
-    """The plan of a run that a person named so, if its file can be read."""
+    """Return the plan of a run, or None if its file cannot be read."""
     path = Path(text) if is_path(text) else _place(await engine.info(name), _PLAN)
     try:
         return None if path is None else read(path)
@@ -104,11 +106,11 @@ async def plan_of(engine: Engine, name: str, text: str) -> Plan | None:
 
 
 async def path_of(start: Start, text: str) -> Path:
-    """The file of the plan that is meant."""
+    """Return the file of a plan, given the file or the name of its run."""
     if is_path(text):
         return Path(text)
     async with looking(start, text) as (engine, name):
         path = _place(await engine.info(name), _PLAN)
     if path is None or not path.exists():
-        raise BadInput(f"the plan of run {name} was {path}, which is gone; if it was moved, name its file")
+        raise BadInput(f"The plan of run {name} was {path}, which no longer exists. If it was moved, name its file.")
     return path

@@ -1,4 +1,4 @@
-"""The sample: a small plan that makes a little book out of chapters, in a folder of its own beside the store."""
+"""The sample: a small plan that builds a book from chapters, in its own folder next to the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SAMPLE = Path(__file__).parent / "sample_data"
 
 
 def sample_plan(folder: Path) -> Path:
-    """The sample's plan, laid out in a folder where it can be worked on. What is there already stays."""
+    """Copy the sample into a folder, unless it is there already, and return its plan."""
     place = folder / "devs-sample"
     if not (place / "book.toml").exists():
         shutil.copytree(SAMPLE, place, dirs_exist_ok=True)

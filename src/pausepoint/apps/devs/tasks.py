@@ -1,4 +1,4 @@
-"""What an agent does with a task: run a command; or have a model write a file, until a command accepts it."""
+"""Do a task: run a command, or let a model write a file until a command accepts it."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from pausepoint.errors import Declined
 from pausepoint.orchestrator import TaskAgent
 
 DRAFTS = 3
-"""How often a model writes a file before the task has failed."""
+"""How many drafts a model may write before the task fails."""
 
 SHOWN = 20_000
-"""Characters of a file that a model is shown."""
+"""The number of characters of a file that a model sees."""
 
 LOGS = "output"
-INSTRUCTIONS = """You write one file of a project. The message says which one and what it is to be; it may show the
-content that is there now, and what a check has said about your last draft. Answer with the whole new content."""
+INSTRUCTIONS = """You write one file of a project. The message names the file and describes it. It may show the current
+content, and the output of a check of your last draft. Answer with the whole new content."""
 
 
 class CommandFailed(Exception):
-    """A command ended otherwise than with 0."""
+    """A command ended with an exit code other than 0."""
 
 
 class CommandRefused(Exception):
-    """Somebody said no to a restricted command."""
+    """A person rejected a restricted command."""
 
 
 class CheckFailed(Exception):
-    """No draft of a model was accepted."""
+    """The check accepted no draft of a model."""
 
 
 class Draft(BaseModel):
-    """What a model writes."""
+    """The answer of a model."""
 
     content: str
 
 
 def log_of(plan: Plan, task: str) -> Path:
-    """The file that the output of a task is kept in."""
+    """Return the file with the output of a task."""
     return plan.state / LOGS / f"{task}.txt"
 
 
 def shown(command: str | list[str]) -> str:
-    """A command in one line."""
+    """Return a command in one line."""
     return one_line(command if isinstance(command, str) else " ".join(command))
 
 
 class Worker:
-    """Does the tasks of one plan in this process."""
+    """The worker that does the tasks of one plan in this process."""
 
     def __init__(self, plan: Plan, commands: Commands) -> None:
         self.plan = plan
         self.commands = commands
 
     async def work(self, agent: TaskAgent) -> dict[str, Any]:
-        """Do a task; what comes back is what is known of it afterwards."""
+        """Do a task and return its result."""
         todo = todo_of(agent.task)
         if todo.run is None:
             return await self._written(agent, todo)
@@ -76,19 +76,19 @@ class Worker:
         return {"seconds": ran.seconds, "tail": ran.tail}
 
     async def _ran(self, agent: TaskAgent, todo: Todo, command: str | list[str], key: str) -> Ran:
-        """Run a command once, after a yes if it is restricted."""
+        """Run a command once, after an approval if it is restricted."""
         pattern = restriction(command, self.plan.head.restricted)
         if pattern is not None:
             what = f"{todo.id}: run {shown(command)!r}? It is restricted ({pattern})."
             try:
                 await agent.confirm(what, key=f"{todo.id}:{key}", expires=None)
             except Declined as no:
-                raise CommandRefused(f"{shown(command)!r} was refused: {no.reason or 'nobody said why'}") from None
+                raise CommandRefused(f"{shown(command)!r} was refused: {no.reason or 'no reason given'}") from None
         found = await agent.call(self.command, todo.id, command)
         return Ran(**found)
 
     async def command(self, task: str, command: str | list[str], ctx: Context) -> dict[str, Any]:
-        """One atomic step: a command, to its end. Its key stays the same if it has to be done again after a kill."""
+        """Run one command until it ends. Its idempotency key stays the same if it runs again after a kill."""
         todo = next(todo for todo in self.plan.todos if todo.id == task)
         env = {**todo.env, "DEVS_TASK": task, "DEVS_RUN": self.plan.name, "DEVS_KEY": ctx.idempotency_key}
         ran = await self.commands.run(
@@ -112,10 +112,10 @@ class Worker:
             if ran.code == 0:
                 return {"file": todo.write, "drafts": draft, "tail": ran.tail}
             said, last = ran.tail or ran.said, ran.said
-        raise CheckFailed(f"{DRAFTS} drafts of {todo.write} were not accepted; the last one: {last}")
+        raise CheckFailed(f"The check accepted none of {DRAFTS} drafts of {todo.write}. The last one: {last}")
 
     async def _draft(self, agent: TaskAgent, todo: Todo, said: str) -> None:
-        """Have the file written once more, with what the check has said about the last draft."""
+        """Let the model write the file, with the check's output about the last draft."""
         assert todo.write is not None
         there = await agent.call(self.read, todo.write)
         await agent.boundary()
@@ -123,19 +123,19 @@ class Worker:
         draft = await model.ask(agent.ctx, INSTRUCTIONS, asked, Draft)
         if draft is None:
             raise BadInput(
-                f"{todo.write} is for a model to write, and none is set up: set PAUSEPOINT_MODEL, and resume"
+                f"A model must write {todo.write}, but none is configured. Set PAUSEPOINT_MODEL, then resume."
             )
         await agent.call(self.write, todo.write, draft.content)
 
     def read(self, path: str) -> str | None:
-        """The content that a file has now; None if there is no such file, or if it is no text."""
+        """Return the current content of a file, or None if it does not exist or is not text."""
         try:
             return self._place(path).read_text("utf-8")[:SHOWN]
         except (FileNotFoundError, UnicodeDecodeError):
             return None
 
     def write(self, path: str, content: str) -> None:
-        """Replace a file in one act."""
+        """Replace a file atomically."""
         place = self._place(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.{os.getpid()}.part")
@@ -143,8 +143,8 @@ class Worker:
         os.replace(part, place)
 
     def _place(self, path: str) -> Path:
-        """Where a file lies: below the workspace, also by way of links."""
+        """Return the path of a file. Refuse one that leads out of the workspace through a link."""
         place = self.plan.workspace / path
         if not place.resolve().is_relative_to(self.plan.workspace):
-            raise BadInput(f"{path} leads out of the workspace, by way of a link")
+            raise BadInput(f"{path} leads out of the workspace through a link. Use a path inside the workspace.")
         return place

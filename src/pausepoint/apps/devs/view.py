@@ -1,4 +1,4 @@
-"""What is known of a run: how each of its tasks stands, folded from the history, in any process. No output."""
+"""The status of a run and its tasks, computed from the history in any process. No output."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pausepoint.model import Event
 from pausepoint.orchestrator import Task
 
 CHANGED = ("session.edited", "session.rewound", "session.reopened")
-"""Events after which a task may stand otherwise than its own events say."""
+"""Events after which the status of a task may differ from its own events."""
 
 
 @dataclass
 class Row:
-    """One task. ``status``: pending, blocked (one that it needs failed), begun, asks, done, failed, skipped; or
-    stopped: it has begun, nobody is at it, and a resume goes on with it.
+    """One task.
+
+    ``status`` is pending, blocked (a needed task failed), begun, asks, done, failed, skipped, or stopped (begun, but no
+    process works on it; a resume continues it).
     """
 
     task: Task
@@ -29,16 +31,16 @@ class Row:
     began: int = 0
     took: float = 0.0
     note: str = ""
-    place: int = 0  # of those that are done, or skipped: the how-manieth
+    place: int = 0  # its number among the finished tasks, starting at 1
 
     @property
     def seconds(self) -> float:
-        """How long it took, or has taken so far."""
+        """The time that the task took, or has taken so far."""
         return max(time.time() - self.began / 1e6, 0.0) if self.status in ("begun", "asks") else self.took
 
 
 class View:
-    """A run as it stands. `look` brings it up to date."""
+    """The status of a run. `look` updates it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,7 +54,7 @@ class View:
         self._settled = 0
 
     async def look(self, engine: Engine) -> list[Event]:
-        """Take in what has happened since the last look; that comes back."""
+        """Update the view, and return the events since the last call."""
         self.info = await engine.info(self.name)
         news = [event async for event in engine.events(self.name, self._cursor)]
         if not self.rows or any(event.event_type in CHANGED for event in news):
@@ -62,7 +64,7 @@ class View:
         self.questions = await engine.questions(self.name)
         pauses = await engine.pauses(self.name)
         self.reason = "; ".join(
-            f"{pause.reason or 'nobody said why'}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses
+            f"{pause.reason or 'no reason given'}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses
         )
         self._mark()
         return news
@@ -83,7 +85,7 @@ class View:
 
     def _take(self, event: Event, row: Row) -> None:
         if event.data["attempt"] != self._again.get(row.task.id, 0) + 1:
-            return  # somebody wanted it done anew since
+            return  # an earlier attempt: the task was reset since then
         row.agent = event.data["agent"]
         if event.event_type == "task.started":
             row.status, row.began = "begun", event.created_at
@@ -94,7 +96,7 @@ class View:
         row.place = self._settled
 
     def _mark(self) -> None:
-        """What no event of a task says."""
+        """Set the statuses that do not follow from a task's own events."""
         asking = {self.task_of(question) for question in self.questions}
         stuck: set[str] = set()
         for row in sorted(self.rows.values(), key=lambda row: row.level):
@@ -110,17 +112,17 @@ class View:
 
     @staticmethod
     def task_of(question: Question) -> str:
-        """The task that asks."""
+        """Return the task of a question."""
         return (question.key or "").partition(":")[0]
 
     @property
     def status(self) -> str:
-        """Of the run."""
+        """The status of the run."""
         return str(self.info.status.value)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tasks there are of each kind."""
+        """The number of tasks by status."""
         return dict(Counter(row.status for row in self.rows.values()))
 
     @property
@@ -130,7 +132,7 @@ class View:
 
 
 def levels_of(tasks: Sequence[Task]) -> dict[str, int]:
-    """How deep in the graph each task lies: behind so many others, one after the other.
+    """Return the depth of each task in the graph: the length of its longest chain of needs.
 
     >>> levels_of([Task(id="c", needs=["a", "b"]), Task(id="b", needs=["a"]), Task(id="a")])
     {'a': 0, 'b': 1, 'c': 2}

@@ -1,9 +1,9 @@
-"""A process that outlives the one which runs the commands, and ends what that leaves behind when it is killed.
+"""A process that outlives the process which runs the commands, and ends leftover commands if that process is killed.
 
-It is told the process groups of the commands over its standard input (``+123``, ``-123``). The other end of that pipe
-is held by the process that runs them, so its end is noticed however it comes; then the groups that are left are ended.
-Until that is done it holds a lock, which the warden of the next process waits for: no command runs beside its own
-remains. A program of its own, with nothing but the standard library: ``python -I -S warden.py LOCK GRACE``.
+The warden reads the process groups of the commands from its standard input (``+123``, ``-123``). The process that runs
+the commands has the other end of the pipe, so the warden notices when it ends for any reason, and ends the remaining
+groups. Until then it holds a lock. The warden of the next process waits for the lock, so a command never runs next to
+its own leftovers. The program uses only the standard library: ``python -I -S warden.py LOCK GRACE``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TICK = 0.02
 
 
 def gone(group: int) -> bool:
-    """Whether nothing is left of a process group that could do anything."""
+    """Return whether a process group has no living process."""
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):  # macOS refuses it for a group of zombies
@@ -28,26 +28,26 @@ def gone(group: int) -> bool:
 
 
 def _living_groups() -> Iterator[int]:
-    """The group of each process that is no zombie. Those stay where nobody asks for them, as in many containers."""
+    """Yield the group of each process except zombies, which remain in many containers because nothing reaps them."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     state, _, group = file.read().rpartition(b")")[2].split()[:3]
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended meanwhile
             if state not in (b"Z", b"X"):
                 yield int(group)
 
 
 def end(groups: set[int], grace: float) -> None:
-    """End process groups: politely, and after so many seconds by force."""
+    """End process groups with SIGTERM, and with SIGKILL after ``grace`` seconds."""
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 2.0)):
         left = {group for group in groups if not gone(group)}
         for group in left:
             try:
                 os.killpg(group, number)
-                os.killpg(group, signal.SIGCONT)  # a stopped process would not hear the other one
+                os.killpg(group, signal.SIGCONT)  # a stopped process does not handle SIGTERM
             except (ProcessLookupError, PermissionError):
                 continue
         until = time.monotonic() + patience
@@ -57,7 +57,7 @@ def end(groups: set[int], grace: float) -> None:
 
 
 def take(path: str) -> int:
-    """The lock, as soon as it is free; says so, and before that if it is not."""
+    """Wait for the lock and return it. Print ``busy`` if another process has it, then ``ready``."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +69,7 @@ def take(path: str) -> int:
 
 
 def main(path: str, grace: float) -> None:
-    """Until the other end of the pipe is closed."""
+    """Track process groups until the other end of the pipe is closed, then end them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     lock = take(path)

@@ -1,6 +1,6 @@
-"""What the files of a workspace were when a run stopped, so that it is noticed if another hand changed them since.
+"""Record the files of a workspace when a run stops, to detect changes before it resumes.
 
-Kept in a file of the run's own below the snapshot's folder; while somebody works on the run there is none.
+The record is a file of the run in the snapshot's folder. It does not exist while a process drives the run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pausepoint.apps.input import BadInput
 
 FOLDER = "workspace"
 UNWATCHED = (STATE, ".pausepoint", ".git", "__pycache__")
-"""Names that are never looked at: what a run and a store keep for themselves, and what changes by being read."""
+"""Names that are never compared: the files of the run and the store, and files that change when they are read."""
 
 LARGE = 16 << 20
-"""Files above it are told apart by size and time alone."""
+"""Larger files are compared only by size and time."""
 
 
 class Entry(NamedTuple):
-    """One file. ``sha256`` of its content (of a link: where it leads); empty for a large one."""
+    """One file. ``sha256`` is the hash of its content or of a link's target; empty for a large file."""
 
     size: int
     mtime_ns: int
@@ -37,7 +37,7 @@ Seen = dict[str, Entry]
 
 
 def look(plan: Plan) -> Seen:
-    """The files of the workspace as they are now, but the plan's own: what changed in that is told task by task."""
+    """Return the current files of the workspace without the plan, whose changes are reported task by task."""
     own = plan.path.resolve()
     places = {path: plan.workspace / path for path in _files(plan.workspace, plan.head.ignore)}
     return {path: _entry(place) for path, place in places.items() if place != own}
@@ -57,7 +57,7 @@ def _files(workspace: Path, ignored: Sequence[str]) -> Iterator[str]:
 
 
 def _entry(path: Path) -> Entry:
-    """A file that is gone by now, or cannot be read, is an entry of its own kind: no file looks like that."""
+    """Return the entry of a file. A missing or unreadable file gets an entry that no real file has."""
     try:
         found = path.lstat()
         if S_ISLNK(found.st_mode):
@@ -74,7 +74,7 @@ def _file(plan: Plan) -> Path:
 
 
 def keep(plan: Plan) -> None:
-    """Remember the workspace as it is: the run stands, and nobody works on it."""
+    """Record the current workspace. Call this when no process drives the run."""
     file = _file(plan)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}")
@@ -83,29 +83,29 @@ def keep(plan: Plan) -> None:
 
 
 def kept(plan: Plan) -> Seen | None:
-    """What was remembered; None if nothing was, or somebody has worked since."""
+    """Return the record, or None if there is none."""
     try:
         data = json.loads(_file(plan).read_text("utf-8", errors="surrogateescape"))
         return {path: Entry(*entry) for path, entry in data.items()}
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, AttributeError) as error:
-        raise BadInput(f"{_file(plan)} is damaged ({error}); delete it to go on without a comparison") from None
+        raise BadInput(f"{_file(plan)} is damaged ({error}). Delete it to resume without a comparison.") from None
 
 
 def forget(plan: Plan) -> None:
-    """Somebody begins to work: what the workspace was does not count any more."""
+    """Delete the record when a process starts to work."""
     _file(plan).unlink(missing_ok=True)
 
 
 def changes(plan: Plan) -> list[str]:
-    """What another hand has done to the workspace since the run stopped, file by file."""
+    """Return the changes in the workspace since the run stopped, file by file."""
     before = kept(plan)
     return [] if before is None else differences(before, look(plan))
 
 
 def differences(before: Mapping[str, Entry], now: Mapping[str, Entry]) -> list[str]:
-    """Content counts, not time; where that was not read, size and time do.
+    """Return the differences between two records, by content, or by size and time if there is no hash.
 
     >>> differences({"a": Entry(1, 5, "x"), "b": Entry(1, 5, "y")}, {"a": Entry(1, 6, "x"), "c": Entry(2, 6, "z")})
     ['gone: b', 'new: c']

@@ -70,7 +70,7 @@ async def gather(
         again = call.model_copy(update={"given": done.parameters, "round": call.round + 1, "why": why})
         return {"calls": [again, *rest], "messages": spoken}
     if done.outcome == "declined":
-        return _taken_back(call, rest, done.parameters, str(done.answer), spoken)
+        return _not_answered(call, rest, done.parameters, str(done.answer), spoken)
     if done.outcome != "done" or done.result is None:
         result = Result(tool=call.tool, outcome="handed_over", parameters=done.parameters, said=done.said)
         return {"calls": rest, "messages": spoken, "results": [result]}
@@ -85,13 +85,13 @@ async def _understood(ctx: Context, call: Call, shop: Shop, text: str, names: li
     if wants_person(text):
         raise Declined("The customer asks for a person.", reason="person")
     today = shop.now.date()
-    if _is_beside(call, text, names, today):
+    if _asks_for_another(call, text, names, today):
         raise Declined(ELSE, reason=ELSE)
     named = await read_answer(ctx, call, text, names, today)
     return answered(call.tool, text, names, today) if named is None else named
 
 
-def _is_beside(call: Call, text: str, names: list[str], today: date) -> bool:
+def _asks_for_another(call: Call, text: str, names: list[str], today: date) -> bool:
     """Return whether a message asks for another tool instead of answering, such as "where is B-2001?"."""
     tool, said = tool_of(text), normal(text)
     if tool in (None, call.tool):
@@ -133,7 +133,7 @@ def _served(
     return {"calls": rest, "results": [result]}
 
 
-def _taken_back(
+def _not_answered(
     call: Call, rest: list[Call], parameters: dict[str, Any], answer: str, spoken: list[Message]
 ) -> dict[str, object]:
     """Handle a message that is not an answer: a cancellation, the wish for a person, or another request."""
@@ -203,7 +203,7 @@ async def settle(
     except Declined as declined:
         if declined.reason != ELSE:
             return _unanswered(call, rest, declined, "declined")
-        return _taken_back(call, rest, call.given, json.loads(declined.answer), _exchange(declined))
+        return _not_answered(call, rest, call.given, json.loads(declined.answer), _exchange(declined))
     except QuestionExpired as expired:
         return _unanswered(call, rest, expired, "expired")
     except RoundsExhausted as exhausted:

@@ -48,7 +48,7 @@ SAYINGS: dict[str, tuple[str, str]] = {
     "day": ("the day (such as 2030-03-07, tomorrow or next Monday)", "日期（例如2030-03-07、明天或者下周一）"),
     "time": ("the time (such as 15:00 or 3 pm)", "时间（例如15:00或者下午3点）"),
     "contact": ("your e-mail address or telephone number", "您的电子邮箱或者电话号码"),
-    # what is wrong with a value
+    # problems with a value
     "bad_order": ("That is not an order number.", "这不是有效的订单号。"),
     "bad_street": ("That is not a street.", "这不是有效的街道。"),
     "bad_postcode": ("That is not a postcode.", "这不是有效的邮政编码。"),

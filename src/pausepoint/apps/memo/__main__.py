@@ -96,15 +96,15 @@ def _driven(drive: Drive, version: str | None, goes_on: bool | None) -> Ending:
         click.echo(f"Stop it: {drive.start.command('pause', str(error.session_id))}", err=True)
         return CONFLICT, None
     except (KeyboardInterrupt, click.Abort):
-        return _left(drive, "Interrupted", INTERRUPTED)
+        return _ended_early(drive, "Interrupted", INTERRUPTED)
     except SystemExit as end:
         if end.code != TERMINATED:
             raise
-        return _left(drive, "Terminated", TERMINATED)
+        return _ended_early(drive, "Terminated", TERMINATED)
     return reported(stand, drive.start, drive.command)
 
 
-def _left(drive: Drive, why: str, code: int) -> Ending:
+def _ended_early(drive: Drive, why: str, code: int) -> Ending:
     """Report that the program ends early. The last line is the command that resumes the memo."""
     if drive.folder is None:
         click.echo(f"{why} before any work was done.", err=True)

@@ -230,9 +230,9 @@ class Drive:
             return Stand(self.folder, await Following(engine).to_its_end(session, cursor))
 
 
-def _tell_where(ahead: list[str], anew: bool) -> None:
+def _tell_where(ahead: list[str], again: bool) -> None:
     first = min(ahead, key=AGENTS.index, default=None)
-    if first is not None and (first != AGENTS[0] or anew):
+    if first is not None and (first != AGENTS[0] or again):
         click.echo(f"✓ Resuming from checkpoint: {first}")
 
 

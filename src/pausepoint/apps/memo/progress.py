@@ -46,7 +46,7 @@ class Following:
                 async for event in session.events(cursor):
                     cursor = event.cursor
                     self._tell(event)
-                if info.status is Status.RUNNING and info.step is not None and self._goes_on_to(info.step):
+                if info.status is Status.RUNNING and info.step is not None and self._will_run(info.step):
                     self._begins(info.step)
                 self._tell_ending()
                 if over:
@@ -63,7 +63,7 @@ class Following:
             click.echo(f"{ending}: The {what} finishes first. Interrupt again to stop now.", err=True)
         self._ending = ending
 
-    def _goes_on_to(self, agent: str) -> bool:
+    def _will_run(self, agent: str) -> bool:
         """Return whether the next agent runs: not if it is kept, nor if the session pauses before it."""
         return agent not in (*self._kept, *self._finished) and self._until not in self._finished
 

@@ -134,7 +134,7 @@ def _id(engine: BlockingEngine, text: str) -> str:
     return str(found.session_id)
 
 
-def _goes_on(engine: BlockingEngine, session_id: str, told: str, run: bool) -> Any:
+def _changed(engine: BlockingEngine, session_id: str, told: str, run: bool) -> Any:
     """Report the change. Resume the session if ``run`` is set."""
     if run:
         click.echo(told)
@@ -191,7 +191,7 @@ def course(
     given = {"course_id": course_id, "course_name": name, "midterm_date": midterm}
     found = sessions.add_course(engine, session_id, given)
     told = f"Session {session_id} has {many(len(found.courses), 'course')}."
-    return _goes_on(engine, session_id, told, run)
+    return _changed(engine, session_id, told, run)
 
 
 @main.verb()
@@ -207,7 +207,7 @@ def file(
     session_id = _id(engine, session)
     added = sessions.add_file(engine, session_id, Upload(path=path, course_ids=list(course_ids), is_shared=shared))
     told = f"{added.file_id} ({added.entry.filename}) {'was there already' if added.reused else 'is added'}."
-    return _goes_on(engine, session_id, told, run)
+    return _changed(engine, session_id, told, run)
 
 
 @main.verb()
@@ -229,7 +229,7 @@ def replan(
         engine, session_id, midterms=dict(map(_moved, midterms)), max_minutes=max_minutes,
         rest_day=None if rest_day is None else _weekday(rest_day), start=start,
     )  # fmt: skip
-    return _goes_on(engine, session_id, f"Session {session_id} makes a new plan.", not later)
+    return _changed(engine, session_id, f"Session {session_id} makes a new plan.", not later)
 
 
 def _moved(text: str) -> tuple[str, date]:
@@ -255,7 +255,7 @@ def partial(engine: BlockingEngine, session: str, file: str, warning: str, run: 
     """Accept a FILE that was read only in part, with a warning."""
     session_id = _id(engine, session)
     file_id = sessions.mark_partial(engine, session_id, file, warning)
-    return _goes_on(engine, session_id, f"{file_id} is marked partial.", run)
+    return _changed(engine, session_id, f"{file_id} is marked partial.", run)
 
 
 @main.verb()
@@ -265,7 +265,7 @@ def retry(engine: BlockingEngine, session: str) -> Any:
     session_id = _id(engine, session)
     files = sessions.retry(engine, session_id)
     told = f"Session {session_id} reads the missing parts of {many(len(files), 'file')} again."
-    return _goes_on(engine, session_id, told, True)
+    return _changed(engine, session_id, told, True)
 
 
 @main.verb()

@@ -56,7 +56,7 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-# what the user gives
+# user input
 
 
 class Course(BaseModel):
@@ -130,7 +130,7 @@ class FileEntry(BaseModel):
     is_shared: bool = False
 
 
-# what the agents leave
+# results of the agents
 
 
 class Chunking(BaseModel):
@@ -264,7 +264,7 @@ class PlannerState(BaseModel):
     artifacts: Artifacts = Artifacts()
 
 
-# the whole
+# the whole document
 
 
 class EventEntry(BaseModel):

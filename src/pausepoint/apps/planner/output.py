@@ -40,12 +40,12 @@ def write(
 
 def _put(path: Path, text: str) -> None:
     """Replace a file atomically: a reader sees either the old content or the new content."""
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("w", encoding="utf-8", newline="") as file:
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("w", encoding="utf-8", newline="") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)
 
 
 # Markdown

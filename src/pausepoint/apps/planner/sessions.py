@@ -44,7 +44,7 @@ KINDS = {name: name for name in EVENTS} | {
 """The events that appear in a session's document, and their types there."""
 
 
-# beginning
+# starting
 
 
 def starting(inputs: Mapping[str, Any], uploads: Sequence[Mapping[str, Any] | Upload] = ()) -> PlannerState:
@@ -236,7 +236,7 @@ def _file_of(state: PlannerState, text: str) -> str:
     raise BadInput(f"file {text}: {problem}")
 
 
-# looking
+# reading
 
 
 def state_of(engine: BlockingEngine, session_id: str, at: int | None = None) -> PlannerState:

@@ -140,7 +140,6 @@ async def _found(cli: Cli, text: str | None, run: bool) -> tuple[Question, Workf
     """Return the question, and with ``run`` its session's workflow; or an exit code if several questions match."""
     from pausepoint.cli.commands.inbox import list_matches, matching
 
-
     async with cli.engine(code=run, quiet=True) as engine:
         found = await matching(engine, text)
         if len(found) > 1:

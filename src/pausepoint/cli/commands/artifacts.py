@@ -36,7 +36,7 @@ def artifacts(cli: Cli, action: str, session: str, paths: tuple[str, ...], reaso
     ls       list the artifacts: valid, edited, invalid, missing or stale
     verify   the same, and exit with 1 unless all are valid
     adopt    record edited files, and show which steps become stale
-    restore  write the recorded content back; the replaced files go to .pausepoint/bin
+    restore  write the recorded content back; old files go to .pausepoint/bin
 
     No step runs. A resume runs stale steps again.
     """

@@ -1,4 +1,4 @@
-"""What ``doctor`` looks at: the versions, the store and its disk, the engines, the sessions, the code."""
+"""``doctor``: check the versions, the store and its disk, the running processes, the sessions and the code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PACKAGES = (NAME, "pydantic", "msgspec", "apsw", "click", "rich")
 LITTLE = 512 * 2**20
-"""Below so many free bytes a disk is worth a look."""
+"""Free bytes below which the disk gets a warning."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass
 class Known:
-    """What was learned on the way, for programs."""
+    """The facts of the report for ``--json``."""
 
     place: str
     python: str
@@ -56,12 +56,12 @@ class Known:
 
 
 async def examine(cli: Cli) -> tuple[list[Finding], Known]:
-    """Look at everything; nothing runs and nothing is changed."""
+    """Check everything. Nothing runs and nothing is changed."""
     known = Known(cli.place.url, sys.version.split()[0], _packages())
     findings = [_versions(known)]
     findings.append(_project(cli))
     if not cli.place.exists:
-        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", f"`{command_line('run')}` makes one"))
+        findings.append(Finding("ok", "store", f"none yet at {cli.place.path}", f"`{command_line('run')}` creates one"))
         return findings + _code(cli)[0], known
     code, workflows = _code(cli)
     try:
@@ -93,11 +93,11 @@ def _project(cli: Cli) -> Finding:
         return Finding("ok", "program", f"{cli.host.name}: {', '.join(cli.host.workflows_by_name)}")
     if cli.project.found:
         return Finding("ok", "project", f"{cli.project.root}, {counted(len(cli.project.targets), 'workflow')} named")
-    return Finding("ok", "project", f"none; {cli.project.root} is used", "`pausepoint init` makes one")
+    return Finding("ok", "project", f"none; using {cli.project.root}", "`pausepoint init` creates one")
 
 
 def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
-    """What can be imported of what was named."""
+    """Return findings about the named workflows, and the workflows that can be imported."""
     from pausepoint.cli.targets import load_named
 
     findings, workflows = [], []
@@ -105,7 +105,7 @@ def _code(cli: Cli) -> tuple[list[Finding], list[Workflow[Any]]]:
         try:
             _, workflow = load_named(target, cli.project)
         except Refused as error:
-            way = "mend it, or take it out of [tool.pausepoint.workflows]"
+            way = "fix it, or remove it from [tool.pausepoint.workflows]"
             findings.append(Finding("bad", "code", error.message, way))
         else:
             workflows.append(workflow)
@@ -127,46 +127,48 @@ def _store(health: Health) -> Iterator[Finding]:
     about = health.store
     free = f", {size(about.free)} of it free" if about.free else ""
     yield Finding("ok", "store", f"{about.place}, {size(about.size)}{free}, schema {about.schema}")
-    # A SQLite with the WAL-reset bug is refused when a store is opened, and so is a network file system.
+    # Opening a store refuses a SQLite with the WAL-reset bug, and a network file system.
     engine = about.versions.get("sqlite")
     if engine:
         yield Finding("ok", "sqlite", f"{engine} through apsw {about.versions['apsw']}, without the WAL-reset bug")
     yield from _disk(about)
     if health.trouble:
-        yield Finding("bad", "writing", health.trouble, "the store becomes writable by itself when that is mended")
+        yield Finding("bad", "writing", health.trouble, "the store becomes writable again once that is fixed")
 
 
 def _disk(about: About) -> Iterator[Finding]:
     if about.disk_free is not None:
         kind = f"{about.file_system}, a local file system, " if about.file_system else ""
         little = about.disk_free < LITTLE
-        way = f"free some space, or look what `{command_line('gc')}` could give back" if little else ""
+        way = f"free some space, or check what `{command_line('gc')}` can clean up" if little else ""
         yield Finding("warn" if little else "ok", "disk", f"{kind}{size(about.disk_free)} free", way)
     if about.ballast_size:
         whole = about.ballast is not None and about.ballast >= about.ballast_size
-        text = f"{size(about.ballast or 0)} kept for a full disk"
-        way = "" if whole else f"there should be {size(about.ballast_size)}; it is made again when there is room"
+        text = f"{size(about.ballast or 0)} reserved for a full disk"
+        way = "" if whole else f"it should be {size(about.ballast_size)}; it is created again when there is room"
         yield Finding("ok" if whole else "warn", "ballast", text, way)
 
 
 def _engines(health: Health) -> Iterator[Finding]:
     if not health.engines:
-        yield Finding("ok", "engines", "nobody else has the store open")
+        yield Finding("ok", "engines", "no other process has the store open")
     for holder in health.engines:
-        held = f"holds {_some(holder.sessions)}" if holder.sessions else "holds no session"
-        yield Finding("ok", "engines", f"{_who(holder)} {held}")
+        held = f"holds {_session_list(holder.sessions)}" if holder.sessions else "holds no session"
+        yield Finding("ok", "engines", f"{_holder_name(holder)} {held}")
     for holder in health.gone:
-        way = f"{command_line('resume', holder.sessions[0])}, or run `{command_line('worker')}`"
-        yield Finding("warn", "engines", f"{_who(holder)} is gone and left {_some(holder.sessions)} behind", way)
+        way = f"`{command_line('resume', holder.sessions[0])}`, or run `{command_line('worker')}`"
+        yield Finding(
+            "warn", "engines", f"{_holder_name(holder)} ended without finishing {_session_list(holder.sessions)}", way
+        )
 
 
-def _who(holder: Holder) -> str:
+def _holder_name(holder: Holder) -> str:
     if not holder.pid:
         return f"engine {holder.number}"
     return f"process {holder.pid} on {holder.host} (started {ago(to_datetime(holder.since))})"
 
 
-def _some(ids: tuple[str, ...]) -> str:
+def _session_list(ids: tuple[str, ...]) -> str:
     listed = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
     return f"{counted(len(ids), 'session')} ({listed})"
 
@@ -175,29 +177,30 @@ def _sessions(health: Health) -> Iterator[Finding]:
     text = ", ".join(f"{count:,} {status.value}" for status, count in sorted(health.sessions.items()))
     yield Finding("ok", "sessions", text or "none")
     if health.standing_pause is not None:
-        yield Finding("warn", "sessions", standing_pause_line(health.standing_pause), f"`{command_line('resume', '--all')}` lets it go on")
+        way = f"`{command_line('resume', '--all')}` lifts the pause"
+        yield Finding("warn", "sessions", standing_pause_line(health.standing_pause), way)
     for text in health.damaged:
-        yield Finding("bad", "sessions", text, f"`{command_line('verify')}` says all that is damaged")
+        yield Finding("bad", "sessions", text, f"`{command_line('verify')}` lists everything that is damaged")
     for session_id, count in health.crashes.items():
         times = "once" if count == 1 else f"{count} times in a row"
-        way = f"look at `{command_line('show', session_id)}`; after three times it pauses"
-        yield Finding("warn", "sessions", f"{session_id} took its process with it, {times}", way)
+        way = f"check `{command_line('show', session_id)}`; after three times the session is paused"
+        yield Finding("warn", "sessions", f"the process of {session_id} died {times}", way)
 
 
 async def _misfits(cli: Cli, engine: Engine) -> Any:
-    """Sessions whose code was not named are told together; those that do not fit one by one."""
+    """Yield one finding per workflow whose code is not named, and one per session that does not fit its code."""
     misfits = await engine.misfits()
     unknown = Counter(each.session.workflow for each in misfits if each.session.workflow not in engine.workflows)
     for workflow, count in unknown.items():
-        which = counted(count, f"parked session of workflow {workflow!r}", f"parked sessions of workflow {workflow!r}")
-        way = f'name its code in [tool.pausepoint.workflows], or with --target: {workflow} = "file.py:name"'
-        yield Finding("warn", "fit", f"{which}, whose code nobody named", way)
+        which = counted(count, f"resumable session of {workflow!r}", f"resumable sessions of {workflow!r}")
+        way = f'add {workflow} = "file.py:name" to [tool.pausepoint.workflows], or pass --target file.py:name'
+        yield Finding("warn", "fit", f"{which}, whose code is not named", way)
     for each in misfits:
         if each.session.workflow in engine.workflows:
             text = f"{each.session.session_id} does not fit the code: {'; '.join(each.reasons)}"
             yield Finding("bad", "fit", text, "; or ".join(each.ways))
     if not misfits:
-        yield Finding("ok", "fit", "every parked session fits the code")
+        yield Finding("ok", "fit", "all resumable sessions fit the code")
 
 
 LEVELS = {"ok": "green", "warn": "yellow", "bad": "red"}
@@ -206,10 +209,10 @@ LEVELS = {"ok": "green", "warn": "yellow", "bad": "red"}
 @click.command()
 @common(target=True)
 def doctor(cli: Cli) -> int:
-    """Look at the store, the disk, the holds and the code.
+    """Check the store, the disk, the processes and the code.
 
-    Says of each whether it is well (ok), worth a look (warn) or wrong (bad), and what to do. Runs nothing and repairs
-    nothing. Exits with 1 if something is bad.
+    Each finding is healthy (ok), a warning (warn) or a problem (bad), with what to do about it. Nothing runs, and
+    nothing is repaired. Exits with 1 if there is a problem.
     """
     if cli.place.explicit:
         check_exists(cli.place)
@@ -217,8 +220,6 @@ def doctor(cli: Cli) -> int:
 
 
 async def _doctor(cli: Cli) -> int:
-    from pausepoint.cli.commands.doctor import examine
-
     findings, known = await examine(cli)
     bad = any(finding.level == "bad" for finding in findings)
     if cli.out.as_json:
@@ -244,7 +245,7 @@ def _show_findings(out: Output, findings: list[Finding]) -> None:
 
 
 def document(findings: list[Finding], known: Known) -> dict[str, Any]:
-    """What ``doctor`` found. ``store`` is null if there is none, or if it cannot be opened."""
+    """Return the document of ``--json``. ``store`` is null if there is no store, or if it cannot be opened."""
     return {
         "ok": all(finding.level != "bad" for finding in findings),
         "checks": [

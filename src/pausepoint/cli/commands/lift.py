@@ -40,7 +40,7 @@ async def _lift(cli: Cli, by: str | None) -> int:
     async with cli.engine(code=True) as engine:
         pause = await _standing_pause(engine)
         if pause is not None:
-            cli.out.line(f"{standing_pause_line(pause)}. Lifting the pause.")
+            cli.out.say(f"{standing_pause_line(pause)}. Lifting the pause.")
         with shown_log(cli.out, {}):
             found = await engine.lift_pause(by=by)
             _report(cli, engine, pause, found)

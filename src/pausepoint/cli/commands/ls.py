@@ -1,4 +1,4 @@
-"""``ls`` and ``status``: all sessions at a glance."""
+"""``ls`` and ``status``: an overview of all sessions."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from pausepoint.model.views import SessionInfo
 
 LIMIT = 20
-"""How many sessions are listed if nobody says otherwise."""
+"""The default number of sessions to list."""
 
 CHILDREN = 10
-"""How many children of one session are listed, unless all are asked for."""
+"""The number of children of one session to list without ``--all``."""
 
 AGENTS = 5
-"""How many agents of a run that is pausing are named."""
+"""The number of agents to name in a pausing run of an orchestrator."""
 
 LEAST_NOTE = 30
-"""How many columns are for what is notable; where there is less room, others give way."""
+"""The least width of the NOTE column; without that room, other columns are left out."""
 
 STATUSES = (
     "running", "pausing", "waiting", "sleeping", "ready", "paused", "failed", "created", "completed", "cancelled",
 )  # fmt: skip
-"""In the order in which they matter to somebody who looks; `Status` is not imported for help."""
+"""The values of `Status`, the most urgent first. `Status` is not imported so that ``--help`` is fast."""
 
 SORTS = ("updated", "created", "status", "workflow", "spent", "id")
-SORTED_BY = f"What comes first, by one of {', '.join(SORTS)}.  [default: updated]"
+SORTED_BY = f"Sort by {', '.join(SORTS[:-1])} or {SORTS[-1]}.  [default: updated]"
 
 
 @click.command()
@@ -61,25 +61,25 @@ SORTED_BY = f"What comes first, by one of {', '.join(SORTS)}.  [default: updated
     multiple=True,
     type=OneOf(STATUSES),
     metavar="STATUS",
-    help=f"Only such; repeatable: {', '.join(STATUSES)}.",
+    help=f"Only sessions with this status; repeatable: {', '.join(STATUSES)}.",
 )
 @click.option("--workflow", metavar="NAME", shell_complete=WORKFLOWS, help="Only sessions of this workflow.")
 @click.option("--owner", metavar="NAME", help="Only sessions of this owner.")
 @click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
 @click.option("--sort", type=OneOf(SORTS), default="updated", metavar="BY", help=SORTED_BY)
-@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="At most so many."
+    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, metavar="N", help="List at most N."
 )
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--all", "everything", is_flag=True, help="List all.")
 @click.option(
-    "--children/--no-children", default=True, show_default=True, help="Below each the sessions that it called."
+    "--children/--no-children", default=True, show_default=True, help="Show each session's children below it."
 )
 @common(lines=True)
 def ls(cli: Cli, **how: Any) -> None:
-    """List sessions, the last that moved first.
+    """List sessions, the last updated first.
 
-    On a terminal ids are cut to what tells them apart; any such beginning is accepted wherever an id is.
+    A terminal shows the shortest unique beginning of each id. Every command accepts such a beginning as an id.
     """
     run_async(_ls(cli, **how))
 
@@ -103,7 +103,7 @@ class Wanted(NamedTuple):
     children: bool
 
     async def page(self, engine: Engine) -> tuple[list[SessionInfo], list[DamagedRecord]]:
-        """Those that stand below no other; and those that are damaged. What is not shown is not read."""
+        """Return the sessions at the top level, and the damaged ones. Sessions that are not shown are not read."""
         found: list[SessionInfo] = []
         damaged: list[DamagedRecord] = []
         for part in self._parts():
@@ -114,22 +114,22 @@ class Wanted(NamedTuple):
         return found, damaged
 
     def _parts(self) -> list[dict[str, Any]]:
-        """One after the other they are in the order that was asked for."""
+        """Return the queries that give the sessions in the requested order, one after the other."""
         if self.sort != "status":
             return [self.filters | {"sort": self.sort, "reverse": self.reverse}]
         kinds = [status for status in STATUSES if status in (self.filters["status"] or STATUSES)]
         return [self.filters | {"status": each, "sort": "updated"} for each in kinds[:: -1 if self.reverse else 1]]
 
     async def tree(self, engine: Engine, page: list[SessionInfo]) -> list[tuple[int, SessionInfo]]:
-        """Each with those that it called below it, and how deep it is."""
+        """Return each session with its children below it, and its depth."""
         found: dict[str, tuple[int, SessionInfo]] = {}
-        for info in page:  # sorted by status, a child may come before its parent, or once more after it
+        for info in page:  # sorted by status, a child may come before its parent, or again after it
             for depth, each in [(0, info), *await self._below(engine, info)]:
                 found.setdefault(each.session_id, (depth, each))
         return list(found.values())
 
     async def _below(self, engine: Engine, info: SessionInfo, depth: int = 1) -> list[tuple[int, SessionInfo]]:
-        """The sessions that one has called, and that match as well, with how deep they are; the first ones of them."""
+        """Return the first children of a session that match as well, and their depth."""
         most = None if self.limit is None else CHILDREN
         found: list[tuple[int, SessionInfo]] = []
         if not self.children:
@@ -155,14 +155,14 @@ async def _list(
         _print_list(cli, [info for _, info in shown], total, damaged, standing)
     if standing is not None:
         finishing = (await engine.tally(status="pausing")).values()
-        cli.out.note(f"{standing_pause_line(standing, sum(finishing))}. Let it go on:  {cli.lift}")
+        cli.out.note(f"{standing_pause_line(standing, sum(finishing))}. Resume everything:  {cli.lift}")
     for broken in damaged:
         cli.out.note(f"! {broken}")
     if not total:
         known = await engine.tally()
         cli.out.note(_nothing(sum(known.values()), workflow, {name for name, _ in known}))
     elif len(shown) + len(damaged) < total:
-        cli.out.note(f"{len(shown):,} of {total:,} sessions; --all lists them all")
+        cli.out.note(f"{len(shown):,} of {total:,} sessions. --all lists all.")
 
 
 def _print_list(cli: Cli, infos: Sequence[SessionInfo], total: int, broken: Any, standing: Pause | None = None) -> None:
@@ -179,8 +179,8 @@ def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
     if not known:
         return f"No sessions yet. `{command_line('run')}` starts one."
     if workflow is not None and workflow not in workflows:
-        return f"No session of a workflow {workflow!r}{did_you_mean(workflow, workflows)}"
-    return f"No session matches; there {'is' if known == 1 else 'are'} {counted(known, 'session')} in all"
+        return f"There is no session of workflow {workflow!r}{did_you_mean(workflow, workflows)}"
+    return f"No session matches. The store has {counted(known, 'session')}."
 
 
 async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]]) -> None:
@@ -193,7 +193,7 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
         "WORKFLOW": [info.workflow for _, info in shown],
         "STATUS": [out.status(info.status.value) for _, info in shown],
         "STEP": [position(info) for _, info in shown],
-        "MOVED": [ago(info.updated_at) for _, info in shown],
+        "UPDATED": [ago(info.updated_at) for _, info in shown],
         "SPENT": [money(info.spent_usd) if info.spent_usd else "" for _, info in shown],
         "OWNER": [one_line(info.owner or "") for _, info in shown],
     }
@@ -206,7 +206,7 @@ async def _table(cli: Cli, engine: Engine, shown: list[tuple[int, SessionInfo]])
     asking = [short.get(info.session_id, info.session_id) for _, info in shown if "answer" in info.waiting]
     if asking:
         how = cli.command("answer", asking[0]) if len(asking) == 1 else command_line("inbox")
-        out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer: {how}")
+        out.note(f"{counted(len(asking), 'session')} {'waits' if len(asking) == 1 else 'wait'} for an answer:  {how}")
 
 
 def _indented(depth: int, name: str) -> str:
@@ -226,7 +226,7 @@ async def _noted(engine: Engine, info: SessionInfo) -> str:
 
 
 class StatusEntry(NamedTuple):
-    """A session, why it is paused or pausing, the sessions that it waits for, and what agents in it have to finish."""
+    """A session, its pauses, the sessions and questions that it waits for, and its agents that are still at work."""
 
     info: SessionInfo
     pauses: Sequence[Pause]
@@ -240,20 +240,20 @@ GROUPS = {
     "pausing": "pausing: still finishing a step",
     "waiting": "waiting",
     "sleeping": "sleeping",
-    "ready": "ready, and nobody drives it",
+    "ready": "ready, not running",
     "paused": "paused",
     "failed": "failed",
-    "created": "created, never driven",
+    "created": "created, nothing done yet",
 }
 
 
 @click.command()
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="At most so many of a kind."
+    "--limit", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="List at most N per status."
 )
 @common()
 def status(cli: Cli, limit: int) -> None:
-    """Who is running, who is still finishing which step, who waits for whom, and whether the store is well."""
+    """Show what is running, which steps are still finishing, what waits for what, and whether the store is healthy."""
     run_async(_status(cli, limit))
 
 
@@ -263,7 +263,7 @@ async def _status(cli: Cli, limit: int) -> None:
     if not (cli.place.exists or cli.place.explicit):
         if cli.out.as_json:
             cli.out.document(documents.store_status(str(cli.place.path), None, None, {}, (), ()))
-        cli.out.note(f"Nothing is there yet: no store. `{command_line('run')}` starts a session.")
+        cli.out.note(f"No sessions yet: there is no store here. `{command_line('run')}` starts one.")
         return
     async with cli.engine() as engine:
         counts = await _counts(engine)
@@ -279,11 +279,11 @@ async def _status(cli: Cli, limit: int) -> None:
                 documents.store_status(str(cli.place.path), engine.trouble, standing, counts, found, damaged)
             )
         else:
-            await _tell_status(cli, engine, counts, found, damaged)
+            await _print_status(cli, engine, counts, found, damaged)
 
 
 async def _counts(engine: Engine) -> dict[str, int]:
-    """How many there are of every kind, in the order in which the kinds matter."""
+    """Return the number of sessions per status, the most urgent status first."""
     found: Counter[str] = Counter()
     for (_, status), count in (await engine.tally()).items():
         found[status.value] += count
@@ -302,13 +302,13 @@ async def _status_entry(engine: Engine, info: SessionInfo) -> StatusEntry:
 
 
 async def _agents(engine: Engine, info: SessionInfo) -> dict[str, str]:
-    """Who in a run of many agents is still at which task: by the task."""
+    """Return the agents of an orchestrator's run that are still at work, by task."""
     from pausepoint.orchestrator.history import at_work
 
     try:
         return await at_work(engine, info.session_id)
     except StoreError:
-        return {}  # its log is damaged; `show` and `verify` say so, and this is only about who is busy
+        return {}  # the log is damaged, which `show` and `verify` report
 
 
 def _busy(agents: Mapping[str, str]) -> str:
@@ -316,16 +316,17 @@ def _busy(agents: Mapping[str, str]) -> str:
     return ", ".join(found if len(found) <= AGENTS else [*found[:AGENTS], counted(len(found) - AGENTS, "more agent")])
 
 
-async def _tell_status(
+async def _print_status(
     cli: Cli, engine: Engine, counts: dict[str, int], found: list[StatusEntry], damaged: Sequence[DamagedRecord]
 ) -> None:
     out = cli.out
-    spoken_of = [info.session_id for each in found for info in (each.info, *each.waits_for)]
-    short = await shortened(cli, engine, spoken_of)
+    named = [info.session_id for each in found for info in (each.info, *each.waits_for)]
+    short = await shortened(cli, engine, named)
     said = [f"{count:,} {out.status(name)}" for name, count in counts.items()]
     out.line(out.fitted(f"{', '.join(said) or 'no sessions yet'}  {out.paint(f'({cli.place.path})', dim=True)}"))
     if (standing := await engine.standing_pause()) is not None:
-        out.say(out.paint(f"{standing_pause_line(standing, counts.get('pausing', 0))}. Let it go on:  {cli.lift}", "yellow"))
+        line = standing_pause_line(standing, counts.get("pausing", 0))
+        out.say(out.paint(f"{line}. Resume everything:  {cli.lift}", "yellow"))
     wrong = [engine.trouble] if engine.trouble else []
     for each in [*wrong, *damaged]:
         out.line(out.paint(f"! {each}", "red"))
@@ -340,38 +341,36 @@ async def _tell_status(
 
 
 def _group(cli: Cli, found: list[StatusEntry], short: dict[str, str]) -> None:
-    rows = [
-        [short.get(each.info.session_id, each.info.session_id), each.info.workflow, position(each.info)] for each in found
-    ]
+    rows = [[short.get(info.session_id, info.session_id), info.workflow, position(info)] for info, *_ in found]
     widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
     for each, row in zip(found, rows, strict=True):
         cells = "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True))
         if each.info.status.value == "pausing":
-            cli.out.line(cli.out.fitted(f"  {cells}  {_asked(each)}"))
-            cli.out.say(f"      {_finishing(each)}", 6)
+            cli.out.line(cli.out.fitted(f"  {cells}  {_pause_details(each)}"))
+            cli.out.say(f"      {_finishing_details(each)}", 6)
         else:
-            cli.out.line(cli.out.fitted(f"  {cells}  {_detail(each, short)}".rstrip()))
+            cli.out.line(cli.out.fitted(f"  {cells}  {_details(each, short)}".rstrip()))
 
 
-def _asked(entry: StatusEntry) -> str:
-    """Who wants a session to stand still, why, and since when."""
+def _pause_details(entry: StatusEntry) -> str:
+    """Return who paused a session, why, and since when."""
     since = min((pause.created_at for pause in entry.pauses), default=None)
     return " · ".join([*map(pause_note, entry.pauses), *([] if since is None else [ago(to_datetime(since))])])
 
 
-def _finishing(entry: StatusEntry) -> str:
-    """Who still finishes what: too much to stand beside the session, and never cut."""
-    holder = (entry.info.holder or "nobody").partition(",")[0]
-    return ": ".join(filter(None, (f"driven by {holder}", _busy(entry.agents))))
+def _finishing_details(entry: StatusEntry) -> str:
+    """Return what is still finishing, and where. It gets its own line, which is never cut."""
+    holder = (entry.info.holder or "no process").partition(",")[0]
+    return ": ".join(filter(None, (f"running in {holder}", _busy(entry.agents))))
 
 
-def _detail(entry: StatusEntry, short: dict[str, str]) -> str:
+def _details(entry: StatusEntry, short: dict[str, str]) -> str:
     info = entry.info
-    is_told = info.status.value == "ready"  # by the heading
-    parts = [] if is_told else [status_note(info, entry.pauses, entry.questions)]
+    in_heading = info.status.value == "ready"
+    parts = [] if in_heading else [status_note(info, entry.pauses, entry.questions)]
     parts += [f"{short.get(each.session_id, each.session_id)} ({each.status.value})" for each in entry.waits_for]
     if info.holder is not None:
-        parts += [f"driven by {info.holder}", money(info.spent_usd) if info.spent_usd else ""]
+        parts += [f"running in {info.holder}", money(info.spent_usd) if info.spent_usd else ""]
     else:
         parts.append(ago(info.updated_at))
     return " · ".join(filter(None, parts))

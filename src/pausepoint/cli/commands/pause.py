@@ -1,4 +1,4 @@
-"""`pause`, `cancel`, `send`: what is asked of sessions from outside. None of them needs the code of a workflow."""
+"""`pause`, `cancel`, `send`: requests to sessions. None of them needs the workflow's code."""
 
 from __future__ import annotations
 
@@ -24,47 +24,48 @@ if TYPE_CHECKING:
 
 ENDED = ("completed", "cancelled")
 LOOK_EVERY = 0.1
-"""Seconds between two looks at sessions that are waited for."""
+"""Seconds between two checks of sessions to wait for."""
 
 
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
-@click.option("--all", "everything", is_flag=True, help="Everything in this store.")
+@click.option("--all", "everything", is_flag=True, help="Pause everything in this store.")
 @click.option(
     "--workflow",
     metavar="NAME",
     shell_complete=WORKFLOWS,
-    help="All sessions of a workflow, or runs of an orchestrator.",
+    help="Pause all sessions of a workflow, or all runs of an orchestrator.",
 )
-@click.option("--tag", metavar="TAG", help="All with a tag.")
-@click.option("--owner", metavar="NAME", help="All of an owner.")
+@click.option("--tag", metavar="TAG", help="Pause all sessions with this tag.")
+@click.option("--owner", metavar="NAME", help="Pause all sessions of this owner.")
 @click.option("--abort", is_flag=True, help="Cancel the running step; a resume runs it again.")
-@click.option("--freeze", is_flag=True, help="Stop timers too: what sleeps, sleeps as much longer.")
-@click.option("--wait", is_flag=True, help="Wait until all of them stand still.")
+@click.option("--freeze", is_flag=True, help="Stop timers, too: they are due later by the length of the pause.")
+@click.option("--wait", is_flag=True, help="Wait until all of them have stopped.")
 @reason_and_by
 @common()
 def pause(
     cli: Cli, session: str | None, everything: bool, workflow: str | None, tag: str | None, owner: str | None,
     wait: bool, abort: bool, freeze: bool, reason: str, by: str | None,
 ) -> int:  # fmt: skip
-    """Stop one session, some, or everything, at the next safe point.
+    """Pause one session, several, or everything.
 
-    A step that runs is finished first; with --abort it is cancelled. A named session is paused with all that it has
-    called. Several filters must all match.
+    A running session stops at its next safe point: the end of the step, the next item of a map, a wait, or
+    ctx.safe_point(). --abort cancels the step instead. A named session is paused with its children. If you give several
+    filters, all must match.
 
-    --all stands: what anybody starts afterwards, in any process, is stored paused, until `pausepoint resume --all`.
+    --all stays in effect until `pausepoint resume --all`: sessions that any process starts meanwhile are stored paused.
     """
     filters = Filters(workflow, tag, owner)
     if [session is not None, everything, any(filters)].count(True) != 1:
-        raise click.UsageError("name a session, or filters (--workflow, --tag, --owner), or --all")
+        raise click.UsageError("Give exactly one of: a session, filters (--workflow, --tag, --owner), or --all.")
     if session is None and not cli.place.exists and not cli.place.explicit:
         return _nothing(cli, "There is no store here, so there is nothing to pause.")
     how = {"mode": "abort" if abort else "finish", "freeze": freeze, "reason": reason, "by": by}
-    return _noted(cli, "The pause stays asked for.", _pause(cli, session, filters, how, wait))
+    return _run_waiting(cli, "The pause stays requested.", _pause(cli, session, filters, how, wait))
 
 
 class Filters(NamedTuple):
-    """Which sessions are meant; all that is given must match."""
+    """Filters for sessions; all that are given must match."""
 
     workflow: str | None
     tag: str | None
@@ -78,41 +79,41 @@ async def _pause(cli: Cli, session: str | None, filters: Filters, how: dict[str,
         given = {"everything": True} if everything else filters._asdict()
         found = await engine.pause(named, **given, **how)
         if not found and not found.damaged:
-            why = await _why_nothing(cli, engine, filters) if any(filters) else "There is no session to stop."
-            _waits(cli, everything)
+            why = await _why_nothing(cli, engine, filters) if any(filters) else "There is no session to pause."
+            _note_standing(cli, everything)
             return _nothing(cli, why, await engine.standing_pause())
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
         asked = await _asked_at(engine, found) if wait else None
         infos = await _reported(cli, engine, found, finishing, _asked_to_pause if wait else None)
         took = None if asked is None else round((engine.clock.now() - asked) / 1e6, 3)
         for damage in found.damaged:
-            cli.out.line(f"{damage.fields['session_id']}  was asked to pause, and is damaged: {damage}")
-        if not _waits(cli, everything):
+            cli.out.line(f"{damage.fields['session_id']}  is damaged; the pause is stored: {damage}")
+        if not _note_standing(cli, everything):
             _hint(cli, infos)
         if not cli.out.for_people:
             cli.out.document(_document(infos, found.damaged, await engine.standing_pause()) | {"stopped_in": took})
         again = [info.session_id for info in infos if not _asked_to_pause(info) and info.status.value not in ENDED]
         if again:
-            cli.out.note(f"Somebody took the pause back: {', '.join(again)}")
+            cli.out.note(f"The pause was withdrawn: {', '.join(again)}")
         elif took is not None:
-            cli.out.note(f"All stand still, {took:.1f} s after they were asked to.")
+            cli.out.note(f"All have stopped, {took:.1f} s after the request.")
         return CONFLICT if again or found.damaged else DONE
 
 
 async def _asked_at(engine: Engine, found: Iterable[SessionInfo]) -> int | None:
-    """When those that somebody drives were first asked to stop, perhaps before this; None if nobody drives any."""
+    """Return when the running sessions were first asked to pause, perhaps by an earlier request; None if none runs."""
     driven = [info.session_id for info in found if info.holder is not None]
     return min([pause.created_at for session_id in driven for pause in await engine.pauses(session_id)], default=None)
 
 
-def _waits(cli: Cli, everything: bool) -> bool:
+def _note_standing(cli: Cli, everything: bool) -> bool:
     if everything:
-        cli.out.note(f"What is started from now on waits. Let everything go on:  {cli.lift}")
+        cli.out.note(f"New sessions are stored paused from now on. Resume everything:  {cli.lift}")
     return everything
 
 
 async def _named(engine: Engine, text: str) -> str:
-    """The id that is meant. Also of a session that is damaged: nothing may keep it from being stopped."""
+    """Return the id of the session that the text names, even if it is damaged: it can still be paused."""
     from pausepoint.cli.sessions import find_session
 
     try:
@@ -126,12 +127,12 @@ def _asked_to_pause(info: SessionInfo) -> bool:
 
 
 async def _why_nothing(cli: Cli, engine: Engine, filters: Filters) -> str:
-    """Nothing matched: all of them have ended, or a name is wrong, which must not look like success."""
+    """Return why nothing matched. A wrong name is refused, because it must not look like success."""
     every = await engine.sessions()
     ended = await engine.sessions(workflow=filters.workflow, tag=filters.tag, owner=filters.owner)
     if ended:
-        some = "the session that matches has" if len(ended) == 1 else f"all {len(ended):,} sessions that match have"
-        return f"Nothing to pause: {some} ended."
+        some = "the matching session has" if len(ended) == 1 else f"all {len(ended):,} matching sessions have"
+        return f"There is nothing to pause: {some} ended."
     known: dict[str, set[str]] = {
         "workflow": {info.workflow for info in every} | cli.project.targets.keys(),
         "tag": {tag for info in every for tag in info.tags},
@@ -139,8 +140,8 @@ async def _why_nothing(cli: Cli, engine: Engine, filters: Filters) -> str:
     }
     for name, value in filters._asdict().items():
         if value is not None and value not in known[name]:
-            raise Refused(f"no session has {name} {value!r}{did_you_mean(value, known[name])}", NOT_FOUND)
-    return "Nothing to pause."
+            raise Refused(f"No session has the {name} {value!r}{did_you_mean(value, known[name])}", NOT_FOUND)
+    return "There is nothing to pause: no session matches."
 
 
 def _nothing(cli: Cli, why: str, standing: Pause | None = None) -> int:
@@ -153,12 +154,12 @@ def _nothing(cli: Cli, why: str, standing: Pause | None = None) -> int:
 def _hint(cli: Cli, infos: list[SessionInfo]) -> None:
     first = next((info for info in infos if info.status.value not in ENDED), None)
     if first is not None:
-        which = "Go on" if len(infos) == 1 else "Go on with the first"
+        which = "Resume" if len(infos) == 1 else "Resume the first"
         cli.out.note(f"{which}:  {cli.resume(first)}")
 
 
-def _noted(cli: Cli, text: str, work: Any) -> int:
-    """Run it. Who is tired of waiting is told that what was asked for stays asked for."""
+def _run_waiting(cli: Cli, text: str, work: Any) -> int:
+    """Run the command. On Ctrl+C, print that the request stays in effect."""
     try:
         return int(run_async(work))
     except KeyboardInterrupt:
@@ -166,13 +167,13 @@ def _noted(cli: Cli, text: str, work: Any) -> int:
         raise
 
 
-# what was found
+# report
 
 
 async def _reported(
     cli: Cli, engine: Engine, found: list[SessionInfo], finishing: str, wanted: Callable[[SessionInfo], bool] | None
 ) -> list[SessionInfo]:
-    """Say what was found, and if it is waited for, how that ended. The sessions as they stand then."""
+    """Print the sessions; if ``wanted`` is given, wait for them and print how that ended. Return the sessions."""
     print_sessions(cli, found, finishing)
     if wanted is None:
         return found
@@ -184,7 +185,7 @@ async def _reported(
 async def wait_until_settled(
     engine: Engine, infos: Iterable[SessionInfo], wanted: Callable[[SessionInfo], bool]
 ) -> dict[str, SessionInfo]:
-    """Wait for those that somebody drives until nobody does, or until what was asked for is no longer wanted."""
+    """Wait until no process drives the sessions, or the request was withdrawn (``wanted`` is false)."""
     waited = [info.session_id for info in infos if info.holder is not None]
     ended: dict[str, SessionInfo] = {}
     while len(ended) < len(waited):
@@ -206,7 +207,7 @@ def _document(
 
 
 def print_sessions(cli: Cli, infos: Sequence[SessionInfo], finishing: str = "") -> None:
-    """A line for each session, aligned."""
+    """Print an aligned line for each session."""
     wide = [max((len(getattr(info, name)) for info in infos), default=0) for name in ("session_id", "workflow")]
     for info in infos:
         status = cli.out.status(info.status.value) + " " * (9 - len(info.status.value))
@@ -215,18 +216,17 @@ def print_sessions(cli: Cli, infos: Sequence[SessionInfo], finishing: str = "") 
 
 
 def short_status(info: SessionInfo, finishing: str = "") -> str:
-    """Where a session stands, and what it is still busy with."""
-    from pausepoint.cli.text import one_line, position
+    """Return a session's position, and what it is still doing."""
+    from pausepoint.cli.text import one_line, position, position_phrase
 
-    at = position(info)
     if info.holder is not None:
         done = f", {info.progress[0]} of {info.progress[1]}" if info.progress else ""
         holder = info.holder.partition(",")[0]
-        return f"{finishing} {at}{done} ({holder})".lstrip()
+        return f"{finishing} {position(info)}{done} ({holder})".lstrip()
     if info.status.value in ENDED:
-        return "has ended" + (f", at {at}" if at else "")
+        return f"ended{position_phrase(info)}"
     failed = f", which failed: {info.failure.type}: {info.failure.message:.60}" if info.failure is not None else ""
-    return one_line(f"at {at}{failed}") if at else ""
+    return one_line(f"{position_phrase(info)}{failed}") if info.step else ""
 
 
 # cancel
@@ -238,26 +238,26 @@ def short_status(info: SessionInfo, finishing: str = "") -> str:
 @reason_and_by
 @common()
 def cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:
-    """End sessions for good, with all that they have called.
+    """End sessions permanently, with their children.
 
-    One that nobody drives ends at once, another at its next safe point. What it has done stays readable; rewind and
-    fork still work.
+    A session that is not running ends immediately, a running one at its next safe point. Its history and state stay
+    readable, and rewind and fork still work.
     """
-    return _noted(cli, "It stays asked for.", _cancel(cli, sessions, wait, reason, by))
+    return _run_waiting(cli, "The cancel stays requested.", _cancel(cli, sessions, wait, reason, by))
 
 
 async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:
     from pausepoint.cli.sessions import find_session
 
     async with cli.engine() as engine:
-        infos = [await find_session(engine, text) for text in sessions]  # all of them, before one is ended
+        infos = [await find_session(engine, text) for text in sessions]  # find all before one is cancelled
         named = dict.fromkeys(info.session_id for info in infos)
         for session_id in named:
             await engine.cancel(session_id, reason=reason, by=by)
         found = [await engine.info(session_id) for session_id in named]
         infos = await _reported(cli, engine, found, "ends after", _asked_to_end if wait else None)
         for number, info in enumerate(infos):
-            if wait and info.status.value not in ENDED:  # its process was killed: nobody is there who ends it
+            if wait and info.status.value not in ENDED:  # its process was killed, so it ends here
                 await engine.cancel(info.session_id, reason=reason, by=by)
                 infos[number] = await engine.info(info.session_id)
         if not cli.out.for_people:
@@ -275,10 +275,10 @@ def _asked_to_end(info: SessionInfo) -> bool:
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
 @click.argument("text", required=False)
-@click.option("--data", metavar="JSON", help="The message as JSON, instead of a text.")
+@click.option("--data", metavar="JSON", help="The message as JSON.")
 @click.option("--workflow", metavar="TARGET", shell_complete=TARGETS,
-              help="Start a session of that id if there is none, and run it here.")  # fmt: skip
-@click.option("--field", "fields", metavar="NAME=VALUE", multiple=True, help="Its input, if it is started.")
+              help="Run the session here; start it if it does not exist.")  # fmt: skip
+@click.option("--field", "fields", metavar="NAME=VALUE", multiple=True, help="The input of a new session; repeatable.")
 @by_option
 @common()
 def send(
@@ -287,11 +287,11 @@ def send(
 ) -> int:  # fmt: skip
     """Send a message to a session; its next `receive` gets it.
 
-    TEXT or JSON may be `-`: then it is read from the standard input. The session is driven on by whoever drives it, by
-    a worker, or by a resume; with --workflow by this command.
+    If TEXT or JSON is `-`, it is read from standard input. The session continues in the process that drives it, or with
+    a worker or a resume; with --workflow, in this command.
     """
     if fields and workflow is None:
-        raise click.UsageError("--field is for a session that is started: say of which --workflow")
+        raise click.UsageError("--field is the input of a new session. Add --workflow to start one.")
     value = _message(text, data)
     if workflow is None:
         return int(run_async(_send(cli, session, value, by)))
@@ -300,7 +300,7 @@ def send(
 
 def _message(text: str | None, data: str | None) -> Any:
     if (text is None) == (data is None):
-        raise click.UsageError("give a TEXT, or --data JSON; either may be -, for the standard input")
+        raise click.UsageError("Give either TEXT or --data JSON. Use - to read from standard input.")
     given = data if text is None else text
     if given == "-":
         given = sys.stdin.read().removesuffix("\n")
@@ -309,7 +309,7 @@ def _message(text: str | None, data: str | None) -> Any:
     try:
         return json.loads(given or "")
     except ValueError as error:
-        raise Refused(f"--data is no JSON: {error}; a plain text goes without --data", USAGE) from None
+        raise Refused(f"--data is not JSON: {error}. Pass plain text as TEXT, without --data.", USAGE) from None
 
 
 async def _send(cli: Cli, session: str, value: Any, by: str | None) -> int:
@@ -319,28 +319,28 @@ async def _send(cli: Cli, session: str, value: Any, by: str | None) -> int:
         session_id = (await find_session(engine, session)).session_id
         await engine.send(session_id, value, by=by)
         info = await engine.info(session_id)
-        _told_sent(cli, info)
+        _report_sent(cli, info)
         return DONE
 
 
-def _told_sent(cli: Cli, info: SessionInfo) -> None:
+def _report_sent(cli: Cli, info: SessionInfo) -> None:
     from pausepoint.engine import documents
 
     if not cli.out.for_people:
         cli.out.document(documents.session(info))
         return
     what = {
-        "running": f"is for the process that drives it ({info.holder})",
-        "ready": "is kept until somebody drives the session on",
-        "waiting": "is kept: the session waits for something else",
-    }.get(info.status.value, "is kept")
+        "running": f"goes to {info.holder}",
+        "ready": "is stored, and delivered when the session is resumed",
+        "waiting": "is stored; the session waits for something else",
+    }.get(info.status.value, "is stored")
     cli.out.line(f"{info.session_id}  {cli.out.status(info.status.value)}: the message {what}")
     if info.holder is None:
-        cli.out.note(f"Go on:  {cli.resume(info)}")
+        cli.out.note(f"Resume:  {cli.resume(info)}")
 
 
 def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[str, ...], by: str | None) -> int:
-    """The code is at hand: what the message leads to is done here, until the session needs somebody again."""
+    """Send the message, and drive the session here until it ends or needs a person again."""
     from pausepoint.cli.drive import DrivenSession
     from pausepoint.cli.fields import collect_values, fields_of
     from pausepoint.cli.live import catch_up
@@ -353,7 +353,7 @@ def _send_and_run(cli: Cli, session: str, value: Any, target: str, pairs: tuple[
     async def begin(engine: Engine) -> Session[Any]:
         if await _is_known(cli, engine, session, driven.workflow):
             if pairs:
-                cli.out.note(f"{session} was started before: --field is not used")
+                cli.out.note(f"Session {session} already exists, so --field is ignored.")
             await catch_up(engine, session, driven.view)
             handle = await engine.session(session)
         else:
@@ -372,8 +372,8 @@ async def _is_known(cli: Cli, engine: Engine, session: str, workflow: Workflow[A
         return False
     if info.workflow != workflow.name:
         raise Refused(
-            f"session {session} is one of workflow {info.workflow!r}, not of {workflow.name!r}: name another session,"
-            " or its own workflow",
+            f"Session {session!r} is a session of workflow {info.workflow!r}, not of {workflow.name!r}. Name another"
+            " session, or its own workflow.",
             CONFLICT,
         )
     return True

@@ -96,7 +96,7 @@ class RunCommand(click.Command):
             for field in loaded.fields.values():
                 title = "steps write" if field.name in written and not field.required else "input"
                 groups.setdefault(title, []).append((field.usage, field_help(field)))
-            for title, what in (("input", "Fields"), ("steps write", "Fields that steps write (optional input)")):
+            for title, what in (("input", "Fields"), ("steps write", "Fields that steps write, optional as input")):
                 if title in groups:
                     with formatter.section(f"{what} ({loaded.workflow.name})"):
                         formatter.write_dl(groups[title])
@@ -133,7 +133,7 @@ def run(cli: Cli, **given: Any) -> int:
     TARGET is file.py, file.py:name, package.module:name, or the name of a workflow in [tool.pausepoint.workflows]. The
     fields of the workflow's state are options after TARGET: pausepoint run TARGET --help lists them.
 
-    At a terminal, the session's questions are asked right here. Ctrl+C finishes the current operation and prints the
+    At a terminal, you can answer the session's questions directly. Ctrl+C finishes the current operation and prints the
     command that resumes the session; a second Ctrl+C aborts the operation.
     """
     loaded, args = click.get_current_context().meta[TARGET]
@@ -216,7 +216,7 @@ def resume(
     """Resume an interrupted, paused or failed session, and show it until it ends or needs a person.
 
     SESSION is a session id or the beginning of one. Without it, the last interrupted session of this project is
-    resumed; if there are several, they are listed. At a terminal, the session's questions are asked right here.
+    resumed; if there are several, they are listed. At a terminal, you can answer the session's questions directly.
 
     --all lifts a `pause --all`: the sessions that it paused continue, and new sessions run again. Sessions that were
     paused individually stay paused. This command drives the sessions whose code this project has; other processes and

@@ -149,7 +149,9 @@ def completion(shell: str | None) -> None:
 
     shell = shell or os.path.basename(os.environ.get("SHELL", ""))
     if shell not in _SHELLS:
-        raise Refused(f"There is no completion for the shell {shell or 'unknown'!r}. Name one of {', '.join(_SHELLS)}.", USAGE)
+        raise Refused(
+            f"There is no completion for the shell {shell or 'unknown'!r}. Name one of {', '.join(_SHELLS)}.", USAGE
+        )
     kind = get_completion_class(shell)
     assert kind is not None, shell
     place, line = _SHELLS[shell]

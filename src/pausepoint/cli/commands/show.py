@@ -1,4 +1,4 @@
-"""``show``, ``plan``, ``why``, ``checkpoints`` and ``diff``: one session, closely. Nothing here runs a step."""
+"""``show``, ``plan`` and ``why``: details of one session. None of them runs a step."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("session", metavar="SESSION[@CHECKPOINT]", shell_complete=SESSIONS)
-@click.option("--field", metavar="NAME", help="Print this field of the state alone, as it is. Parts: NAME.PART.")
-@click.option("--full", is_flag=True, help="Cut nothing.")
+@click.option("--field", metavar="NAME", help="Print only this field of the state. NAME.PART is a part of a field.")
+@click.option("--full", is_flag=True, help="Show values and tracebacks in full.")
 @common(target=True)
 def show(cli: Cli, session: str, field: str | None, full: bool) -> int:
-    """Show a session: its facts, why it stands still, the way out, and its state.
+    """Show a session: its status, why it does not run, what you can do, and its state.
 
-    @CHECKPOINT shows the state as of an earlier checkpoint: its number, or step#visit, such as @write#2 (@write is the
-    last visit). The state is shown as it is stored; the workflow's code is not needed.
+    @CHECKPOINT shows the state at an earlier checkpoint: a number, or step#visit, such as @write#2. @write means the
+    last visit of write. The state is shown as it is stored, so the workflow's code is not needed.
     """
     code: int = run_async(_show(cli, session, field, full))
     return code
@@ -65,15 +65,16 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool) -> int:
         reached = await _reached(engine, info, stored) if at is not None else None
         if cli.out.as_json:
             pauses = await engine.pauses(info.session_id)
-            questions = [documents.question(each, cli.command("answer", each.id)) for each in await open_questions(engine, info)]
+            asked = await open_questions(engine, info)
+            questions = [documents.question(each, cli.command("answer", each.id)) for each in asked]
             cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong))
         else:
-            await _tell(cli, engine, info, reached, stored, wrong, full)
+            await _print_session(cli, engine, info, reached, stored, wrong, full)
         return FAILED if wrong else DONE
 
 
 async def _reached(engine: Engine, info: SessionInfo, stored: StoredState | None) -> Checkpoint | None:
-    """The last checkpoint at the record that was asked for."""
+    """Return the last checkpoint up to the stored record."""
     if stored is None:
         return None
     found = await engine.checkpoints(info.session_id, before=stored.seq + 1, limit=1)
@@ -81,7 +82,7 @@ async def _reached(engine: Engine, info: SessionInfo, stored: StoredState | None
 
 
 def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
-    """Text as it is, anything else as JSON."""
+    """Print a field: a string as it is, anything else as JSON."""
     found: Any = stored.values
     for part in path.split("."):
         if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
@@ -90,14 +91,14 @@ def _print_field(cli: Cli, stored: StoredState, path: str) -> None:
             found = found[part]
         else:
             known = found if isinstance(found, dict) else ()
-            raise not_found(f"the state of {stored.session_id} has no field {path!r}{did_you_mean(part, known)}")
+            raise not_found(f"The state of {stored.session_id} has no field {path!r}{did_you_mean(part, known)}")
     if cli.out.as_json:
         cli.out.document(found)
     else:
         click.echo(found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False))
 
 
-async def _tell(
+async def _print_session(
     cli: Cli, engine: Engine, info: SessionInfo, reached: Checkpoint | None, stored: StoredState | None, wrong: str,
     full: bool,
 ) -> None:  # fmt: skip
@@ -130,16 +131,16 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
         "session": info.session_id,
         "workflow": f"{info.workflow}, version {info.version}",
         "status": out.status(info.status.value),
-        "step": f"{'behind ' if info.held_by_guard else ''}{info.step}#{info.visit}" if info.step else "",
+        "step": f"{'after ' if info.held_by_guard else ''}{info.step}#{info.visit}" if info.step else "",
         "progress": f"{info.progress[0]}/{info.progress[1]}" if info.progress else "",
-        "asked to": "cancel" if info.cancel_requested else "",
+        "requested": "cancel" if info.cancel_requested else "",
         "owner": one_line(info.owner or ""),
         "tags": one_line(", ".join(info.tags)),
         "created": f"{clock(info.created_at)} ({ago(info.created_at)})",
-        "moved": f"{clock(info.updated_at)} ({ago(info.updated_at)})",
-        "driven by": info.holder,
+        "updated": f"{clock(info.updated_at)} ({ago(info.updated_at)})",
+        "running in": info.holder,
         "spent": f"{spent}{budget}{tokens}".lstrip(", "),
-        "called by": info.parent_id,
+        "parent": info.parent_id,
         "forked from": await _origin(engine, info),
         "children": ", ".join(open_children + more),
     }
@@ -149,7 +150,7 @@ async def _origin(engine: Engine, info: SessionInfo) -> str:
     try:
         origin = await engine.origin(info.session_id)
     except (DamagedRecord, Redacted):
-        return ""  # said where the state is missing
+        return ""  # the damage is reported with the state
     return f"{origin.session_id} at {origin.at_step}" if origin is not None else ""
 
 
@@ -171,9 +172,9 @@ def _state(cli: Cli, stored: StoredState, full: bool) -> None:
 @click.argument("session", required=False, shell_complete=SESSIONS)
 @common(target=True)
 def plan(cli: Cli, session: str | None) -> int:
-    """What a resume would do with every step, and why. Nothing runs, nothing is changed.
+    """Show what a resume would do with every step, and why. Nothing runs and nothing is changed.
 
-    Without a session it is the one that `resume` would take.
+    Without SESSION, plan the session that `resume` would pick.
     """
     code: int = run_async(_plan(cli, session))
     return code
@@ -207,7 +208,7 @@ async def _planned(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Pl
 @click.argument("step", shell_complete=STEPS)
 @common(target=True)
 def why(cli: Cli, session: str, step: str) -> int:
-    """Why a resume would run a step, or would not."""
+    """Explain why a resume would run a step, or would not."""
     code: int = run_async(_why_step(cli, session, step))
     return code
 
@@ -218,15 +219,16 @@ async def _why_step(cli: Cli, text: str, step: str) -> int:
         planned = next((each for each in found if each.step == step), None)
         if planned is None:
             known = [each.step for each in found]
-            raise not_found(f"workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
+            raise not_found(f"Workflow {info.workflow!r} has no step {step!r}{did_you_mean(step, known)}")
         last = await _last_visit(engine, info, step)
-        ways = await status_lines(cli, engine, info) if planned.verdict == "next" and await open_questions(engine, info) else []
+        waits = planned.verdict == "next" and await open_questions(engine, info)
+        ways = await status_lines(cli, engine, info) if waits else []
     if cli.out.as_json:
         from pausepoint.engine import documents
 
         cli.out.document(documents.why(found, step, last))
         return DONE
-    _tell_why(cli, info, planned, last, found)
+    _print_why(cli, info, planned, last, found)
     for line in ways:
         cli.out.say(line)
     return DONE
@@ -237,28 +239,28 @@ async def _last_visit(engine: Engine, info: SessionInfo, step: str) -> Checkpoin
     return next((each for each in reversed(found) if each.step == step and not each.left_behind), None)
 
 
-def _tell_why(
+def _print_why(
     cli: Cli, info: SessionInfo, planned: PlannedStep, last: Checkpoint | None, found: Plan
 ) -> None:  # fmt: skip
     out = cli.out
     says = {
         "done": "is done and would not run again",
-        "next": "is the next to run",
-        "will run": "will run",
-        "may run": "may run",
+        "next": "would run next",
+        "will run": "would run",
+        "may run": "might run",
         "left out": "would not run",
     }[planned.verdict]
     out.line(f"{out.paint(planned.step, bold=True)} {out.paint(says, VERDICTS[planned.verdict])}: {why_of(planned)}")
     if last is not None:
-        out.line(f"Last: {_visit(last)}")
+        out.line(f"Last visit: {_visit(last)}")
         if planned.verdict == "done":
             out.line(f"Redo it:  {cli.command('rewind', info.session_id, info.workflow)} --to {last.name}")
     if found.artifacts:
-        from pausepoint.cli.commands.artifacts import print_step_artifacts  # few workflows leave any
+        from pausepoint.cli.commands.artifacts import print_step_artifacts  # few workflows publish artifacts
 
         print_step_artifacts(cli, [each for each in found.artifacts if each.step == planned.step])
     for obstacle in found.obstacles:
-        out.say(out.paint(f"! The session would not go on at all: {obstacle}", "red"), 2)
+        out.say(out.paint(f"! A resume would not continue the session: {obstacle}", "red"), 2)
 
 
 def _visit(found: Checkpoint) -> str:

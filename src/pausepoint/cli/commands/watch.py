@@ -50,7 +50,7 @@ COLOURS = {
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new events until the session ends.")
 @click.option("--after", metavar="CURSOR", default="", help="Only events after the one with this cursor.")
 @click.option("--type", "types", multiple=True, metavar="TYPE",
-              help="Only events of this type, such as step.completed, or session for all session.*; repeatable.")  # fmt: skip
+              help="Only this type, such as step.completed, or session for all session.*; repeatable.")  # fmt: skip
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N events.")
 @common(lines=True)
 def events(cli: Cli, session: str, follow: bool, after: str, types: tuple[str, ...], last: int | None) -> None:
@@ -295,7 +295,9 @@ async def _all(cli: Cli, engine: Engine, history: bool) -> int:
             if session_id not in cursors:
                 known = first and not history
                 cursors[session_id] = await _read(engine, session_id, "", None if known else printer)
-                printer.text(f"{printer.named(session_id)} {cli.out.status_phrase(info.status.value)} at {position(info)}")
+                printer.text(
+                    f"{printer.named(session_id)} {cli.out.status_phrase(info.status.value)} at {position(info)}"
+                )
             ended.pop(session_id, None)
         for session_id in set(cursors) - set(ended):
             cursors[session_id] = await _read(engine, session_id, cursors[session_id], printer)

@@ -1,4 +1,4 @@
-"""The suite that every store must pass, ours and strangers'.
+"""The tests that every store must pass, whether it is part of Pausepoint or not.
 
     from pausepoint.testing.suite import SharedStoreSuite
 
@@ -6,9 +6,9 @@
         def make_store(self, folder, clock):
             return MyStore(folder / "store", clock=clock)
 
-pytest collects it like any other class of tests. It covers every verb of `pausepoint.stores.base.Store`,
-also what they refuse. `StoreSuite` is for a store that lives as long as it is open, such as one
-in memory; `SharedStoreSuite` adds what several engines on the same data must be able to rely on.
+pytest collects it like any other test class. The tests cover every verb of `pausepoint.stores.base.Store`,
+including the calls that it must refuse. Use `StoreSuite` for a store whose data is lost when it closes, such as a
+store in memory. Use `SharedStoreSuite` for a store that keeps its data and that several engines can open.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class StoreSuite(
     SessionTests, CommitTests, OutsideTests, StandingTests, WaitingTests, AskingTests, FileTests, ProofTests, EndTests,
     MovingTests, LifeTests,
 ):  # fmt: skip
-    """Every verb of the protocol, on one open store."""
+    """The tests of every verb of the protocol, on one open store."""
 
 
 class SharedStoreSuite(StoreSuite, SharingTests, SharedStandingTests):
-    """The same, and several engines on the same data, at once and one after the other."""
+    """The tests of `StoreSuite`, plus tests with several engines on the same data, in parallel and in sequence."""

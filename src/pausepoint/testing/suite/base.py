@@ -1,4 +1,4 @@
-"""What the tests of the suite share: where a store lives, and sessions and commits in few words."""
+"""Helpers that the tests of the suite share: a place for stores, and short ways to make sessions and commits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pausepoint.testing.clock import ManualClock
 P = ParamSpec("P")
 
 PATIENCE = 20.0
-"""Seconds after which a test that waits for something is taken to hang."""
+"""Seconds after which a waiting test fails."""
 
 
 def on_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an ``async def`` test on a loop of its own; one that hangs fails."""
+    """Run an ``async def`` test on a new event loop, and fail it if it hangs."""
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -33,7 +33,7 @@ def on_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 
 class Place:
-    """A folder of the test's own, a clock, and stores on them."""
+    """A test's own folder and clock, and the stores that use them."""
 
     def __init__(self, make: Callable[[Path, ManualClock], Store], folder: Path) -> None:
         self.make = make
@@ -42,7 +42,7 @@ class Place:
 
     @asynccontextmanager
     async def store(self, on_change: Callable[[], None] = lambda: None) -> AsyncIterator[Store]:
-        """A store, open for the length of the block."""
+        """Open a store for the duration of the block."""
         store = self.make(self.folder, self.clock)
         await store.open(on_change)
         try:
@@ -52,22 +52,25 @@ class Place:
 
 
 class Suite:
-    """The base of all parts of the suite."""
+    """The base class of all parts of the suite. Override `make_store` to test your store."""
 
     def make_store(self, folder: Path, clock: ManualClock) -> Store:
-        """A store of the kind that is to be proved, not yet open. Called again with the same folder: the same data."""
+        """Return a new, unopened store of the kind under test.
+
+        In a `SharedStoreSuite`, all stores that are made with the same folder must share their data.
+        """
         raise NotImplementedError(
-            f"{type(self).__name__} must say how to make a store: def make_store(self, folder, clock)"
+            f"{type(self).__name__} does not create a store. Define make_store(self, folder, clock) to return one."
         )
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
-        """Where the test's stores are."""
+        """The place where the test opens its stores."""
         return Place(self.make_store, tmp_path)
 
 
 def new_session(session_id: str = "s1", **changes: Any) -> NewSession:
-    """A session to create."""
+    """Return the facts of a session to create."""
     first = seal(first_digest(session_id), 1, 0, "key", "first", 1, 1000, b"{}")
     values: dict[str, Any] = {
         "session_id": session_id, "workflow": "brief", "version": 1, "owner": None, "tags": (),
@@ -78,19 +81,19 @@ def new_session(session_id: str = "s1", **changes: Any) -> NewSession:
 
 
 def operator(reason: str = "lunch", by: str | None = "ann", at: int = 5000, **changes: Any) -> Pause:
-    """A request to pause."""
+    """Return an operator's request to pause."""
     return Pause("", "operator", reason, by, at, **changes)
 
 
 class Driver:
-    """Plays the engine: knows where its session stands and moves it on."""
+    """Plays the engine: tracks the position of its session and commits the next records."""
 
     def __init__(self, store: Store, row: SessionRow) -> None:
         self.store, self.key, self.fence = store, row.key, row.fence
         self.seq, self.digest, self.at = row.seq, row.digest, row.updated_at
 
     def next(self, payload: bytes = b"{}", kind: Any = "checkpoint", **changes: Any) -> Commit:
-        """The next commit; the driver now stands behind it."""
+        """Return the next commit, and advance the driver as if the store had accepted it."""
         record = seal(self.digest, self.seq + 1, self.seq, kind, "first", 1, self.at, payload)
         values: dict[str, Any] = {
             "key": self.key, "fence": self.fence, "base_seq": self.seq, "records": (record,),
@@ -100,36 +103,36 @@ class Driver:
         return Commit(**(values | changes))
 
     def commit(self, payload: bytes = b"{}", **changes: Any) -> Awaitable[Flags | None]:
-        """Move the session on by one record."""
+        """Commit the next record of the session."""
         return self.store.commit(self.next(payload, **changes))
 
 
 async def created(store: Store, session_id: str = "s1", **changes: Any) -> SessionRow:
-    """Create a session, which must not be there yet."""
+    """Create a session, which must not exist yet."""
     row = await store.create(new_session(session_id, **changes))
-    assert row is not None, f"{session_id} was taken"
+    assert row is not None, f"{session_id} already exists"
     return row
 
 
 async def started(store: Store, session_id: str = "s1", **changes: Any) -> Driver:
-    """Create a session and hold it."""
+    """Create a session and return a driver that holds it."""
     return Driver(store, await created(store, session_id, **changes))
 
 
 async def parked(store: Store, session_id: str = "s1", **facts: Any) -> SessionRow:
-    """Create a session and let go of it, with what it waits for."""
+    """Create a session and release it. ``facts`` say what it waits for."""
     await (await started(store, session_id)).commit(release=True, **facts)
     return await stored(store, session_id)
 
 
 async def stored(store: Store, session_id: str = "s1") -> SessionRow:
-    """The facts about a session, which must be there."""
+    """Return the row of a session, which must exist."""
     row = await store.get(session_id)
     assert row is not None, f"{session_id} is not stored"
     return row
 
 
 async def payloads(store: Store, key: int) -> list[bytes]:
-    """What the log of a session says."""
+    """Return the payloads of all records of a session."""
     found: list[Record] = await store.records(key, 1)
     return [record.payload for record in found]

@@ -1,4 +1,4 @@
-"""Moving a session on, and the hold that this needs."""
+"""Tests of commits, and of the hold that a commit needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop
 
 
 class CommitTests(Suite):
-    """`commit` and `claim`."""
+    """Tests of `commit` and `claim`."""
 
     @on_loop
     async def test_a_commit_sets_the_facts_it_carries(self, place: Place) -> None:
@@ -50,7 +50,7 @@ class CommitTests(Suite):
             driver = await started(store)
             before = await stored(store)
             blob = (sha256(b"x").digest(), b"x")
-            with pytest.raises(HoldLost, match="(?i)nothing was written"):
+            with pytest.raises(HoldLost, match=r"(?i)nothing was written"):
                 await driver.commit(blobs=(blob,), open_pauses=(operator(),), release=True, **changes)
             assert await stored(store) == before
             assert await payloads(store, driver.key) == [b"{}"]
@@ -112,7 +112,7 @@ class CommitTests(Suite):
         async with place.store() as store:
             driver = await started(store, created_at=1000)
             seen = [(await stored(store)).updated_at]
-            for now in (2000, 500, 3000, -5):  # the machine's clock goes back twice
+            for now in (2000, 500, 3000, -5):  # the machine's clock jumps back twice
                 await driver.commit(updated_at=now)
                 seen.append((await stored(store)).updated_at)
             assert seen == [1000, 2000, 2000, 3000, 3000]

@@ -1,4 +1,4 @@
-"""What a store keeps of files: that a session has them. The bytes are not its business."""
+"""Tests of files. A store keeps only the facts about a session's files; their bytes are stored elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTES = FileFacts("file_1", "notes.pdf", "application/pdf", 12, "ab" * 32, "pdf"
 
 
 class FileTests(Suite):
-    """`add_file`, `files`, and files that a new session shares."""
+    """Tests of `add_file` and `files`, and of files that a new session shares with another one."""
 
     @on_loop
     async def test_a_file_is_a_signal_and_no_mail(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""What is read is what was written: order, digests, large values."""
+"""Tests that a store returns exactly what was written: record order, digests and large values."""
 
 from __future__ import annotations
 
@@ -14,23 +14,19 @@ from pausepoint.testing.suite.base import Place, Suite, on_loop, operator, start
 
 
 class ProofTests(Suite):
-    """`records`, `key_frame`, `blobs` and `signals`, also when somebody changed what is stored."""
+    """Tests of `records`, `key_frame`, `blobs` and `signals`, also with stored data that was damaged."""
 
     def damage_record(self, store: Store, key: int, seq: int) -> None:
-        """Change the payload of a stored record behind the store's back. Without this, that test is skipped."""
-        pytest.skip(
-            f"{type(self).__name__} does not say how to damage a record: def damage_record(self, store, key, seq)"
-        )
+        """Change the payload of a stored record without using the store. If not overridden, its test is skipped."""
+        pytest.skip(f"{type(self).__name__} does not define damage_record(self, store, key, seq)")
 
     def damage_signal(self, store: Store, key: int, n: int) -> None:
-        """Change the payload of a stored signal behind the store's back. Without this, that test is skipped."""
-        pytest.skip(
-            f"{type(self).__name__} does not say how to damage a signal: def damage_signal(self, store, key, n)"
-        )
+        """Change the payload of a stored signal without using the store. If not overridden, its test is skipped."""
+        pytest.skip(f"{type(self).__name__} does not define damage_signal(self, store, key, n)")
 
     def damage_blob(self, store: Store, hash: bytes) -> None:
-        """Change a large value behind the store's back. Without this, that test is skipped."""
-        pytest.skip(f"{type(self).__name__} does not say how to damage a value: def damage_blob(self, store, hash)")
+        """Change a stored large value without using the store. If not overridden, its test is skipped."""
+        pytest.skip(f"{type(self).__name__} does not define damage_blob(self, store, hash)")
 
     @on_loop
     async def test_records_are_read_in_part(self, place: Place) -> None:
@@ -88,7 +84,7 @@ class ProofTests(Suite):
             self.damage_record(store, driver.key, 3)
             with pytest.raises(DamagedRecord, match="3"):
                 await store.records(driver.key, 1)
-            assert len(await store.records(driver.key, 4)) == 2  # what does not need it is served
+            assert len(await store.records(driver.key, 4)) == 2  # records that do not need it can still be read
 
     @on_loop
     async def test_a_damaged_signal_is_named_and_never_handed_out(self, place: Place) -> None:

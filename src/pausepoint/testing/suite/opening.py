@@ -1,4 +1,4 @@
-"""Opening and closing, and several engines on one store."""
+"""Tests of opening and closing a store, and of several engines on one store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pausepoint.testing.suite.base import (
     stored,
 )
 
-# One call of each kind: a verb that looks, one that drives, one from outside.
+# Calls of each kind: verbs that read, verbs that drive a session, and verbs from outside.
 VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "get": lambda store: store.get("s1"),
     "find": lambda store: store.find(Filter()),
@@ -38,7 +38,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
 
 
 class LifeTests(Suite):
-    """`open`, `close`, `number`, `trouble`, `describe_holder`."""
+    """Tests of `open`, `close`, `number`, `trouble` and `describe_holder`."""
 
     @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
     @on_loop
@@ -77,13 +77,13 @@ class LifeTests(Suite):
         await store.open(lambda: None)
         drivers = [await started(store, f"s{n}") for n in range(5)]
         commits = [asyncio.ensure_future(driver.commit(b"last")) for driver in drivers]
-        await asyncio.sleep(0)  # they are submitted now, and not yet done
+        await asyncio.sleep(0)  # the calls are submitted now, but not finished
         await store.close()
         assert all(commit.done() and commit.result() is not None for commit in commits)
 
 
 class SharingTests(Suite):
-    """For stores that keep what they were given, and that several engines can have open at once."""
+    """Tests for stores that keep their data after closing and that several engines can open at the same time."""
 
     @on_loop
     async def test_what_was_written_is_there_when_the_store_is_opened_again(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Questions: what commits say of them, how they are found, and that the first answer is the only one."""
+"""Tests of questions: asking them in a commit, finding them, and accepting only the first answer."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ WAITING, RESUMED = QuestionStatus.WAITING, QuestionStatus.RESUMED
 
 
 def asking(driver: Driver, text: str = "Well?", key: str = "", **changes: Any) -> tuple[bytes, QuestionFacts]:
-    """A record that asks something, and the facts about it."""
+    """Return the record of a question and the facts about the question."""
     asked = Asked(str(uuid4()), text, key=key)
     facts = QuestionFacts(asked.id, key, 0, WAITING, 1, digest(asked), driver.at, driver.at, None)
     return to_payload(WaitBody("/ask", "ask", ask=asked)), replace(facts, **changes)
 
 
 async def asks(driver: Driver, text: str = "Well?", key: str = "", **changes: Any) -> QuestionFacts:
-    """Ask something under a hold."""
+    """Commit a question under the driver's hold."""
     payload, facts = asking(driver, text, key, **changes)
     await driver.commit(payload, kind="wait", asks=(facts,))
     return facts
 
 
 async def waiting(store: Store, session_id: str = "s1", **changes: Any) -> QuestionFacts:
-    """A session that is parked with a question."""
+    """Create a session, park it with a question, and return the question."""
     driver = await started(store, session_id)
     facts = await asks(driver, **changes)
     await driver.commit(release=True, waiting="answer", wakes_at=facts.expires_at)
@@ -41,19 +41,19 @@ async def waiting(store: Store, session_id: str = "s1", **changes: Any) -> Quest
 
 
 def said(value: bytes = b'"so"', **changes: Any) -> Answer:
-    """What ann says."""
+    """Return an answer by ann."""
     values: dict[str, Any] = {"value": value, "at": 7000, "by": "ann", "channel": "web"}
     return Answer(**(values | changes))
 
 
 async def found(store: Store, id: str) -> QuestionRow:
-    """A question, which must be there."""
+    """Return a stored question, which must exist."""
     (row,) = await store.questions(Inquiry(ids=(id,)))
     return row
 
 
 class AskingTests(Suite):
-    """`answer`, `questions`, `forget_questions`, and what a commit says of questions."""
+    """Tests of `answer`, `questions` and `forget_questions`, and of the questions in a commit."""
 
     @on_loop
     async def test_a_question_is_found_with_what_it_asks_and_who_asks(self, place: Place) -> None:

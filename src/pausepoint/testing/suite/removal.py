@@ -1,4 +1,4 @@
-"""Sessions that leave the store, large values that nobody names any more, and looking at all that is there."""
+"""Tests of removing sessions, of sweeping large values without references, and of surveying a whole store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ BLOB = (sha256(b"large").digest(), b"large")
 
 
 class EndTests(Suite):
-    """`remove`, `removing`, `strip`, `expired`, `tombstones`, `sweep`, `survey`, `names`, `values`, `check`."""
+    """Tests of removal (`remove`, `removing`, `strip`, `expired`, `tombstones`) and of whole-store verbs.
+
+    The whole-store verbs are `sweep`, `survey`, `names`, `values` and `check`.
+    """
 
     @on_loop
     async def test_a_session_that_is_being_removed_is_unknown_to_every_other_verb(self, place: Place) -> None:
@@ -25,7 +28,7 @@ class EndTests(Suite):
             await store.send("s1", None, 1, b"{}")
             [removal] = await store.remove("s1", "ann", "done with it", 9000)
             assert removal.key == row.key
-            with suppress(UnknownSession):  # a store may say more than that it knows none
+            with suppress(UnknownSession):  # a store may return None or raise an error with more detail
                 assert await store.get("s1") is None
             assert await store.find(Filter()) == []
             assert await store.due(place.clock.now(), ["brief"], 10) == []
@@ -155,7 +158,7 @@ class EndTests(Suite):
             await created(store, "s2", names=(BLOB[0],))
             await driver.commit(unname=(BLOB[0],))
             assert await store.names(driver.key) == {}
-            assert await store.blobs([BLOB[0]]) == dict([BLOB])  # another session names it
+            assert await store.blobs([BLOB[0]]) == dict([BLOB])  # another session refers to it
 
     @on_loop
     async def test_a_value_that_two_sessions_name_stays_until_both_are_gone(self, place: Place) -> None:
@@ -198,9 +201,9 @@ class EndTests(Suite):
 
 
 async def stripped(store: Store, key: int, limit: int) -> tuple[Tombstone, int]:
-    """Empty a session that is being removed; its tombstone, and how many turns it took."""
+    """Strip a session that is being removed. Return its tombstone and the number of `strip` calls."""
     for turn in range(1, 100):
         stone = await store.strip(key, limit)
         if stone is not None:
             return stone, turn
-    raise AssertionError("the removal does not come to its end")
+    raise AssertionError("strip did not finish the removal in 99 calls")

@@ -1,4 +1,4 @@
-"""What comes from outside: pauses, their withdrawal, cancellation."""
+"""Tests of requests from outside: pauses, their withdrawal and cancellation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pausepoint.testing.suite.base import Place, Suite, created, new_session, on
 
 
 class OutsideTests(Suite):
-    """`pause`, `unpause`, `cancel`, `pauses`, `signals`, `flags`."""
+    """Tests of `pause`, `unpause`, `cancel`, `pauses`, `signals` and `flags`."""
 
     @pytest.mark.parametrize(
         "verb",
@@ -143,7 +143,7 @@ class OutsideTests(Suite):
     async def test_a_commit_does_not_erase_a_pause_that_came_meanwhile(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
-            ahead = driver.next()  # made before the pause, committed after it
+            ahead = driver.next()  # built before the pause, committed after it
             await store.pause(Filter(), operator())
             flags = await store.commit(ahead)
             assert flags is not None
@@ -193,7 +193,7 @@ class OutsideTests(Suite):
             await store.pause(Filter(session_id="root", tree=True), operator())
             assert await asked() == [True, True, False]
             late = await created(store, "late", parent=root.key)
-            assert late.pause_requested  # a new child of one that is to stand still stands still
+            assert late.pause_requested  # a new child of a paused session is paused
             await store.unpause("root", "ben", 9000)
             assert await asked() == [False, False, False]
             rows = await store.cancel("root", "ann", "", 9500)
@@ -201,7 +201,7 @@ class OutsideTests(Suite):
             assert sorted(row.session_id for row in rows) == ["child", "late", "root"]
             assert not (await stored(store, "other")).cancel_requested
             later = await created(store, "later", parent=root.key)
-            assert later.cancel_requested  # nor does a new child of one that is to end go on
+            assert later.cancel_requested  # a new child of a cancelled session is cancelled
 
     @on_loop
     async def test_time_under_a_pause_that_freezes_is_added_up_until_it_is_taken_off(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Creating sessions and finding them again."""
+"""Tests of creating and finding sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pausepoint.testing.suite.base import (
 
 
 class SessionTests(Suite):
-    """`create`, `get`, `find` and `tally`."""
+    """Tests of `create`, `get`, `find` and `tally`."""
 
     @on_loop
     async def test_a_created_session_reads_back_as_it_was_given(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""A pause of everything: it stands, what comes meanwhile stands still, and lifting it leaves other pauses alone."""
+"""Tests of the pause of everything: it applies to sessions created later, and lifting it keeps other pauses."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ ALL = Filter(unended=True)
 
 
 def everything(reason: str = "fire drill", by: str | None = "ann", at: int = 5000, **changes: object) -> Pause:
-    """A request that everything stand still."""
+    """Return a request to pause everything."""
     return operator(reason, by, at, standing=True, **changes)
 
 
 async def standing(store: Store) -> Pause:
-    """The pause of everything, which must stand."""
+    """Return the pause of everything, which must be in effect."""
     found = await store.standing_pause()
     assert found is not None
     return found
 
 
 async def requests(store: Store, row: SessionRow) -> list[tuple[str, bool]]:
-    """The open pauses of a session: the reason of each, and whether it is part of a pause of everything."""
+    """Return the open pauses of a session: each reason, and whether it belongs to a pause of everything."""
     return [(pause.reason, pause.standing) for pause in await store.pauses(row.key)]
 
 
 class StandingTests(Suite):
-    """`standing_pause`, `lift`, and what `pause`, `create`, `revise` and `import_` have to do with them."""
+    """Tests of `standing_pause` and `lift`, and of `pause`, `create`, `revise` and `import_` under such a pause."""
 
     @on_loop
     async def test_a_pause_of_everything_stands_until_it_is_lifted(self, place: Place) -> None:
@@ -51,7 +51,9 @@ class StandingTests(Suite):
             assert await store.standing_pause() is None
             assert await store.lift("ben", 4000) == []
             await store.pause(Filter(), operator())
-            assert await store.standing_pause() is None, "a filter that matches all is of those that are there"
+            assert await store.standing_pause() is None, (
+                "a filter that matches all sessions pauses only the existing ones"
+            )
             await store.pause(ALL, everything(mode="abort", freeze=True))
             pause = await standing(store)
             assert (pause.reason, pause.by, pause.created_at) == ("fire drill", "ann", 5000)
@@ -172,7 +174,7 @@ class StandingTests(Suite):
             await store.pause(ALL, everything(at=6500))
             await store.pause(Filter(session_id="root"), operator())
             late = await created(store, "late", parent=root.key)
-            assert await requests(store, late) == [("lunch", False)], "it stands as long as its parent does"
+            assert await requests(store, late) == [("lunch", False)], "its parent's own pause applies to it"
 
     @on_loop
     async def test_a_session_that_is_opened_again_stands_still_too(self, place: Place) -> None:
@@ -204,7 +206,9 @@ class StandingTests(Suite):
             assert (await stored(store, "done")).status is Status.COMPLETED
             await removed(store, "s1")
             assert await store.import_([paused])
-            assert await requests(store, await stored(store)) == [("fire drill", False)], "of the store it comes from"
+            assert await requests(store, await stored(store)) == [("fire drill", False)], (
+                "an imported pause of everything is an ordinary pause here"
+            )
             await store.lift("ben", 9000)
             assert (await stored(store)).status is Status.PAUSED
 
@@ -217,7 +221,7 @@ class StandingTests(Suite):
 
 
 class SharedStandingTests(Suite):
-    """The same between engines."""
+    """Tests of the pause of everything across several engines."""
 
     @pytest.mark.parametrize("turns", range(6))
     @on_loop
@@ -238,7 +242,7 @@ class SharedStandingTests(Suite):
 
 
 def created_and_stopped(creating: Store, pausing: Store, turns: int) -> list[asyncio.Future[object]]:
-    """Six sessions, and a pause of everything somewhere between them."""
+    """Create six sessions, and pause everything after ``turns`` turns of the loop."""
 
     async def stop() -> object:
         for _ in range(turns):
@@ -254,7 +258,7 @@ def created_and_stopped(creating: Store, pausing: Store, turns: int) -> list[asy
 
 
 async def removed(store: Store, session_id: str) -> None:
-    """Remove a session without a trace."""
+    """Remove a session completely."""
     for removal in await store.remove(session_id, None, "", 8000):
         while await store.strip(removal.key, 100) is None:
             pass

@@ -1,4 +1,4 @@
-"""Sessions that leave a store as they are and come back, and what a store tells about itself."""
+"""Tests of exporting and importing whole sessions, and of a store's description of itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOB = (sha256(b"large").digest(), b"large")
 
 
 class MovingTests(Suite):
-    """`whole`, `import_` and `about`."""
+    """Tests of `whole`, `import_` and `about`."""
 
     @on_loop
     async def test_a_session_comes_back_as_it_was(self, place: Place) -> None:
@@ -46,7 +46,7 @@ class MovingTests(Suite):
             assert [signal.n for signal in await store.mail(row.key)] == [1]
             row = await store.claim("s1")
             await Driver(store, row).commit(consume=(1,), release=True)
-            await store.send("s1", None, 6001, b"{}")  # the chain goes on
+            await store.send("s1", None, 6001, b"{}")  # the digest chain continues
             assert [signal.n for signal in await store.signals(row.key, 0)] == [1, 2]
             assert (await stored(store)).mail
 
@@ -119,12 +119,12 @@ class MovingTests(Suite):
 
 
 def same(session: Whole) -> Whole:
-    """Without what is another one's in every store."""
+    """Return the session without the values that differ from store to store."""
     return replace(session, row=replace(session.row, key=0, fence=0, parent=None))
 
 
 async def gone(store: Store, session_id: str) -> None:
-    """Remove a session and what it has called."""
+    """Remove a session and its children."""
     await store.remove(session_id, None, "", 9000)
     for removal in await store.removing():
         while await store.strip(removal.key, 100) is None:

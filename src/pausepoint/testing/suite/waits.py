@@ -1,4 +1,4 @@
-"""Sessions that wait: for a time, for a message, for a child; and the money of a tree."""
+"""Tests of sessions that wait for a time, a message or a child, and of the spending of a session tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pausepoint.testing.suite.base import Driver, Place, Suite, created, on_loop
 
 
 class WaitingTests(Suite):
-    """`send`, `mail`, `due`, `next_wake`, `purses`, and what a commit says of waits, mail and parents."""
+    """Tests of `send`, `mail`, `due`, `next_wake` and `purses`, and of waits, mail and parents in a commit."""
 
     @on_loop
     async def test_a_session_that_sleeps_becomes_due_when_its_time_comes(self, place: Place) -> None:
@@ -95,7 +95,7 @@ class WaitingTests(Suite):
             await parked(store, "s2", waiting="message")
             await parked(store, "s3", waiting="child")
             await store.send("s2", None, 7000, b"{}")
-            await store.send("s3", None, 7000, b"{}")  # it waits for a child, not for this
+            await store.send("s3", None, 7000, b"{}")  # s3 waits for a child, not for a message
             assert [(await stored(store, id)).due for id in ("s1", "s2", "s3")] == [False, True, False]
 
     @on_loop

@@ -150,11 +150,11 @@ def _answer(request: Any, missing: Any = _REFUSED) -> Any:
     except RefreshError as error:
         raise BadInput(f"data: Google refuses the token. Sign in again. The reason: {error}") from error
     except (HttpLib2Error, TransportError, OSError) as error:
-        raise Unreachable(f"{request.uri} did not answer: {error}") from error
+        raise Unreachable(f"{request.uri} did not answer: {error}. Try again later.") from error
 
 
 def _failure(status: int, reason: str, after: str | None, uri: str) -> Exception:
     if status in PASSING:
         seconds = float(after) if after and after.isdigit() else None
-        return Unreachable(f"{uri} answered {status}: {reason}", seconds)
-    return BadInput(f"data: {uri} answered {status}: {reason}")
+        return Unreachable(f"{uri} answered with status {status}: {reason}. Try again later.", seconds)
+    return BadInput(f"data: {uri} answered with status {status}: {reason}. Check the account and its permissions.")

@@ -1,0 +1,206 @@
+"""Citations of the memo, and the checks of its claims against the sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from pausepoint.apps.memo import checks as checking
+from pausepoint.apps.memo import citations as citing
+from pausepoint.apps.memo import draft as writing
+from pausepoint.apps.memo.models import CompanyData, Source, Validation
+from tests.apps.memo_sources import DATA, MONEY, OUTLINE, REPORT, SUMMARY, source
+
+
+def cited(*lines: str, sources: list[Source] | None = None) -> str:
+    sections = {"01-team": "## Team\n", "02-money": "## Money\n\n" + "\n".join(lines) + "\n"}
+    return citing.assembled("# Acme\n", sections, OUTLINE, sources or [REPORT])
+
+
+@pytest.mark.covers("S4.20")
+def test_citations_are_numbered_as_they_come_and_lead_to_the_passages() -> None:
+    memo = cited(
+        "Acme raised $3 million [@report-2]. Revenue rose [@report-1][@report-2].", "Led by Ada Moss [@report-3]."
+    )
+    assert "Acme raised $3 million[^1]. Revenue rose[^2][^1].\nLed by Ada Moss[^3]." in memo
+    assert citing.definitions(memo) == {1: "report-2", 2: "report-1", 3: "report-3"}
+    assert citing.references(memo) == [1, 2, 3]
+    assert "[^1]: Report, report.md: “Acme raised $3 million from Harbour Capital.” (report-2)" in memo
+
+
+def test_a_sentence_that_somebody_put_in_gets_the_passage_that_has_its_facts_or_none() -> None:
+    memo = cited("Revenue was $4.2 million in 2029. Profit was $9 million. Ada Moss likes cats. It is good.")
+    assert "Revenue was $4.2 million in 2029[^1]. Profit was $9 million. Ada Moss likes cats. It is good." in memo
+    assert citing.definitions(memo) == {1: "report-1"}
+
+
+def test_a_key_that_leads_nowhere_is_left_out_and_its_claim_is_reported() -> None:
+    memo = cited("Profit was $9 million [@gone-7].")
+    assert "Profit was $9 million." in memo
+    found = checking.check_citations(memo, [REPORT])
+    assert [(each.claim, each.why) for each in found.unsupported] == [("Profit was $9 million.", "it has no citation")]
+
+
+@pytest.mark.covers("S4.21")
+def test_every_claim_is_compared_with_the_passage_that_it_cites() -> None:
+    memo = cited(
+        "Acme raised $3 million from Harbour Capital [@report-2].",
+        "Acme raised $5 million from Harbour Capital [@report-2].",
+        "Revenue rose in 2028 [@report-1].", "Bo Reed is the founder of Acme [@report-3].",
+    )  # fmt: skip
+    found = checking.check_citations(memo, [REPORT])
+    assert (found.citations, found.claims, found.cited, found.supported) == (3, 4, 4, 1)
+    assert [(each.section, each.citation, each.facts) for each in found.unsupported] == [
+        ("Money", 1, ["$5 million"]), ("Money", 2, ["2028"]), ("Money", 3, ["Bo Reed"])
+    ]  # fmt: skip
+
+
+PASSAGE = (
+    "Acme raised $12 million from Harbour Capital on 14 January 2030. Revenue did not fall in 2029. Ada Moss leads a"
+    " team of fourteen engineers. Gross margin rose to 44 percent. The plant is in Porto, next to that of Gypsora."
+)
+
+NOTE = "The growth of Hempwall was -5 percent."
+MUTATED = [
+    ("Acme raised $12 million from Harbour Capital on 14 January 2030.", ""),
+    ("Acme raised twelve million dollars on Jan 14, 2030.", ""),
+    ("Ada Moss leads a team of 14 engineers.", ""),
+    ("Revenue did not fall in 2029.", ""),
+    ("Acme raised $13 million from Harbour Capital.", "the passage does not contain $13 million"),
+    ("Acme raised €12 million from Harbour Capital.", "the passage does not contain €12 million"),
+    ("Acme raised $12 billion from Harbour Capital.", "the passage does not contain $12 billion"),
+    ("Acme raised thirteen million dollars.", "the passage does not contain 13 million dollars"),
+    ("Ada Moss leads a team of forty-one engineers.", "the passage does not contain 41"),
+    ("Acme raised $12 million from Harbor Capital.", "the passage does not contain Harbor Capital"),
+    ("Eve Moss leads a team of engineers.", "the passage does not contain Eve Moss"),
+    ("Hempwall leads a team of engineers.", "the passage does not contain Hempwall"),
+    ("Acme raised $12 million on 15 January 2030.", "the passage does not contain 15 January 2030"),
+    ("Acme raised $12 million on 14 February 2030.", "the passage does not contain 14 February 2030"),
+    ("Acme raised $12 million on 14.01.2031.", "the passage does not contain 14.01.2031"),
+    ("Acme raised $12 million on Jan 15, 2030.", "the passage does not contain Jan 15, 2030"),
+    (
+        "Acme did not raise $12 million from Harbour Capital.",
+        "the claim denies something that the passage does not deny",
+    ),
+    ("Acme never raised $12 million.", "the claim denies something that the passage does not deny"),
+    ("Acme failed to raise $12 million.", "the claim denies something that the passage does not deny"),
+    ("Acme has no plant in Porto.", "the claim denies something that the passage does not deny"),
+    ("Revenue fell in 2029.", "the passage denies the claim"),
+    ("Gross margin fell to 44 percent.", "the passage says the opposite: one rises, the other falls"),
+    ("Acme is insolvent and a fraud.", "the passage is about something else"),
+]
+
+
+@pytest.mark.covers("S4.21")
+@pytest.mark.parametrize(("claim", "why"), MUTATED)
+def test_a_claim_with_another_digit_name_or_date_or_the_opposite_is_found_out(claim: str, why: str) -> None:
+    sources = [source("report", PASSAGE), source("note", NOTE)]
+    memo = cited(f"{claim[:-1]} [@report-1].", sources=sources)
+    found = checking.check_citations(memo, sources, "Acme")
+    assert (found.claims, found.cited, found.supported) == (1, 1, 0 if why else 1)
+    assert [each.why for each in found.unsupported] == ([why] if why else [])
+
+
+def test_a_sign_is_a_part_of_a_number() -> None:
+    memo = cited("The growth of Hempwall was 5 percent [@note-1].", sources=[source("note", NOTE)])
+    assert [each.facts for each in checking.check_citations(memo, [source("note", NOTE)]).unsupported] == [
+        ["5 percent"]
+    ]
+
+
+HIDDEN = [
+    "**Acme raised $99 million.**", "### Acme raised $99 million", "- [Acme raised $99 million](https://x.example)",
+    "```", "> Acme raised $99 million.", "*Acme raised $99 million.*", "| Acme raised | $99 million |",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", HIDDEN)
+def test_no_form_hides_a_claim(line: str) -> None:
+    lines = ["```", "Acme raised $99 million.", "```"] if line == "```" else [line]
+    memo = cited(*lines)
+    for found in (
+        checking.check_citations(memo, [REPORT]).unsupported,
+        checking.check_facts(memo, [REPORT], DATA).unsupported,
+    ):
+        assert ["$99 million"] in [[fact for fact in each.facts if "99" in fact] for each in found]
+
+
+def test_a_claim_in_the_header_is_one_and_a_section_goes_on_behind_a_heading_within() -> None:
+    sections = {"02-money": "## Money\n\n### Details\n\nAcme raised $3 million [@report-2].\n"}
+    memo = citing.assembled("# Acme\n\nWorth $5 billion.\n", sections, [MONEY], [REPORT])
+    assert [(claim.section, claim.text) for claim in citing.claims(memo)] == [
+        ("", "Worth $5 billion."), ("Money", "Acme raised $3 million.")
+    ]  # fmt: skip
+
+
+def test_the_name_of_the_company_is_no_claim_and_proves_nothing_however_it_writes_it() -> None:
+    job = writing.Job(
+        company="Acme Works", investment_type="direct", memo_mode="consider", section=SUMMARY, findings=[]
+    )
+    memo = citing.assembled("# ACME®\n", {"00-summary": writing.nothing(job)}, [SUMMARY], [REPORT])
+    assert checking.check_citations(memo, [REPORT], "Acme Works").claims == 0
+    assert checking.check_facts(memo, [REPORT], DATA, "Acme Works").facts == 0
+
+
+@pytest.mark.parametrize(
+    ("sentence", "key"),
+    [
+        ("Revenue was $4.2 million in 2029.", "report-1"),
+        ("The founder was arrested for theft in 2029.", None),
+        ("Acme never raised $3 million.", None),
+    ],
+)
+def test_a_sentence_that_somebody_put_in_is_cited_only_by_what_bears_it_out(sentence: str, key: str | None) -> None:
+    assert citing.definitions(cited(sentence)) == ({1: key} if key else {})
+
+
+def test_citations_that_do_not_resolve_are_listed() -> None:
+    memo = cited("Acme raised $3 million [@report-2].") + "[^7]: Other, other.md: “…” (other-1)\n"
+    memo = memo.replace("million[^1].", "million[^1]. Nobody knows[^9].")
+    found = checking.check_citations(memo, [REPORT])
+    assert (found.dangling, found.unused, found.unknown) == ([9], [7], [7])
+    assert [(each.claim, each.why) for each in found.unsupported] == [("Nobody knows.", "its citation does not exist")]
+
+
+@pytest.mark.covers("S4.22")
+def test_every_fact_is_looked_for_in_all_sources_and_the_data() -> None:
+    memo = cited("Revenue of $4.2 million and Bo Reed [@report-1]. Founded in 2026. In 2031 all is well.")
+    data = CompanyData(name="Acme", founded=2026)
+    found = checking.check_facts(memo, [REPORT], data)
+    assert (found.facts, found.supported) == (4, 2)
+    assert [(each.facts, each.why) for each in found.unsupported] == [
+        (["Bo Reed"], "no source contains Bo Reed"), (["2031"], "no source contains 2031")
+    ]  # fmt: skip
+
+
+def test_the_rows_of_a_table_are_claims_too() -> None:
+    memo = cited(
+        "**Sales** [@report-1]",
+        "",
+        "| Year | Revenue |",
+        "|---|---|",
+        "| 2029 | $4.2 million |",
+        "| 2030 | $9 million |",
+    )
+    found = checking.check_citations(memo, [REPORT])
+    assert [(each.claim, each.facts) for each in found.unsupported] == [("2030 ; $9 million", ["2030", "$9 million"])]
+
+
+@pytest.mark.covers("S4.23", "S4.42")
+@pytest.mark.parametrize(
+    ("lines", "shares", "overall"),
+    [
+        ([], (0.0, 0.0, 0.0), 0.0),
+        (["Acme raised $3 million [@report-2].", "Revenue rose in 2029 [@report-1]."], (0.333, 1.0, 1.0), 7.3),
+        (["Acme raised $3 million [@report-2].", "Revenue rose in 2031 [@report-1]."], (0.167, 0.5, 0.5), 3.7),
+    ],
+)
+def test_the_score_comes_from_coverage_citations_and_support(
+    lines: list[str], shares: tuple[float, ...], overall: float
+) -> None:
+    memo = cited(*lines)
+    found = Validation(
+        citation_validation=checking.check_citations(memo, [REPORT]),
+        fact_check_results=checking.check_facts(memo, [REPORT], DATA),
+    )
+    scores, total = checking.score(memo, OUTLINE, found)
+    assert ((scores.coverage, scores.citations, scores.support), total) == (shares, overall)
