@@ -92,7 +92,7 @@ def test_ctrl_c_in_any_step_ends_with_130_and_a_resume_goes_on(session: Aura, wh
     said = session.ends(child, 130)
     assert "resume s1" in said
     stands = POSITIONS_SAID[session.document.current_step]
-    assert f"Interrupted {stands}; what is done is kept." in said
+    assert f"Interrupted {stands}. Finished work is kept." in said
     session.resume()
     again = session.calls - ONCE
     here = HELD.index(where)

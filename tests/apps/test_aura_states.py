@@ -419,7 +419,7 @@ def test_a_session_that_runs_cannot_be_saved_over(store: Path, monkeypatch: pyte
         document = get_workflow_state("s1", store=store)
         assert document is not None
         assert (document.current_step, document.status, len(document.assignments)) == ("ANALYZING", "running", 20)
-        with pytest.raises(VerbRefused, match="pause"):
+        with pytest.raises(VerbRefused, match="Pause it"):
             save_workflow_state("s1", document.model_copy(update={"days": 3}), store=store)
         go_on.set()
         assert session.outcome().status == "completed"

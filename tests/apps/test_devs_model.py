@@ -82,7 +82,7 @@ def test_a_run_stops_before_its_budget_is_spent_and_goes_on_with_a_higher_one(
     server.will(draft("a rope"), draft("another rope"))
     stopped = call("run", "plan.json", "--budget", "0.13")
     assert stopped.code == 3
-    assert "$0.1200 of a budget of $0.1300 are spent, which is 92%" in stopped.out
+    assert "$0.1200 of a budget of $0.1300 is spent, which is 92%" in stopped.out
     assert call("resume", "plan.json", "--budget", "1").code == 0
     assert len(server.requests) == 2
 

@@ -233,13 +233,14 @@ def test_pausepoint_itself_says_who_goes_on_with_a_run(devs: Devs, here: Path) -
     devs.plan(task("a", run="rm -f x"), restricted=["rm"])
     devs("run", "plan.json", code=3)
     onward = "python -m pausepoint.apps.devs resume plan"
-    kept = "; without --run the answer is taken, and kept"
+    kept = " Without --run the answer is only recorded."
     for args, more in ((["resume", "plan"], ""), (["answer", "--approve", "--run"], kept)):
         refused = run(*args, cwd=here)
-        told = f"pausepoint: session plan is gone on with by {onward}{more}\n"
+        way = f"Resume the session with `{onward}`.{more}"
+        told = f"pausepoint: The code of session 'plan' is part of a program. {way}\n"
         assert (refused.code, refused.stderr) == (2, told)
-    assert run("answer", "--approve", cwd=here).stderr == f"Go on:  {onward}\n"
-    assert f"Go on:  {onward}" in run("show", "plan", cwd=here).stdout
+    assert run("answer", "--approve", cwd=here).stderr == f"Resume:  {onward}\n"
+    assert f"Resume:  {onward}" in run("show", "plan", cwd=here).stdout
 
 
 def test_after_a_pause_of_everything_pausepoint_says_who_goes_on_with_a_run(devs: Devs, here: Path) -> None:
@@ -248,7 +249,7 @@ def test_after_a_pause_of_everything_pausepoint_says_who_goes_on_with_a_run(devs
     for args in (["pause", "--all"], ["answer", "--approve"]):
         assert run(*args, cwd=here).code == 0
     lifted = run("resume", "--all", cwd=here)
-    assert (lifted.code, lifted.stderr) == (0, "Go on:  python -m pausepoint.apps.devs resume plan\n")
+    assert (lifted.code, lifted.stderr) == (0, "Resume:  python -m pausepoint.apps.devs resume plan\n")
     devs("resume", "plan.json")
 
 

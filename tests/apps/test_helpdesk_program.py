@@ -100,7 +100,7 @@ def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Forked) -> None:
         (["--play", "empty.txt"], "--play: empty.txt has no lines to send"),
         (["--say", "hi", "--play", "english"], "--say and --play cannot be combined"),
         (["--shop", "empty.txt/x.db"], "shop: "),
-        (["--sy", "x"], "there is no option --sy. Did you mean"),
+        (["--sy", "x"], "There is no option --sy. Did you mean"),
         (["chta"], "no command 'chta'. Did you mean 'chat'?"),
     ],
 )

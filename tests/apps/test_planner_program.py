@@ -161,7 +161,7 @@ def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(
 def test_without_a_store_nothing_is_made(here: Path, call: Call) -> None:
     done = call("document", "s1")
     assert done.code == 4
-    assert "there is no store at" in done.err
+    assert "There is no store at" in done.err
     assert list(here.iterdir()) == []
 
 

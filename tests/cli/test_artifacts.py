@@ -123,7 +123,7 @@ def test_discarded_edits_are_put_back(project: Project) -> None:
 def test_at_a_terminal_it_is_asked(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     code, out, _ = run("resume", "fern", cwd=project.path, tty=True, typed="accept\n")
-    assert "What is to become of it?" in plain(out)
+    assert "Accept or discard the edits?" in plain(out)
     assert (code, project.calls()) == (0, ["finalize"])
 
 
@@ -131,7 +131,7 @@ def test_single_files_are_taken_in_or_put_back(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     project.file("header.md").write_text("# Moss")
     put_back = project("artifacts", "restore", "fern", "header.md")
-    assert "Put back: header.md" in put_back.stdout
+    assert "Restored: header.md" in put_back.stdout
     assert project.file("header.md").read_text() == "# Fern"
     taken = project("artifacts", "adopt", "fern", "--by", "ada", "--json")
     document = json.loads(taken.stdout)
@@ -146,10 +146,10 @@ def test_single_files_are_taken_in_or_put_back(project: Project) -> None:
 def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     project.file("1-research.json").write_text('["Fern grows moss"]')
     done = project("artifacts", "adopt", "fern")
-    assert done.stdout.startswith("Taken in: 1-research.json\n")
+    assert done.stdout.startswith("Adopted: 1-research.json\n")
     assert "stale: finalize (" in done.stdout
-    assert "Redo what is stale:  pausepoint resume fern" in done.stderr
-    assert "Taken in: nothing" in project("artifacts", "adopt", "fern").stdout
+    assert "Run the stale steps again:  pausepoint resume fern" in done.stderr
+    assert "Adopted: nothing" in project("artifacts", "adopt", "fern").stdout
 
 
 def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
@@ -159,7 +159,7 @@ def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     assert "Adopting memo.md: its content differs from the record" in done.stderr
     project.file("header.md").write_text("# by hand")
     done = project("resume", "fern", "--rerun", "header")
-    assert "header.md is taken in" not in done.stderr
+    assert "Adopting header.md" not in done.stderr
     assert "header.md was not written by this session; moved to" in done.stdout
     assert project.calls() == ["header"]
 
@@ -173,7 +173,7 @@ def test_a_resume_warns_of_code_that_has_changed_and_keeps_what_it_left(project:
     done = run("resume", "fern", cwd=project.path)
     assert (done.code, project.calls()) == (0, [])
     assert done.stderr.splitlines() == [
-        "The code of header has changed since; what it left is kept. To run it again:  --rerun header"
+        "The code of header has changed, but its artifacts are kept. To run it again:  --rerun header"
     ]
     again = run("resume", "fern", "--rerun", "header", cwd=project.path)
     assert (again.code, project.calls(), "has changed" in again.stderr) == (0, ["header"], False)
@@ -190,7 +190,7 @@ def test_going_back_and_running_again_are_decided_about_before_anything_is_chang
     project.file("1-research.json").write_text("[broken")
     for words in (["--from", "finalize"], ["--from", "finalize", "--edits", "accept"], ["--rerun", "header"]):
         done = project("resume", "fern", *words)
-        assert (done.code, "nothing was done" in done.stderr) == (6, True), words
+        assert (done.code, "Nothing was changed" in done.stderr) == (6, True), words
     assert json.loads(project("show", "fern", "--json").stdout)["status"] == "completed"
     assert project("resume", "fern", "--from", "finalize", "--edits", "discard").code == 0
     assert project.calls() == ["finalize"]

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pausepoint import Engine, Session, Status, Workflow, step
 from pausepoint.cli.app import app
-from pausepoint.cli.commands.edit import _as_json, _redone
+from pausepoint.cli.commands.edit import _as_json, _visits
 from pausepoint.cli.context import Cli
 from pausepoint.cli.editor import changes
 from pausepoint.cli.fields import assigned, from_text, typed
@@ -93,8 +93,8 @@ def test_set_takes_texts_and_json_by_the_type_of_the_field_and_goes_on_when_told
     )  # fmt: skip
     assert done == (
         0,
-        "Changed topic, facts, plan.title, due.\none is ready behind finish.\n",
-        "Go on:  pausepoint resume one\n",
+        "Changed topic, facts, plan.title, due.\none is ready after finish.\n",
+        "Resume:  pausepoint resume one\n",
     )
     _, state, events = look(place)
     assert (state.topic, state.facts, state.plan.title, state.due) == ("7", ["a", "b"], "x = y", date(2024, 5, 6))
@@ -122,7 +122,7 @@ def test_what_is_so_already_is_not_recorded(place: Path) -> None:
         (["wanted=many"], "wanted: Input should be a valid integer"),
         (["topic=a", "plan.pages=0"], "plan.pages: Input should be greater than or equal to 1"),
         (["topci=a"], "Did you mean 'topic'?"),
-        (["topic"], "write FIELD=VALUE"),
+        (["topic"], "Write FIELD=VALUE"),
         (["topic=a", "topic=b"], "--set topic is given twice"),
         (["plan.title=a", 'plan={"title": "b"}'], "'plan.title' is part of 'plan', which is changed too"),
     ],
@@ -148,12 +148,12 @@ def test_without_the_code_it_says_which_workflow_is_meant_and_how_to_name_it(pla
     for args in (["edit", "one"], ["rewind", "one", "--to", "write"], ["fork", "one"]):
         found = call(*args)
         assert found.exit_code == 2
-        assert "session one is one of workflow 'brief', and nobody said where its code is" in found.stderr
-        assert "add --target file.py:name" in found.stderr
+        assert "Session 'one' needs the code of workflow 'brief', which is not named here." in found.stderr
+        assert "Add --target file.py:name" in found.stderr
     found = call("edit", "one", "--set", "topic=a", "--target", f"{OFFICE}:brief", "--store", store)
     assert (found.exit_code, found.stderr) == (
         0,
-        f"Go on:  pausepoint resume one --target {OFFICE}:brief --store {store}\n",
+        f"Resume:  pausepoint resume one --target {OFFICE}:brief --store {store}\n",
     )
 
 
@@ -176,7 +176,7 @@ async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path:
     async with held_in_write(tmp_path) as (_, session, gate):
         done = await asyncio.to_thread(run, "edit", "one", "--set", "topic=a", cwd=tmp_path)
         assert done.code == 5
-        assert "stop it first: pausepoint pause one --wait, or use --force" in done.stderr
+        assert "Pause it first: `pausepoint pause one --wait`, or use --force." in done.stderr
         forced = asyncio.create_task(
             asyncio.to_thread(run, "rewind", "one", "--to", "research", "--force", "--json", cwd=tmp_path)
         )
@@ -261,7 +261,7 @@ def test_a_session_that_moved_while_it_was_edited_is_a_conflict_and_the_text_is_
 
 @pytest.mark.parametrize(
     ("command", "code", "says"),
-    [("false", 1, "false ended with 1"), ("no-such-editor", 2, "cannot be started"), ("", 2, "use --set FIELD=VALUE")],
+    [("false", 1, "The editor 'false' exited with code 1"), ("no-such-editor", 2, "cannot be started"), ("", 2, "use --set FIELD=VALUE")],
     ids=["fails", "is not there", "is not named"],
 )
 def test_an_editor_that_fails_changes_nothing(
@@ -278,10 +278,10 @@ def test_an_editor_that_fails_changes_nothing(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"a": 1', "that is no JSON: Expecting ',' delimiter: line 1"),
-        ("[]", "one JSON object"),
+        ('{"a": 1', "not valid JSON: Expecting ',' delimiter: line 1"),
+        ("[]", "not a JSON object"),
         ('{"a": 1, "b": 2, "aa": 3}', "has no field 'aa'. Did you mean 'a'?"),
-        ('{"a": 1}', "'b' is missing"),
+        ('{"a": 1}', "The field 'b' is missing"),
     ],
     ids=["no json", "no object", "unknown", "missing"],
 )
@@ -304,7 +304,7 @@ def test_a_field_that_has_no_form_in_json_does_not_hide_the_others(
         pixels: bytes = b"\xff"
 
     assert _as_json(Cli(None, (), False, False), Image()) == {"name": "x"}
-    assert "pixels cannot be written as JSON and is left out" in capsys.readouterr().err
+    assert "The field 'pixels' cannot be written as JSON and is left out" in capsys.readouterr().err
 
 
 class Colour(Enum):
@@ -363,17 +363,19 @@ def test_a_rewind_is_planned_then_done_and_the_session_stands_still(place: Path)
     done = run("rewind", "one", "--to", "write#2", "--dry-run", cwd=place, tty=True)
     shown = plain(done.stdout)
     assert done.code == 0
-    assert shown.startswith("A rewind of one to before write#2.\nwrite#2, review#2 and finish#1 are left behind.\n")
+    assert shown.startswith(
+        "Plan of a rewind of one to before write#2:\nWould roll back: write#2, review#2, finish#1.\n"
+    )
     assert "▸ next      write     rewound" in shown
-    assert shown.endswith("Nothing was changed.\n")
+    assert shown.endswith("This is a dry run: nothing was changed.\n")
     assert max(map(len, shown.splitlines())) <= 80
     assert look(place) == before
 
     done = run("rewind", "one", "--to", "write#2", "--reason", "dull", cwd=place)
     assert done == (
         0,
-        "Rewound to before write#2.\nwrite#2, review#2 and finish#1 are left behind.\none is ready at write#2.\n",
-        "Go on:  pausepoint resume one\n",
+        "Rewound to before write#2.\nRolled back: write#2, review#2, finish#1.\none is ready at write#2.\n",
+        "Resume:  pausepoint resume one\n",
     )
     (rewound,) = [event for event in look(place)[2] if event.event_type == "session.rewound"]
     assert (rewound.data["by"], rewound.data["reason"]) == (getpass.getuser(), "dull")
@@ -402,7 +404,7 @@ def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
 
     done = run("rewind", "one", "--to", "write#1", "--set", "topic=seals", "--set", "wanted=1", cwd=place)
     assert done.code == 0
-    assert done.stdout.endswith("are left behind.\nChanged topic, wanted.\none is ready at write.\n")
+    assert done.stdout.endswith("finish#1.\nChanged topic, wanted.\none is ready at write.\n")
     info, state, events = look(place)
     assert (state.topic, state.wanted, info.held_by_guard) == ("seals", 1, False)
     told = [event for event in events if event.event_type in ("session.rewound", "session.edited")]
@@ -420,14 +422,15 @@ def test_a_place_that_is_not_there_is_not_found(place: Path) -> None:
 def test_how_far_to_go_is_asked_before_anything_is_changed(place: Path) -> None:
     before = look(place)
     found = call("rewind", "one", "--to", "write", "--until", "review")
-    assert (found.exit_code, "--until says how far to go on: it needs --run" in found.stderr) == (2, True)
+    assert (found.exit_code, "--until needs --run." in found.stderr) == (2, True)
     assert call("rewind", "one", "--to", "write", "--run", "--until", "reviw").exit_code != 0
     assert look(place) == before
 
 
 def test_many_visits_are_not_all_listed() -> None:
-    assert _redone(["a#1"]) == "a#1 is left behind."
-    assert _redone([f"a#{n}" for n in range(1, 10)]) == "a#1, a#2, a#3, a#4, a#5 and 4 more are left behind."
+    assert _visits("Rolled back", ["a#1"]) == "Rolled back: a#1."
+    many = [f"a#{n}" for n in range(1, 10)]
+    assert _visits("Rolled back", many) == "Rolled back: a#1, a#2, a#3, a#4, a#5, and 4 more."
 
 
 # fork

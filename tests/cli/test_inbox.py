@@ -71,7 +71,7 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     asking(folder, "refund", owner="ben")
     done = here(folder, "inbox")
     head, *lines = done.stdout.splitlines()
-    assert (done.code, head.split()) == (0, ["QUESTION", "SESSION", "WORKFLOW", "AGE", "TIME", "ASKED"])
+    assert (done.code, head.split()) == (0, ["ID", "SESSION", "WORKFLOW", "AGE", "TIME", "QUESTION"])
     assert [re.split(r"  +", line)[0] for line in lines[:2]] == [ids["tone"], ids["call"]]
     assert [re.split(r"  +", line)[1] for line in lines] == ["tone", "call", "refund"]
     assert [re.split(r"  +", line)[5] for line in lines] == ["Which tone for 鯨?", "Where to?", "Refund 20 €?"]
@@ -81,7 +81,7 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
     assert (found["total"], [each["id"] for each in found["questions"]]) == (2, [ids["tone"]])
     assert found["questions"][0]["answer"] == f"pausepoint answer {ids['tone']}"
     short = here(folder, "inbox", "--limit", "1")
-    assert (len(short.stdout.splitlines()), "… and 2 more; --all lists them all" in short.stderr) == (2, True)
+    assert (len(short.stdout.splitlines()), "… and 2 more. --all lists all." in short.stderr) == (2, True)
     assert "more" not in here(folder, "inbox", "--all").stderr
     (line,) = here(folder, "inbox", "call", "--jsonl").stdout.splitlines()
     assert json.loads(line)["sub_chain_id"].startswith("call.")
@@ -91,7 +91,7 @@ def test_the_inbox_lists_what_waits_over_all_sessions_with_age_and_time_left(fol
 def test_ids_are_cut_on_a_terminal_and_any_beginning_is_taken(folder: Path) -> None:
     ids = asking(folder, "tone")
     shown = plain(run("inbox", cwd=folder, tty=True).stdout)
-    assert f"{ids['tone'][:6]}    tone" in shown
+    assert f"{ids['tone'][:6]}  tone" in shown
     assert here(folder, "answer", ids["tone"][:6], "formal").code == 0
     assert "resumed by" in here(folder, "inbox", "--status", "RESUMED").stdout
     assert "No question waits" in here(folder, "inbox").stderr
@@ -109,7 +109,7 @@ def test_without_a_store_the_inbox_is_empty_and_nothing_is_made(tmp_path: Path) 
 def test_run_without_a_terminal_ends_with_3_and_the_command_that_answers_and_goes_on(folder: Path) -> None:
     done = run("run", "survey", "--how", "tone", "--session-id", "mine", cwd=folder)
     assert done.code == 3
-    assert "It asks: Which tone for 鯨? (one of formal, playful; 29 min left)" in done.stderr
+    assert "Question: Which tone for 鯨? (one of formal, playful; 29 min left)" in done.stderr
     words = shlex.split(last_line(done.stderr).partition("Answer:")[2])
     assert words[:2] == ["pausepoint", "answer"]
     assert words[-1] == "--run"
@@ -160,8 +160,8 @@ def test_with_run_nothing_is_taken_where_the_code_is_not_at_hand(folder: Path) -
     (folder / "pyproject.toml").unlink()
     done = run("answer", ids["tone"], "formal", "--run", cwd=folder)
     assert done.code == 2
-    assert "nobody said where its code is" in done.stderr
-    assert done.stderr.endswith("; without --run the answer is taken, and kept\n")
+    assert "needs the code of workflow 'survey', which is not named here" in done.stderr
+    assert done.stderr.endswith(" Without --run the answer is only recorded.\n")
     assert run("answer", ids["tone"], "formal", cwd=folder).code == 0
 
 
@@ -175,7 +175,7 @@ def test_later_shows_the_question_and_leaves_it_open(folder: Path) -> None:
     assert found["status"] == "WAITING_USER_INPUT"
     assert json.loads(here(folder, "inbox", "--json").stdout)["questions"][0]["expired_at"] == found["expired_at"]
     stale = here(folder, "answer", "tone", "formal", "--seen", "00" * 16)
-    assert (stale.code, "look again" in stale.stderr) == (5, True)
+    assert (stale.code, "changed" in stale.stderr) == (5, True)
     assert here(folder, "answer", "tone", "formal", "--seen", found["digest"]).code == 0
 
 
@@ -183,15 +183,15 @@ def test_what_cannot_be_meant_is_refused_in_words_and_nothing_is_answered(folder
     ids = asking(folder, "tone", "address", "both")
     for words, code, text in (
         ("tone rude", 2, "it must be one of 'formal', 'playful'"),
-        ("tone", 2, "there is no terminal to ask at"),
-        ("tone formal --approve", 2, "one answer"),
+        ("tone", 2, "There is no terminal to ask at."),
+        ("tone formal --approve", 2, "There is more than one answer"),
         ("tone --set a=1", 2, "asks for one value"),
         ("address --set stret=Quay", 2, "Did you mean 'street'?"),
         ("address --set number=x", 2, "--set number: 'x' is not a valid integer"),
-        ("address --set number=1 --set number=2", 2, "is given twice"),
-        ("address --data {", 2, "--data is no JSON"),
-        ("nobody x", 4, "no question and no session begins with 'nobody'"),
-        ("both x", 2, "2 questions could be meant"),
+        ("address --set number=1 --set number=2", 2, "is given 2 times"),
+        ("address --data {", 2, "--data is not JSON"),
+        ("nobody x", 4, "No question or session id begins with 'nobody'"),
+        ("both x", 2, "2 questions match. Name one:"),
     ):
         done = here(folder, "answer", *words.split())
         assert (done.code, text in done.stderr) == (code, True), (words, done)
@@ -213,7 +213,7 @@ def test_what_is_asked_cannot_move_a_terminals_cursor_and_keeps_its_letters(fold
 
 def test_run_asks_in_place_at_a_terminal_until_nothing_is_asked(folder: Path) -> None:
     says = {
-        "2  playful": "rude\n", "none of them": "2\n",
+        "2  playful": "rude\n", "not one of the choices": "2\n",
         "[500]: ": "many\n", "not a valid integer": "\n",
     }  # fmt: skip
     done = talk(folder, "run", "survey", "--how", "tone", "--session-id", "mine", says=says)
@@ -229,7 +229,7 @@ def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resu
     assert left.code == 3
     assert re.search(rf"pausepoint answer {ID} --target survey.py:survey --run$", left.stdout.rstrip())
     says = {
-        "street (where it goes): ": "\n", "street is needed": "Quay\n", "number (INTEGER): ": "x\n",
+        "street (where it goes): ": "\n", "street is required": "Quay\n", "number (INTEGER): ": "x\n",
         "not a valid integer": "7\n", "[home]: ": "2\n",
     }  # fmt: skip
     done = talk(folder, "resume", "mine", says=says)
@@ -238,10 +238,10 @@ def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resu
 
 def test_answer_asks_at_a_terminal_and_drives_on_if_asked_to(folder: Path) -> None:
     asking(folder, "collect", "refund", "tags")
-    says = {"street": "\n", "number": "\n", "At least one": "Quay\n7\n"}
+    says = {"street": "\n", "number": "\n", "Give at least one": "Quay\n7\n"}
     assert talk(folder, "answer", "collect", "--run", says=says).code == 0
     assert said(folder, "collect") == "to Quay 7"
-    done = talk(folder, "answer", "refund", says={"[y/n]": "perhaps\n", "y or n": "n\n", "Why?": "no receipt\n"})
+    done = talk(folder, "answer", "refund", says={"[y/n]": "perhaps\n", "Type y or n": "n\n", "Reason": "no receipt\n"})
     assert (done.code, "refund is ready" in done.stdout) == (0, True)
     assert talk(folder, "answer", "--run", says={"a, b": "red, blue\n"}).code == 0
     assert said(folder, "tags") == ["red", "blue"]
@@ -254,7 +254,7 @@ def test_several_questions_of_one_session_are_asked_one_after_the_other(folder: 
 
 def test_one_ctrl_c_at_a_prompt_ends_the_program_and_not_the_question(folder: Path) -> None:
     done = talk(folder, "run", "survey", "--how", "tone", "--session-id", "mine", says={"Answer (": "\x03"})
-    assert (done.code, last_line(done.stdout)) == (130, "Resume: pausepoint resume mine --target survey.py:survey")
+    assert (done.code, last_line(done.stdout)) == (130, "Resume:  pausepoint resume mine --target survey.py:survey")
     assert waiting(folder) == 1
     assert talk(folder, "answer", "mine", says={"Answer (": "for\x03"}).code == 130
     found = json.loads(here(folder, "answer", "mine", "--later", "--json").stdout)
@@ -291,13 +291,13 @@ def test_commands_that_look_name_the_question_and_the_command_that_answers(folde
     command = f"Answer:  pausepoint answer {ids['tone']}"
     for words in ("show tone", "watch tone", "why tone ask"):
         done = here(folder, *words.split())
-        assert "It asks: Which tone for 鯨? (one of formal, playful; " in done.stdout, words
+        assert "Question: Which tone for 鯨? (one of formal, playful; " in done.stdout, words
         assert command in done.stdout, words
     assert f"pausepoint answer {ids['call']}" in here(folder, "show", "call").stdout
     assert json.loads(here(folder, "show", "tone", "--json").stdout)["questions"][0]["id"] == ids["tone"]
     listed = here(folder, "ls")
     assert "asks: Which tone for 鯨?" in listed.stdout
-    assert "2 sessions wait for an answer: pausepoint inbox" in listed.stderr
+    assert "2 sessions wait for an answer:  pausepoint inbox" in listed.stderr
     assert "asks: Where to?" in here(folder, "status").stdout
     assert "pausepoint inbox" in here(folder, "resume").stderr
 

@@ -36,7 +36,7 @@ def test_ls_in_a_pipe_lists_whole_ids_the_last_that_moved_first(zoo: Zoo) -> Non
     assert done.code == 0
     assert done.stderr == ""
     head, *listed = rows(done.stdout)
-    assert head == ["SESSION", "WORKFLOW", "STATUS", "STEP", "MOVED", "SPENT", "OWNER", "NOTE"]
+    assert head == ["SESSION", "WORKFLOW", "STATUS", "STEP", "UPDATED", "SPENT", "OWNER", "NOTE"]
     assert [row[0] for row in listed if row[0] != "└"] == [
         "student", *(ids[topic] for topic in ("sleep", "call", "guard", "wait", "fail", "octopus")),
     ]  # fmt: skip
@@ -46,7 +46,7 @@ def test_ls_in_a_pipe_lists_whole_ids_the_last_that_moved_first(zoo: Zoo) -> Non
     said = {row[0]: " ".join(row) for row in listed}
     assert "bob: lunch" in said["student"]
     assert "for a child" in said[ids["call"]]
-    assert "behind review" in said[ids["guard"]]
+    assert "after review" in said[ids["guard"]]
     assert "guard: too dull" in said[ids["guard"]]
     assert r"ValueError: no tone for it \x1b[2J" in said[ids["fail"]], "it must not reach the terminal as it is"
     assert "(in 2 h 59 min)" in said[ids["sleep"]]
@@ -98,7 +98,7 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     mistyped = here(folder, "ls", "--workflow", "breif")
     assert (mistyped.code, mistyped.stdout) == (0, "")
     assert "Did you mean 'brief'?" in mistyped.stderr
-    assert "No session matches; there are 8 sessions in all" in here(folder, "ls", "--status", "ready").stderr
+    assert "No session matches. The store has 8 sessions." in here(folder, "ls", "--status", "ready").stderr
     assert here(folder, "ls", "--status", "redy").code == 2
     nothing = run("ls", "--json", cwd=tmp_path)
     assert (nothing.code, json.loads(nothing.stdout)) == (
@@ -111,9 +111,8 @@ def test_ls_says_why_it_is_empty(zoo: Zoo, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "looking creates nothing"
     missing = run("ls", "--store", "other.db", cwd=tmp_path)
     assert (missing.code, missing.stdout) == (4, "")
-    assert missing.stderr == f"pausepoint: ls: there is no store at {tmp_path / 'other.db'}; look at --store and" + (
-        " PAUSEPOINT_STORE\n"
-    )
+    said = f"pausepoint: There is no store at {tmp_path / 'other.db'}. Check --store and PAUSEPOINT_STORE.\n"
+    assert missing.stderr == said
 
 
 def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
@@ -158,7 +157,7 @@ def test_of_thousands_of_sessions_only_those_that_are_shown_are_read(tmp_path: P
         done = here(tmp_path, *args)
         assert (done.code, "damaged" in done.stdout, "!" in done.stderr) == (0, False, False), args
         assert sum(" letter " in line for line in done.stdout.splitlines()) == shown, args
-    assert "20 of 2,000 sessions; --all lists them all" in here(tmp_path, "ls").stderr
+    assert "20 of 2,000 sessions. --all lists all." in here(tmp_path, "ls").stderr
     assert here(tmp_path, "status").stdout.startswith("2,000 paused")
     assert here(tmp_path, "ls", "--all").stderr.count("! session") == 1950, "the damage is there to be found"
 

@@ -70,7 +70,7 @@ async def test_a_running_session_is_paused_by_a_command_that_knows_no_code(place
         done = await beside("pause", "brief", "--reason", "lunch", cwd=place)
         assert done.code == 0
         assert done.stdout.startswith("brief-1  brief  pausing    still finishing write (process ")
-        assert done.stderr == "Go on:  pausepoint resume brief-1 --target TARGET\n"
+        assert done.stderr == "Resume:  pausepoint resume brief-1 --target TARGET\n"
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, (await session.info()).step) == (Status.PAUSED, "review")
@@ -89,7 +89,7 @@ async def test_wait_waits_until_the_step_is_finished(place: Path) -> None:
             done = await asyncio.to_thread(process.wait)
         assert done.code == 0
         assert done.stdout.splitlines()[1] == "brief-1  brief  paused     at review"
-        assert re.search(r"All stand still, \d\.\d s after they were asked to\.", done.stdout + done.stderr)
+        assert re.search(r"All have stopped, \d\.\d s after the request\.", done.stdout + done.stderr)
         (pause,) = await session.pauses()
         assert (pause.by, pause.freeze) == ("ann", True)
 
@@ -104,7 +104,7 @@ async def test_how_long_it_took_counts_from_the_first_time_that_somebody_asked(p
             await asyncio.to_thread(process.until, "still finishing write")
             gate.opened.set()
             done = await asyncio.to_thread(process.wait)
-        took = re.search(r"All stand still, (.+) s after they were asked to\.", done.stdout)
+        took = re.search(r"All have stopped, (.+) s after the request\.", done.stdout)
         assert took
         assert 0.2 <= float(took[1]) <= time.monotonic() - began + 0.05  # it is rounded
 
@@ -129,7 +129,7 @@ async def test_who_waits_is_told_that_somebody_took_the_pause_back(place: Path) 
             await asyncio.to_thread(process.until, "still finishing write")
             await session.resume()
             done = await asyncio.to_thread(process.wait)
-        assert (done.code, "Somebody took the pause back: brief-1" in done.stdout) == (5, True)
+        assert (done.code, "The pause was withdrawn: brief-1" in done.stdout) == (5, True)
         gate.opened.set()
 
 
@@ -140,7 +140,7 @@ async def test_who_is_tired_of_waiting_leaves_the_pause_behind(place: Path) -> N
             await asyncio.to_thread(process.until, "still finishing")
             process.type("\x03")
             done = await asyncio.to_thread(process.wait)
-        assert (done.code, "The pause stays asked for." in done.stdout) == (130, True)
+        assert (done.code, "The pause stays requested." in done.stdout) == (130, True)
         assert (await session.info()).pause_requested
         gate.opened.set()
         assert (await session.outcome()).status is Status.PAUSED
@@ -160,9 +160,9 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
         assert statuses == {"a": "paused", "b": "waiting", "c": "paused", "done": "completed"}
 
         done = await beside("pause", "--owner", "anne", cwd=place)
-        assert (done.code, done.stderr) == (4, "pausepoint: no session has owner 'anne'. Did you mean 'ann'?\n")
+        assert (done.code, done.stderr) == (4, "pausepoint: No session has the owner 'anne'. Did you mean 'ann'?\n")
         done = await beside("pause", "--tag", "old", cwd=place)
-        assert (done.code, done.stdout) == (0, "Nothing to pause: the session that matches has ended.\n")
+        assert (done.code, done.stdout) == (0, "There is nothing to pause: the matching session has ended.\n")
 
         done = await beside("pause", "--all", cwd=place, tty=True)
         assert done.code == 0
@@ -178,7 +178,7 @@ async def test_a_session_that_has_ended_stays_as_it_is_and_says_so(place: Path) 
         session = await engine.start(office.brief, topic="otters", session_id="done")
         await session.outcome()
         done = await beside("pause", "done", cwd=place)
-        assert done == (0, "done  brief  completed  has ended\n", "")
+        assert done == (0, "done  brief  completed  ended\n", "")
 
 
 @on_loop
@@ -194,7 +194,7 @@ async def test_a_damaged_session_does_not_keep_the_others_from_being_stopped(pla
     done = await beside("pause", "--all", cwd=place)
     assert done.code == 5
     assert "b  chat  paused     at listen" in done.stdout
-    assert "a  was asked to pause, and is damaged" in done.stdout
+    assert "a  is damaged; the pause is stored" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -237,14 +237,14 @@ async def test_cancel_ends_what_nobody_drives_at_once_and_the_rest_at_its_next_s
         assert (done.code, (await engine.info("talk")).status) == (4, Status.WAITING)
 
         with Process("cancel", "brief-1", "talk", "--wait", "--reason", "no use", cwd=place) as process:
-            await asyncio.to_thread(process.until, "has ended")
+            await asyncio.to_thread(process.until, "ended at listen")
             gate.opened.set()
             done = await asyncio.to_thread(process.wait)
         assert done.code == 0
         first, second, third = done.stdout.splitlines()
         assert first.startswith("brief-1  brief  running    ends after write (process ")
-        assert second == "talk     chat   cancelled  has ended, at listen"
-        assert third == "brief-1  brief  cancelled  has ended, at review"
+        assert second == "talk     chat   cancelled  ended at listen"
+        assert third == "brief-1  brief  cancelled  ended at review"
         events = [event async for event in session.events() if event.event_type == "cancel.requested"]
         assert [event.data.get("reason") for event in events] == ["no use"]
 
@@ -279,8 +279,8 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
     async with opened(place) as engine:
         await (await engine.start(office.chat, session_id="talk")).outcome()
     done = await beside("send", "talk", "bye", cwd=place)
-    assert done.stdout == "talk  ready: the message is kept until somebody drives the session on\n"
-    assert done.stderr == "Go on:  pausepoint resume talk --target TARGET\n"
+    assert done.stdout == "talk  ready: the message is stored, and delivered when the session is resumed\n"
+    assert done.stderr == "Resume:  pausepoint resume talk --target TARGET\n"
     async with opened(place) as engine:
         assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)
@@ -296,16 +296,16 @@ async def test_with_a_workflow_a_session_is_started_and_every_turn_is_run_here(p
     done = await beside("send", "talk", "bye", "--workflow", target, cwd=place)
     assert (done.code, '"bye"]' in done.stdout) == (0, True)
     done = await beside("send", "talk", "x", "--workflow", f"{OFFICE}:brief", cwd=place)
-    assert (done.code, "is one of workflow 'chat', not of 'brief'" in done.stderr) == (5, True)
+    assert (done.code, "is a session of workflow 'chat', not of 'brief'" in done.stderr) == (5, True)
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        ((), "give a TEXT, or --data JSON"),
-        (("hi", "--data", "5"), "give a TEXT, or --data JSON"),
-        (("--data", "{"), "--data is no JSON"),
-        (("hi", "--field", "name=ann"), "say of which --workflow"),
+        ((), "Give either TEXT or --data JSON"),
+        (("hi", "--data", "5"), "Give either TEXT or --data JSON"),
+        (("--data", "{"), "--data is not JSON"),
+        (("hi", "--field", "name=ann"), "Add --workflow to start one"),
     ],
     ids=["nothing", "both", "no json", "fields of what"],
 )

@@ -23,7 +23,7 @@ def test_a_session_is_run_paused_watched_killed_and_resumed_by_different_process
         with Process("watch", "mine", cwd=desk.root) as watcher:
             watcher.until("mine")
             assert run("pause", "mine", "--reason", "lunch", "--by", "Ada", cwd=desk.root).code == 0
-            runner.until("Pausing: research is finished first")
+            runner.until("Pausing at the next safe point of research")
             desk.release("research")
             assert runner.wait().code == 3
             assert "lunch" in runner.seen

@@ -26,7 +26,7 @@ def write(topic: str) -> str:
 brief = Workflow("brief", state=Doc, steps=[write])
 """
 TARGET = ("--target", "brief.py")
-STILL = "Everything in this store stands still since "
+PAUSED = "Everything in this store has been paused since "
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def folder(tmp_path: Path) -> Path:
     paused = run("pause", "--all", "--reason", "fire drill", "--by", "ann", cwd=tmp_path)
     assert paused == (
         0,
-        "There is no session to stop.\n",
-        "What is started from now on waits. Let everything go on:  pausepoint resume --all\n",
+        "There is no session to pause.\n",
+        "New sessions are stored paused from now on. Resume everything:  pausepoint resume --all\n",
     )
     return tmp_path
 
@@ -49,9 +49,9 @@ def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_
 
     code, out, err = here("run", "brief.py", "--topic", "squid", "--session-id", "new")
     assert (code, out.splitlines()[0]) == (3, "Session new of brief")
-    assert err.startswith(STILL)
+    assert err.startswith(PAUSED)
     assert "by ann: fire drill\n" in err
-    assert "Let everything go on:  pausepoint resume --all\n" in err
+    assert "Resume everything:  pausepoint resume --all\n" in err
     assert "pausepoint resume new --target brief.py" in err, "which is asked for by name"
 
     again = here("run", "brief.py", "--topic", "squid", "--session-id", "new", "--json")
@@ -60,18 +60,18 @@ def test_what_is_run_meanwhile_says_that_all_stands_still_and_goes_on_when_that_
 
     listed = json.loads(here("ls", "--json").stdout)
     assert (listed["standing_pause"]["by"], listed["total"]) == ("ann", 2)
-    assert STILL in here("ls").stderr
-    assert STILL in here("status").stdout
+    assert PAUSED in here("ls").stderr
+    assert PAUSED in here("status").stdout
     found = json.loads(here("doctor", "--json", *TARGET).stdout)
     assert found["store"]["standing_pause"]["reason"] == "fire drill"
-    assert [check["level"] for check in found["checks"] if check["text"].startswith(STILL)] == ["warn"]
+    assert [check["level"] for check in found["checks"] if check["text"].startswith(PAUSED)] == ["warn"]
 
     lifted = here("resume", "--all", "--by", "ben", *TARGET)
     assert lifted.code == 0
-    assert lifted.stdout.startswith("Everything in this store stood still since ")
+    assert lifted.stdout.startswith(PAUSED)
     assert "new  brief  running" in lifted.stdout
     assert "new  completed" in lifted.stdout
-    assert here("resume", "--all") == (0, "Nothing to lift: no pause of everything stands.\n", "")
+    assert here("resume", "--all") == (0, "There is nothing to lift: no `pause --all` is in effect.\n", "")
     status = json.loads(here("status", "--json").stdout)
     assert (status["standing_pause"], status["counts"]) == (None, {"completed": 2})
 
@@ -80,7 +80,7 @@ def test_without_the_code_it_is_lifted_all_the_same_and_the_rest_is_left_to_who_
     run("run", "brief.py", "--topic", "squid", "--session-id", "new", cwd=folder)
     lifted = run("resume", "--all", cwd=folder)
     assert "new  brief  ready" in lifted.stdout
-    assert "1 is ready, and its code is not here" in lifted.stderr
+    assert "1 session is ready, but its code is not named here." in lifted.stderr
     assert "pausepoint worker" in lifted.stderr
     assert run("worker", "--once", *TARGET, cwd=folder).code == 0
     assert json.loads(run("show", "new", "--json", cwd=folder).stdout)["status"] == "completed"
@@ -92,11 +92,11 @@ def test_a_resume_of_all_takes_nothing_else(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["resume", "--all", *args])
-    assert (found.exit_code, "--all is for everything at once" in found.stderr) == (2, True)
+    assert (found.exit_code, "--all is for the whole store" in found.stderr) == (2, True)
 
 
 def test_without_a_store_there_is_nothing_to_lift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["resume", "--all"])
-    assert (found.exit_code, found.stdout) == (0, "There is no store here, so nothing stands still.\n")
+    assert (found.exit_code, found.stdout) == (0, "There is no store here, so nothing is paused.\n")
     assert list(tmp_path.iterdir()) == []

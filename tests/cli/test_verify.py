@@ -295,8 +295,8 @@ def test_doctor_tells_of_crashes_and_of_damaged_facts() -> None:
         ("ok", "1 ready"), ("bad", "bob is broken"), ("warn", "ada took its process with it, 2 times in a row"),
     ]  # fmt: skip
     many = Holder(7, 0, "", 0, False, ("a", "b", "c", "d"))
-    assert examining._some(many.sessions) == "4 sessions (a, b, c, …)"
-    assert examining._who(many) == "engine 7"
+    assert examining._session_list(many.sessions) == "4 sessions (a, b, c, …)"
+    assert examining._holder_name(many) == "engine 7"
 
 
 # gc

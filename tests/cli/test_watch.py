@@ -200,8 +200,8 @@ def test_a_parent_is_watched_while_its_child_moves(tmp_path: Path, monkeypatch: 
     async def answers() -> Any:
         async with Engine(tmp_path / STORE) as engine:
             [child] = await engine.children(ids["call"])
-            assert await watching._goes_on(engine, await engine.info(ids["call"])) is False
+            assert await watching._is_progressing(engine, await engine.info(ids["call"])) is False
             await engine.send(child.session_id, "a draft")
-            return await watching._goes_on(engine, await engine.info(ids["call"]))
+            return await watching._is_progressing(engine, await engine.info(ids["call"]))
 
     assert asyncio.run(answers()) is None, "the child is due; somebody may be about to take it up"

@@ -218,7 +218,7 @@ def _wakes_up_for_nothing(lab: Lab, session: str, sleeper: Child) -> list[str]:
     code = sleeper.wait()
     said: dict[str, Any] = sleeper.said[0] if sleeper.said else {}
     wrong = [] if code == 0 else [f"the zombie ended with {code}"]
-    if said.get("error") != "HoldLost" or "nothing" not in said.get("text", ""):
+    if said.get("error") != "HoldLost" or "nothing" not in said.get("text", "").lower():
         wrong.append(f"the zombie was not told that it lost the session: {said}")
     with suppress(DamagedRecord):  # `_same` reports it
         if lab.records(session) != before:

@@ -41,14 +41,14 @@ async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_
         assert stopping["finishing"] == [{"agent": f"agent-{n + 1}", "task": f"t{n}"} for n in range(8)]
         shown = await asyncio.to_thread(at_80_columns, tmp_path)
         assert max(map(len, shown.splitlines())) <= 80
-        assert "is to stand still since" in shown, "nothing claims that it does"
-        for told in ("fire drill", "1 session still finishes", f"driven by process {os.getpid()} on", "agent-5 at t4"):
+        assert "Pausing everything in this store since" in shown, "nothing claims that it does"
+        for told in ("fire drill", "1 session still finishing", f"running in process {os.getpid()} on", "agent-5 at t4"):
             assert told in " ".join(shown.split()), "of what counts nothing is cut"
         shop.open()
         report = await shop.run.outcome()
         assert (report.status, shop.run.get_state()) == (Status.PAUSED, OrchestratorState.PAUSED)
         assert report.counts == {"begun": 8, "pending": 1}, "what had not begun waits, and is seen to"
-        assert "stands still since" in await asyncio.to_thread(command, "status")
+        assert "has been paused since" in await asyncio.to_thread(command, "status")
         await shop.run.resume()
         assert (await shop.run.outcome()).counts == {"done": 9}
 

@@ -158,7 +158,7 @@ def clock(moment: datetime, now: datetime | None = None) -> str:
 
 
 def position(info: SessionInfo) -> str:
-    """Return a session's position: ``write#2``, ``write`` on the first visit, ``after write`` if a guard holds it."""
+    """Return a session's position: ``write#2``, ``write`` on the first visit, ``after write`` if the visit has ended."""
     if info.step is None:
         return ""
     name = info.step if info.visit == 1 else f"{info.step}#{info.visit}"

@@ -82,7 +82,7 @@ class PauseResumeController:
         """Stop every agent after its current step. Return when all are idle and the snapshot is on disk.
 
         If an agent does not stop (`AgentsStuck`) or the snapshot cannot be saved (`SnapshotNotSaved`), the phase stays
-        `pausing`, without a snapshot or an event. Call `pause` again to keep waiting, or `resume` to withdraw the pause.
+        `pausing`, without a snapshot or an event. Call `pause` again to keep waiting, or `resume` to withdraw it.
         ``signalled``: how many seconds ago someone else signalled the agents. ``said``: called when all are idle; it
         returns the event that another process emitted for this pause, which is then passed to the listeners here.
         """

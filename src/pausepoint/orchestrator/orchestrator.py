@@ -321,7 +321,7 @@ class Orchestrator:
     # changes to the tasks while the run is parked
 
     async def skip(self, task: str, reason: str = "", by: str | None = None) -> None:
-        """Mark a task as done without running it, so that tasks that need it can begin. Refused while the run runs."""
+        """Mark a task as done without running it. Tasks that need it can begin. Refused while the run runs."""
         plan = await self._plan(task)
         if any(each.task.id == task and each.status == "done" for each in await self._tasks()):
             raise VerbRefused(
@@ -345,7 +345,7 @@ class Orchestrator:
         for task in tasks:
             if task not in report.failed:
                 raise VerbRefused(
-                    f"Task {task!r} has not failed{did_you_mean(task, report.failed)} Call redo() for a task that is done.",
+                    f"Task {task!r} has not failed{did_you_mean(task, report.failed)} For a finished task use redo().",
                     session_id=self.session_id, status=report.status.value,
                 )  # fmt: skip
         chosen = list(tasks or report.failed)

@@ -51,8 +51,8 @@ Work = Callable[["Agent"], AsyncGenerator[None, None]]
 class Agent:
     """A loop of atomic steps: an async generator, which is at a boundary whenever it yields.
 
-    Keep everything that must survive a pause in ``task``, ``memory`` and ``pending_tool_calls``, as plain JSON values. A
-    pause closes the generator where it yields; a resume calls ``work`` again with the state of the snapshot.
+    Keep everything that must survive a pause in ``task``, ``memory`` and ``pending_tool_calls``, as plain JSON values.
+    A pause closes the generator where it yields; a resume calls ``work`` again with the state of the snapshot.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Agents:
         if missing and self._revive is None:
             names = ", ".join(state.id for state in missing)
             raise RestoreRefused(
-                f"The snapshot has agents that this process does not have: {names}. Add them, or pass revive= to Agents().",
+                f"The snapshot has agents that this process does not have: {names}. Add them, or pass revive=.",
                 agent_ids=[state.id for state in missing],
             )
         for state in snapshot.active_agents:

@@ -171,7 +171,7 @@ class RunAgents:
         return sorted(f"{agent.id} (task {agent.task.id})" for agent in self._agents.values() if agent.in_step)
 
     async def agent_states(self) -> Sequence[AgentState]:
-        """See `AgentRegistry`. The agents that have begun a task, and those that were at work when the pause was requested."""
+        """See `AgentRegistry`. Includes the agents that were at work when the pause was requested."""
         info = await self.engine.info(self.session_id)
         here: dict[str, Any] = {"session_id": self.session_id, "seq": info.seq}
         working = []

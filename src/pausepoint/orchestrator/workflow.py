@@ -1,8 +1,8 @@
 """A run as a session of the engine: one step, in which every task is an operation.
 
-So a run keeps the engine's promises: finished tasks are remembered, a kill costs only the work in flight, and any process
-can pause the run. The result of a task, or its error, is the result of the operation. A failed task runs again only when
-someone asks for it.
+So a run keeps the engine's promises: finished tasks are remembered, a kill costs only the work in flight, and any
+process can pause the run. The result of a task, or its error, is the result of the operation. A failed task runs again
+only when someone asks for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Plan(BaseModel):
 
 
 class TaskStatus(msgspec.Struct, frozen=True):
-    """The status of a task: ``pending``, ``begun``, ``done``, ``failed`` or ``skipped``. ``note``: the error or reason."""
+    """The status of a task: pending, begun, done, failed or skipped. ``note`` is the error or the reason."""
 
     task: Task
     status: str
