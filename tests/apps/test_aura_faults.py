@@ -24,7 +24,7 @@ ONCE = Counter([*(f"sync {course}" for course in COURSES), "analyze", "plan", "r
 HELD = ("sync hist", "analyze", "plan", "report")
 """In which call of an agent the process is met; the sync of one course, while the others may be done or not."""
 POSITIONS_SAID = {position: f"at {step}#1" for step, position in POSITIONS.items()}
-POSITIONS_SAID[CurrentStep.COMPLETED] = "when it had completed"
+POSITIONS_SAID[CurrentStep.COMPLETED] = "after the session completed"
 
 
 class Aura(Held):

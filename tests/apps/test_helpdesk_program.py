@@ -61,7 +61,8 @@ def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, d
     assert second.stdout.splitlines()[-1] == "  再见！"
     ended = desk("--session-id", "c1", "--say", "hello", "--json")
     assert (ended.code, ended.stdout) == (5, "")
-    assert "Session 'c1' is completed and accepts no more messages" in json.loads(ended.stderr.splitlines()[-1])["error"]
+    error = json.loads(ended.stderr.splitlines()[-1])["error"]
+    assert "Session 'c1' is completed and accepts no more messages" in error
     assert effects(tmp_path / ".pausepoint" / "shop.db")["refunds"] == 1
 
 

@@ -504,9 +504,9 @@ def test_the_functions_behind_a_resume_are_named_where_they_are_told_of() -> Non
 
 
 def test_fields_formats_settings_and_weights_of_the_readme_are_those_of_the_code() -> None:
-    fields = [name for row in rows(section(README, "What it is given")) for name in re.findall(r"`(\w+)`", row[0])]
+    fields = [name for row in rows(section(README, "Input")) for name in re.findall(r"`(\w+)`", row[0])]
     assert fields == [*CompanyData.model_fields]
-    formats = next(row[1] for row in rows(section(README, "What it is given")) if row[0] == "`documents`")
+    formats = next(row[1] for row in rows(section(README, "Input")) if row[0] == "`documents`")
     assert tuple(re.findall(r"`(\.\w+)`", formats)) == ENDINGS
     weights = {row[0]: float(row[1]) for row in rows(section(README, "The score"))}
     assert weights == checking.WEIGHTS

@@ -261,7 +261,11 @@ def test_a_session_that_moved_while_it_was_edited_is_a_conflict_and_the_text_is_
 
 @pytest.mark.parametrize(
     ("command", "code", "says"),
-    [("false", 1, "The editor 'false' exited with code 1"), ("no-such-editor", 2, "cannot be started"), ("", 2, "use --set FIELD=VALUE")],
+    [
+        ("false", 1, "The editor 'false' exited with code 1"),
+        ("no-such-editor", 2, "cannot be started"),
+        ("", 2, "use --set FIELD=VALUE"),
+    ],
     ids=["fails", "is not there", "is not named"],
 )
 def test_an_editor_that_fails_changes_nothing(
@@ -456,7 +460,7 @@ def test_a_fork_goes_on_at_once_with_run(place: Path) -> None:
     done = run("fork", "one", "--at-step", "finish", "--set", "topic=seals", "--session-id", "two", "--run", cwd=place)
     assert done.code == 0
     assert done.stdout.startswith("Forked one (before finish) as two.\n")
-    assert "Beginning at finish, as forked\n" in done.stdout
+    assert "Starting at finish, as forked\n" in done.stdout
     assert "Finished step: finish" in done.stdout
     info, state, _ = look(place, "two")
     assert (info.status, state.topic, state.draft) == (Status.COMPLETED, "seals", "otters, draft 2")

@@ -121,7 +121,7 @@ def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
     done = run("ls", cwd=tmp_path)
     assert done.code == 0
     assert [row[0] for row in rows(done.stdout)] == ["SESSION", "bob"]
-    assert "! session 'ada': the facts in its row" in done.stderr
+    assert "! Session 'ada': the facts in its row" in done.stderr
     printed = here(tmp_path, "status", "--json").stdout
     documents.check("status", printed)
     assert [each["session_id"] for each in json.loads(printed)["damaged"]] == ["ada"]
@@ -159,7 +159,7 @@ def test_of_thousands_of_sessions_only_those_that_are_shown_are_read(tmp_path: P
         assert sum(" letter " in line for line in done.stdout.splitlines()) == shown, args
     assert "20 of 2,000 sessions. --all lists all." in here(tmp_path, "ls").stderr
     assert here(tmp_path, "status").stdout.startswith("2,000 paused")
-    assert here(tmp_path, "ls", "--all").stderr.count("! session") == 1950, "the damage is there to be found"
+    assert here(tmp_path, "ls", "--all").stderr.count("! Session") == 1950, "the damage is there to be found"
 
 
 def test_children_stand_below_who_called_them_if_that_one_is_listed(zoo: Zoo) -> None:

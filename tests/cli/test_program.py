@@ -108,7 +108,7 @@ def pasted(command: str, shop: Desk) -> subprocess.CompletedProcess[str]:
 
 
 def own_command(text: str) -> str:
-    said, _, command = last_line(text).partition(": ")
+    said, _, command = last_line(text).partition(":  ")
     assert said == "Resume", text
     assert command.startswith(f"{sys.executable} -m leaflet resume "), text
     return command
@@ -202,9 +202,9 @@ def test_an_interrupted_session_of_the_same_input_is_offered(shop: Desk) -> None
     assert first.code == 1
     shop.mend("review")
     hinted = ours(shop, "--paused")
-    assert f"to go on with it: {own_command(first.stderr)}" in hinted.stderr
+    assert f"Resume it instead:  {own_command(first.stderr)}" in hinted.stderr
     with Process(cwd=shop.root, program=OURS, tty=True) as process:
-        process.until("Go on with it?")
+        process.until("Resume it?")
         process.type("y\n")
         done = process.wait()
     assert done.code == 0
@@ -215,7 +215,7 @@ def test_detached_it_is_itself_that_runs_in_the_background(shop: Desk) -> None:
     shop.hold("review")
     done = ours(shop, "--detach", "--about", "eels", "--session-id", "eels")
     assert done.code == 0, done
-    assert f"Follow it: {sys.executable} -m leaflet watch eels" in done.stderr
+    assert f"Watch:  {sys.executable} -m leaflet watch eels" in done.stderr
     with Process("watch", "eels", cwd=shop.root, program=OURS) as watching:
         shop.reaches("review")
         shop.release("review")
@@ -258,9 +258,9 @@ def test_the_page_about_programs_shows_programs_that_do_so(tmp_path: Path) -> No
         pytest.param(["--about", "a/b"], "leaflet: --about: 'a/b' is a path, not a subject", id="refused by begin"),
         pytest.param(["--data", "."], "leaflet: about.txt: No such file or directory", id="a missing file"),
         pytest.param(["--abot", "x"], "--about", id="mistyped option"),
-        pytest.param(["resum"], "leaflet: no command 'resum'. Did you mean 'resume'?", id="mistyped command"),
+        pytest.param(["resum"], "leaflet: There is no command 'resum'. Did you mean 'resume'?", id="mistyped command"),
         pytest.param(["nte", "--text", "x"], "Did you mean 'note'?", id="mistyped workflow"),
-        pytest.param(["init"], "leaflet: no command 'init'", id="not for programs"),
+        pytest.param(["init"], "leaflet: There is no command 'init'", id="not for programs"),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_stored(shop: Desk, args: list[str], said: str) -> None:
@@ -286,7 +286,7 @@ def test_a_session_of_somebody_elses_workflow_is_left_alone(shop: Desk) -> None:
         engine.start(SPEECH, word="hush", session_id="theirs", paused=True)
     done = ours(shop, "resume", "theirs")
     assert done.code == 2
-    assert "one of workflow 'speech', which is not of this program (brief, note)" in done.stderr
+    assert "workflow 'speech', which this program does not have. Its workflows are: brief, note." in done.stderr
     assert "pausepoint resume theirs --target TARGET" in ours(shop, "show", "theirs").stdout
     assert ours(shop, "resume").code == 4
 
@@ -305,7 +305,9 @@ def test_a_store_of_its_own_is_used_unless_another_is_named(tmp_path: Path, monk
     assert main(["hello"], standalone_mode=False) == 0
     assert (tmp_path / "named.db").exists()
     assert (tmp_path / "told.db").exists()
-    assert "The store; else PAUSEPOINT_STORE, own/speech.db." in CliRunner().invoke(main, ["ls", "--help"]).output
+    assert (
+        "The store. Default: PAUSEPOINT_STORE, or own/speech.db." in CliRunner().invoke(main, ["ls", "--help"]).output
+    )
 
 
 def test_an_installed_script_is_called_by_its_name(tmp_path: Path, desk: Desk) -> None:
@@ -321,7 +323,7 @@ def test_an_installed_script_is_called_by_its_name(tmp_path: Path, desk: Desk) -
             [str(script)], cwd=desk.root, env=os.environ | env, capture_output=True, text=True, timeout=30
         )
         assert done.returncode == 1, done
-        assert last_line(done.stderr).startswith(f"Resume: {words} resume "), done.stderr
+        assert last_line(done.stderr).startswith(f"Resume:  {words} resume "), done.stderr
     assert shutil.which("leaflet") is None, "else the second way would have found it, too"
 
 
@@ -360,13 +362,13 @@ async def no_wait(word: str) -> Word:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        pytest.param({"begin": no_type}, "does not say of which type 'word' is", id="no type"),
-        pytest.param({"begin": any_number}, "only parameters with a name", id="no name"),
+        pytest.param({"begin": no_type}, "parameter 'word' of begin has no type", id="no type"),
+        pytest.param({"begin": any_number}, "which cannot become an option", id="no name"),
         pytest.param(
             {"begin": hidden}, "begin: an annotation uses 'Nowhere', which is not defined", id="type that is not found"
         ),
-        pytest.param({"begin": no_wait}, "begin is async; it has to be a plain function", id="async"),
-        pytest.param({"arguments": ["word", "word"]}, "the argument 'word' is named twice", id="twice"),
+        pytest.param({"begin": no_wait}, "begin is async. Make it a plain function", id="async"),
+        pytest.param({"arguments": ["word", "word"]}, "names the argument 'word' twice", id="twice"),
         pytest.param({"arguments": ["wrod"]}, "Did you mean 'word'", id="no such argument"),
     ],
 )
@@ -432,13 +434,13 @@ def test_begin_may_return_fields_and_what_the_state_does_not_admit_is_named(
     assert capsys.readouterr().out.endswith("\nahoy\n")
     with pytest.raises(Refused, match=r"^word: Input should be a valid string$"):
         begun(wrong)
-    with pytest.raises(DefinitionError, match="it returns a Word"):
+    with pytest.raises(DefinitionError, match="Return a Word"):
         begun(nothing)
     with pytest.raises(Refused, match=r"^--word: String should have at least 3 characters$"):
         begun(short, "--word", "no")
     with pytest.raises(Refused, match=r"^WORD: String should have at least 3 characters$"):
         program(SPEECH, begin=short, arguments=["word"])(["no"], standalone_mode=False)
-    with pytest.raises(Refused, match=r"^begin refuses it: ValueError$"):
+    with pytest.raises(Refused, match=r"^The input was refused: ValueError$"):
         begun(wordless)
 
 

@@ -109,7 +109,7 @@ def test_an_error_of_pausepoint_has_its_own_code_and_without_a_store_none_is_mad
     capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
     code, _, err = called(capsys, "tell", "n1")
-    assert (code, "there is no store at" in err) == (4, True)
+    assert (code, "There is no store at" in err) == (4, True)
     assert list(here.iterdir()) == []
     called(capsys, "--session-id", "n1", "--store", "other.db")
     code, _, err = called(capsys, "tell", "n2", "--store", "other.db")
@@ -134,12 +134,12 @@ def test_a_command_that_would_never_be_reached_is_refused_when_the_program_is_ma
 
     def tell_it(engine: BlockingEngine) -> Any: ...
 
-    with pytest.raises(DefinitionError, match=r"program note: its command 'show' \(show\) .* `pausepoint show`"):
+    with pytest.raises(DefinitionError, match=r"Program 'note': the command name 'show' of show .* `pausepoint show`"):
         made.verb()(show)
-    with pytest.raises(DefinitionError, match=r"'pause' \(tell_it\) .* `pausepoint pause`"):
+    with pytest.raises(DefinitionError, match=r"'pause' of tell_it .* `pausepoint pause`"):
         made.command("pause")(tell_it)
     made.verb("tell")(show)
-    with pytest.raises(DefinitionError, match=r"'tell' \(tell_it\) .* another command of it, show; give it another"):
+    with pytest.raises(DefinitionError, match=r"'tell' of tell_it is already used by show. Use another name."):
         made.verb("tell")(tell_it)
     made.verb("demo")(tell_it)  # of the commands of pausepoint, programs do not have this one
     assert sorted(made.commands) == ["demo", "tell"]
@@ -163,5 +163,5 @@ def test_a_program_without_a_command_of_pausepoint_may_have_its_own_of_that_name
     found = made.get_command(click.Context(made), "show")
     assert found is not None
     assert (found.help, made.list_commands(click.Context(made)).count("show")) == ("Show it in another way.", 1)
-    with pytest.raises(DefinitionError, match=r"no command 'shwo' to be without.*Did you mean 'show'"):
+    with pytest.raises(DefinitionError, match=r"without= names 'shwo', which is not a command .*Did you mean 'show'"):
         program(note, without=["shwo"])

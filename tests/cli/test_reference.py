@@ -151,20 +151,20 @@ def test_every_command_prints_the_document_that_the_schema_describes(tmp_path: P
 
 
 def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to_read_on(zoo: Path) -> None:
-    fields = "see pausepoint run brief.py:brief --help"
+    fields = "See `pausepoint run brief.py:brief --help`."
     for words, said in {
-        "gc --aply": "there is no option --aply. Did you mean '--apply'? see pausepoint gc --help",
-        "run brief --topc x": f"there is no option --topc. Did you mean '--topic'? {fields}",
-        "ls --sort ages": "Invalid value for '--sort': there is no 'ages'. Known: created, id, spent, status, updated,"
-        " workflow; see pausepoint ls --help",
-        "ls --status redy": "Invalid value for '--status': there is no 'redy'. Did you mean 'ready'?"
-        " see pausepoint ls --help",
-        "show": "Missing argument 'SESSION[@CHECKPOINT]'; see pausepoint show --help",
-        "run brief --topic x --budget much": "Invalid value for '--budget': 'much' is no amount of dollars; write 2.50;"
-        f" {fields}",
-        "run breif": "breif is neither a file nor a workflow of the project. Did you mean 'brief'?",
-        "run brif.py": "there is no file brif.py. Did you mean 'brief.py'?",
-        "show studnet": "no session begins with 'studnet'. Did you mean 'student'?",
+        "gc --aply": "There is no option --aply. Did you mean '--apply'? See `pausepoint gc --help`.",
+        "run brief --topc x": f"There is no option --topc. Did you mean '--topic'? {fields}",
+        "ls --sort ages": "Invalid value for '--sort': 'ages' is not one of the choices. Known: created, id, spent, status,"
+        " updated, workflow. See `pausepoint ls --help`.",
+        "ls --status redy": "Invalid value for '--status': 'redy' is not one of the choices. Did you mean 'ready'?"
+        " See `pausepoint ls --help`.",
+        "show": "Missing argument 'SESSION[@CHECKPOINT]'. See `pausepoint show --help`.",
+        "run brief --topic x --budget much": "Invalid value for '--budget': 'much' is not an amount in dollars. Write a number,"
+        f" such as 2.50. {fields}",
+        "run breif": "'breif' is not a file or a workflow of this project. Did you mean 'brief'?",
+        "run brif.py": "There is no file brif.py. Did you mean 'brief.py'?",
+        "show studnet": "There is no session 'studnet' in this store. Did you mean 'student'?",
     }.items():
         done = run(*words.split(), cwd=zoo)
         assert (done.code, done.stdout, done.stderr) == (4 if "studnet" in words else 2, "", f"pausepoint: {said}\n")
@@ -174,14 +174,14 @@ def test_sentences_are_wrapped_between_words_on_a_terminal_and_commands_stay_who
     code, out, _ = run("show", "long", cwd=zoo, tty=True, size=(60, 24))
     lines = plain(out).splitlines()
     assert code == 0
-    first = next(index for index, line in enumerate(lines) if line.startswith("It was paused by bob: "))
-    assert lines[first] + " " + lines[first + 1] == f"It was paused by bob: {LONG}"
+    first = next(index for index, line in enumerate(lines) if line.startswith("Paused by bob: "))
+    assert lines[first] + " " + lines[first + 1] == f"Paused by bob: {LONG}"
     command = run("run", "brief", "--topic", "squid", cwd=zoo, tty=True, size=(40, 24), typed="n\n")
     assert "has the same input" in command.stdout
     narrow = run("rewind", "student", "--to", "nowhere", cwd=zoo, tty=True, size=(50, 24))
     assert max(map(len, plain(narrow.stdout).splitlines())) <= 50
     piped = run("show", "long", cwd=zoo)
-    assert f"It was paused by bob: {LONG}" in piped.stdout.splitlines()
+    assert f"Paused by bob: {LONG}" in piped.stdout.splitlines()
 
 
 LONG = "the question is whether anybody has asked the harbour master"

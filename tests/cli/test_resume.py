@@ -31,7 +31,7 @@ def test_without_an_id_the_last_interrupted_session_goes_on_and_everything_about
     code, out, err = run("resume", *TARGET, cwd=desk.root)
     assert code == 0
     assert desk.calls == ["write", "review"]
-    assert f"The last one: {info.session_id} of brief, ready at write" in err
+    assert f"Picked the last session: {info.session_id} (brief), ready at write" in err
     said = [line for line in out.splitlines() if "prints" not in line]
     assert said[:3] == [
         "Resuming from checkpoint: research",
@@ -66,7 +66,7 @@ def test_several_candidates_are_listed_and_not_guessed(desk: Desk) -> None:
     assert code == 2
     assert re.search(r"^one +brief +paused.*\n", out, re.MULTILINE)
     assert re.search(r"^two +brief +paused.*\n", out, re.MULTILINE)
-    assert "name one: pausepoint resume" in err
+    assert "Name one:  pausepoint resume" in err
     code, out, _ = run("resume", "--json", *TARGET, cwd=desk.root)
     assert code == 2
     assert {each["session_id"] for each in json.loads(out)["candidates"]} == {"one", "two"}
@@ -79,7 +79,7 @@ def test_of_many_candidates_the_newest_are_listed_and_no_others_read(desk: Desk)
     code, out, err = run("resume", *TARGET, cwd=desk.root)
     assert (code, len(out.splitlines())) == (2, 21)
     assert out.splitlines()[1].startswith("s29 ")
-    assert err == "More than 20 sessions could go on; name one: pausepoint resume s29\n"
+    assert err == "More than 20 sessions can be resumed. Name one:  pausepoint resume s29\n"
 
 
 def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) -> None:
@@ -102,15 +102,15 @@ FIRST = 'await ctx.do(look_up, "first"); await ctx.do(begin, "plan")'
 
 def test_what_is_not_there_cannot_go_on(desk: Desk) -> None:
     code, _, err = run("resume", cwd=desk.root)
-    assert (code, "nothing to resume: there is no store" in err) == (4, True)
+    assert (code, "There is no store at" in err) == (4, True)
     assert not desk.store.parent.exists()
     desk.stored("one-1", "one-2")
     code, said = desk.refused("resume", "two", *TARGET)
-    assert (code, "no session begins with 'two'" in said) == (4, True)
+    assert (code, "There is no session 'two' in this store" in said) == (4, True)
     code, said = desk.refused("resume", "one", *TARGET)
     assert (code, "one-1" in said, "one-2" in said) == (2, True, True)
     code, said = desk.refused("resume", "one-1")
-    assert (code, "add --target file.py:name" in said) == (2, True)
+    assert (code, "Add --target file.py:name" in said) == (2, True)
 
 
 def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(desk: Desk) -> None:
@@ -120,7 +120,7 @@ def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(
     desk.stored("mine")
     code, _, err = run("resume", "mi", "--until", "plan", cwd=below)
     assert code == 3
-    assert last_line(err) == "Go on:  pausepoint resume mine"
+    assert last_line(err) == "Resume:  pausepoint resume mine"
     code, out, err = run("run", "brief", "--topic", "squid", "--paused", "--json", cwd=below)
     assert json.loads(out)["resume"].endswith("--target brief.py:brief")
     assert len(desk.sessions()) == 2
@@ -130,7 +130,7 @@ def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(
 def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     session = desk.failed("write")
     code, out, err = run("resume", session, "--dry-run", *TARGET, cwd=desk.root)
-    assert (code, err) == (0, "Nothing was run.\n")
+    assert (code, err) == (0, "This is a dry run: nothing has run.\n")
     verdicts = re.findall(r"^\W+(done|next|will run) +(\w+)", out, re.MULTILINE)
     assert verdicts == [("done", "plan"), ("done", "research"), ("next", "write"), ("will run", "review")]
     args = ("resume", session, "--dry-run", "--from", "research", "--until", "write", "--json", *TARGET)
@@ -139,7 +139,7 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     assert [each["verdict"] for each in json.loads(out)["steps"]] == ["done", "next", "will run", "will run"]
     assert desk.calls == []
     code, said = desk.refused("resume", session, "--until", "plan", *TARGET)
-    assert (code, "--from plan redoes it" in said) == (2, True)
+    assert (code, "Redo the step with --from plan." in said) == (2, True)
     code, said = desk.refused("resume", session, "--until", "reviw", *TARGET)
     assert (code, "Did you mean 'review'" in said) == (2, True)
 
@@ -151,7 +151,7 @@ def test_from_a_step_until_a_step(desk: Desk) -> None:
     assert code == 3
     assert "Resuming from checkpoint: plan" in out
     assert desk.calls == ["look_up otters 0", "look_up otters 1", "look_up otters 2", "research", "write"]
-    assert "It was paused by Ada: ran until write as requested" in err
+    assert "Paused by Ada: ran until write as requested" in err
     assert resume_command(err) == ["resume", session, *TARGET]
 
 
@@ -164,7 +164,7 @@ def test_ctrl_c_while_resuming_says_how_to_resume_and_exits_with_130(desk: Desk)
         assert "Resuming from checkpoint: research" in seen
         assert re.search(r"✓ +research +[\d.]+ m?s +\$0\.75 +kept", seen)
         process.type("\x03")
-        process.until("Finishing the operation")
+        process.until("Finishing the current operation")
         desk.release("review")
         done = process.wait()
     assert done.code == 130

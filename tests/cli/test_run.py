@@ -60,17 +60,17 @@ def test_what_is_not_given_is_not_input(desk: Desk, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        pytest.param(["brief.py"], "missing: --topic TEXT", id="required"),
+        pytest.param(["brief.py"], "Missing input: --topic TEXT", id="required"),
         pytest.param(["brief.py", "--topc", "x"], "'--topic'", id="mistyped"),
         pytest.param(["brief.py", "--topic", "x", "--count", "few"], "'few' is not a valid integer", id="no number"),
         pytest.param(["brief.py", "--topic", "x", "--tone", "playfull"], "Did you mean 'playful'", id="no choice"),
-        pytest.param(["brief.py", "--topic", "x", "--size", "{"], "is no JSON", id="no json"),
+        pytest.param(["brief.py", "--topic", "x", "--size", "{"], "is not JSON", id="no json"),
         pytest.param(["brief.py", "--topic", "x", "--field", "tpic=1"], "Did you mean 'topic'", id="no field"),
         pytest.param(["brief.py", "--topic", "x", "--field", "owner"], "NAME=VALUE", id="no value"),
-        pytest.param(["--topic", "x", "brief.py"], "fields are given behind it", id="before the target"),
-        pytest.param(["brie.py"], "there is no file brie.py", id="no file"),
+        pytest.param(["--topic", "x", "brief.py"], "Put fields after TARGET", id="before the target"),
+        pytest.param(["brie.py"], "There is no file brie.py", id="no file"),
         pytest.param(["brief.py:breif"], "Did you mean 'brief'", id="no workflow"),
-        pytest.param(["brief.py", "--topic", "x", "--resume", "--force-restart"], "give one of them", id="both"),
+        pytest.param(["brief.py", "--topic", "x", "--resume", "--force-restart"], "Give one of them", id="both"),
         pytest.param([], "TARGET", id="nothing"),
     ],
 )
@@ -183,7 +183,7 @@ def test_sigterm_finishes_the_operation_and_prints_last_the_command_that_goes_on
     with Process("run", "brief.py", "--topic", "otters", "--store", "my.db", cwd=desk.root) as process:
         process.until("Running step: research")
         process.signal(signal.SIGTERM)
-        process.until("finishing the operation")
+        process.until("finishing the current operation")
         desk.release("research")
         done = process.wait()
     assert done.code == 143
@@ -195,7 +195,7 @@ def test_a_run_that_stands_still_says_how_to_go_on_and_exits_with_3(desk: Desk) 
     code, _, err = run("run", "brief.py", "--topic", "otters", "--paused", "--by", "Ada", cwd=desk.root)
     (info,) = desk.sessions()
     assert code == 3
-    assert "It was paused by Ada." in err
+    assert "Paused by Ada." in err
     assert last_line(err).endswith(f"pausepoint resume {info.session_id} --target brief.py")
     assert desk.calls == []
 
@@ -209,7 +209,7 @@ def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     assert (code, "is already complete" in out) == (0, True)
     assert desk.calls.count("plan") == 1
     code, said = desk.refused("run", "brief.py", "--topic", "squid", "--session-id", "mine")
-    assert (code, "other input" in said) == (5, True)
+    assert (code, "already exists with different input" in said) == (5, True)
 
 
 @pytest.mark.covers("S4.59")
@@ -227,8 +227,8 @@ def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: De
     desk.hold("write")
     code, out, err = run("run", "brief.py", "--topic", "otters", "--detach", cwd=desk.root)
     assert code == 0
-    (session,) = re.findall(r"Session (\w+) of brief runs in the background, process \d+", out)
-    assert f"Follow it: pausepoint watch {session}" in err
+    (session,) = re.findall(r"Session (\w+) of brief is running in the background, in process \d+", out)
+    assert f"Watch:  pausepoint watch {session}" in err
     desk.release("write")
     assert run("watch", session, cwd=desk.root).code == 0
     assert (desk.root / ".pausepoint" / "logs" / f"{session}.log").read_text().count("Running step: review") == 1
@@ -246,7 +246,7 @@ def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_a
     first = desk.failed("write")
     code, out, err = run("run", "brief.py", "--topic", "otters", cwd=desk.root)
     assert (code, out.startswith(f"Session {first}")) == (0, False)
-    assert f"hint: session {first} of brief has the same input: failed at write" in err
+    assert f"Hint: Session {first} of brief has the same input: failed at write" in err
     assert f"pausepoint resume {first} --target brief.py" in err
     assert desk.calls.count("plan") == 1
     code, _, err = run("run", "brief.py", "--topic", "otters", "--force-restart", cwd=desk.root)
@@ -262,9 +262,9 @@ def test_to_find_a_session_of_the_same_input_no_other_is_read(desk: Desk) -> Non
     desk.stored("same")
     execute(desk.store, "UPDATE sessions SET visit = visit + 1 WHERE session_id = 'other'")
     code, _, err = run("run", "brief.py", "--topic", "otters", "--paused", cwd=desk.root)
-    assert (code, "hint: session same of brief has the same input" in err) == (3, True)
+    assert (code, "Hint: Session same of brief has the same input" in err) == (3, True)
     code, _, err = run("run", "brief.py", "--topic", "otters", "--count", "1", "--paused", cwd=desk.root)
-    assert (code, "hint" in err) == (3, False)  # it is damaged, and so it is none that could go on
+    assert (code, "Hint" in err) == (3, False)  # it is damaged, and so it is none that could go on
 
 
 @pytest.mark.covers("S4.78")
@@ -272,7 +272,7 @@ def test_to_find_a_session_of_the_same_input_no_other_is_read(desk: Desk) -> Non
 def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -> None:
     desk.failed("write")
     with Process("run", "brief.py", "--topic", "otters", cwd=desk.root, tty=True) as process:
-        process.until("Go on with it? [Y/n]")
+        process.until("Resume it? [Y/n]")
         process.type(answer)
         assert process.wait().code == 0
     assert desk.calls[:2] == runs
@@ -282,7 +282,7 @@ def test_on_a_terminal_it_is_offered(desk: Desk, answer: str, runs: list[str]) -
 def test_a_forced_restart_never_asks(desk: Desk) -> None:
     desk.stored("old")
     code, out, _ = run("run", "brief.py", "--topic", "otters", "--force-restart", cwd=desk.root, tty=True)
-    assert (code, "Go on with it" in out) == (0, False)
+    assert (code, "Resume it?" in out) == (0, False)
     assert len(desk.sessions()) == 2
 
 
@@ -379,4 +379,4 @@ def test_an_interrupted_program_says_where_the_session_stands_and_not_where_it_w
     assert done.code == 130
     (info,) = desk.sessions()
     assert info.step == "third"
-    assert "Interrupted at third#1; what is done is kept." in done.stdout
+    assert "Interrupted at third#1. Finished work is kept." in done.stdout

@@ -41,8 +41,8 @@ def test_init_overwrites_nothing_and_a_second_time_is_no_error(tmp_path: Path) -
     (tmp_path / "pyproject.toml").write_text("")
     first = run("init", cwd=tmp_path, tty=True)
     assert first.code == 0
-    assert "made  .pausepoint/" in plain(first.stdout)
-    assert "kept  brief.py: it is there" in plain(first.stdout)
+    assert "created  .pausepoint/" in plain(first.stdout)
+    assert "kept     brief.py: it already exists" in plain(first.stdout)
     assert ((tmp_path / "brief.py").read_text(), (tmp_path / "pyproject.toml").read_text()) == ("mine", "")
     second = run("init", cwd=tmp_path)
     assert (second.code, second.stdout.count("kept")) == (0, 3)
@@ -60,7 +60,7 @@ def test_init_leaves_a_broken_pyproject_alone(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project")
     done = run("init", cwd=tmp_path)
     assert done.code == 2
-    assert "pyproject.toml cannot be read" in done.stderr
+    assert "pyproject.toml is not valid TOML" in done.stderr
     assert (tmp_path / "pyproject.toml").read_text() == "[project"
 
 

@@ -41,9 +41,9 @@ def test_show_tells_what_failed_where_and_the_command_that_goes_on(zoo: Zoo) -> 
         f"session   {ids['fail']}\nworkflow  brief, version 1\nstatus    failed\nstep      write#1\n"
     )
     order = [
-        r"It failed in write#1: ValueError: no tone for it \x1b[2J",
+        r"Failed in write#1: ValueError: no tone for it \x1b[2J",
         "Traceback (most recent call last):",
-        f"Go on:  pausepoint resume {ids['fail']}\n",
+        f"Resume:  pausepoint resume {ids['fail']}\n",
         '  facts  ["fact 0", "fact 1", "fact 2"]',
     ]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
@@ -65,11 +65,11 @@ def test_show_on_a_terminal_cuts_what_is_long(zoo: Zoo) -> None:
 @pytest.mark.parametrize(
     ("topic", "said", "way"),
     [
-        ("wait", "It waits for a message.", "Answer:  pausepoint send {} MESSAGE"),
-        ("guard", "It paused itself behind review (guard): too dull", "Change the state:  pausepoint edit {}"),
-        ("sleep", "a worker wakes it then.", "Wake it now:        pausepoint resume {} --wake"),
-        ("student", "It was paused by bob: lunch", "Go on:  pausepoint resume {}"),
-        ("call", "It waits for a child.", "Look at the child:  pausepoint show {}."),
+        ("wait", "Waiting for a message.", "Send:  pausepoint send {} MESSAGE"),
+        ("guard", "Paused by a guard after step review: too dull", "Change the state:  pausepoint edit {}"),
+        ("sleep", "a worker wakes it then.", "Wake it now:      pausepoint resume {} --wake"),
+        ("student", "Paused by bob: lunch", "Resume:  pausepoint resume {}"),
+        ("call", "Waiting for a child.", "Show the child:  pausepoint show {}."),
     ],
 )
 def test_show_tells_why_a_session_stands_still_and_the_way_out(zoo: Zoo, topic: str, said: str, way: str) -> None:
@@ -84,7 +84,7 @@ def test_the_way_out_carries_the_store_and_the_target(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.pause("ada", by="bob"))
     text = here(tmp_path, "show", "ada", "--store", str(store)).stdout
-    assert f"Go on:  pausepoint resume ada --target TARGET --store {store}\n" in text
+    assert f"Resume:  pausepoint resume ada --target TARGET --store {store}\n" in text
 
 
 def test_show_at_a_checkpoint_by_number_or_name(zoo: Zoo) -> None:
@@ -126,7 +126,7 @@ def test_one_field_is_printed_raw(zoo: Zoo) -> None:
 def test_an_unknown_id_is_4_and_an_ambiguous_one_lists_the_candidates(tmp_path: Path) -> None:
     nothing = run("show", "ada", cwd=tmp_path)
     assert nothing.code == 4
-    assert nothing.stderr.startswith("pausepoint: session 'ada': there is no store at ")
+    assert nothing.stderr.startswith("pausepoint: There is no store at ")
     letters(tmp_path, ada="Ada", adam="Adam", adele="Adele")
     unknown = run("show", "bob", "--json", cwd=tmp_path)
     assert (unknown.code, unknown.stdout) == (4, "")
@@ -142,7 +142,7 @@ def test_a_removed_session_is_said_to_be_removed(tmp_path: Path) -> None:
     within(store, lambda engine: engine.remove("ada", by="bob", reason="she asked"))
     done = here(tmp_path, "show", "ada")
     assert done.code == 4
-    assert re.search(r"session ada \(letter\) was removed .* by bob: she asked", done.stderr)
+    assert re.search(r"Session 'ada' \(letter\) was removed .* by bob: she asked", done.stderr)
 
 
 def test_damage_is_told_beside_what_can_still_be_read(tmp_path: Path) -> None:
@@ -186,11 +186,11 @@ def test_plan_tells_what_a_resume_would_do_and_runs_nothing(zoo: Zoo) -> None:
     done = run("plan", ids["fail"][:8], cwd=folder)
     assert (done.code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == f"{ids['fail']} has failed: 1 visit done, 2 to run"
+    assert lines[0] == f"{ids['fail']} has failed: 1 visit done, 2 steps to run"
     assert lines[3] == "✓ done      research  its checkpoint is kept"
     assert lines[4] == r"▸ next      write     failed: ValueError: no tone for it \x1b[2J"
     assert lines[5] == "· will run  review    follows write"
-    assert lines[-1] == f"Go on:  pausepoint resume {ids['fail']}"
+    assert lines[-1] == f"Resume:  pausepoint resume {ids['fail']}"
     found = document(folder, "plan", ids["fail"])
     assert [each["verdict"] for each in found["steps"]] == ["done", "next", "will run"]
     stuck = here(folder, "plan", ids["guard"]).stdout
@@ -203,14 +203,14 @@ def test_plan_without_an_id_takes_what_resume_would(zoo: Zoo) -> None:
     done = here(folder, "plan")
     assert done.code == 0
     assert done.stdout.startswith(ids["fail"])
-    assert f"The last one: {ids['fail']}" in done.stderr
+    assert f"Picked the last session: {ids['fail']}" in done.stderr
 
 
 def test_plan_without_the_code_says_how_to_name_it(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada")
     done = run("plan", "ada", cwd=tmp_path)
     assert (done.code, done.stdout) == (2, "")
-    assert "add --target" in done.stderr
+    assert "Add --target" in done.stderr
 
 
 def test_why_explains_one_step(zoo: Zoo) -> None:
@@ -219,7 +219,7 @@ def test_why_explains_one_step(zoo: Zoo) -> None:
     assert (done.code, done.stderr) == (0, "")
     first, last, redo = done.stdout.splitlines()
     assert first == "research is done and would not run again: its checkpoint is kept"
-    assert re.fullmatch(r"Last: research#1, .*, took .*, wrote facts", last)
+    assert re.fullmatch(r"Last visit: research#1, .*, took .*, wrote facts", last)
     assert redo == f"Redo it:  pausepoint rewind {ids['fail']} --to research#1"
     found = document(folder, "why", ids["fail"], "review")
     assert (found["verdict"], found["why"], found["last"]) == ("will run", "follows write", None)
@@ -248,7 +248,7 @@ def test_checkpoints_are_listed_with_number_and_name(zoo: Zoo) -> None:
 def test_checkpoints_left_behind_by_a_rewind_are_marked(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.rewind("ada", "write"))
-    assert "left behind by a rewind" in here(tmp_path, "checkpoints", "ada").stdout
+    assert "rolled back by a rewind" in here(tmp_path, "checkpoints", "ada").stdout
 
 
 def test_diff_between_checkpoints_in_every_form(zoo: Zoo) -> None:
@@ -261,7 +261,7 @@ def test_diff_between_checkpoints_in_every_form(zoo: Zoo) -> None:
     assert document(folder, "diff", f"{name}@research", "review") == two
     assert document(folder, "diff", name, "research")["changes"] == two["changes"], "to how it stands"
     assert [each["path"] for each in two["changes"]] == ["draft", "score"]
-    assert "no difference" in here(folder, "diff", name, "review", "review").stdout
+    assert "no differences" in here(folder, "diff", name, "review", "review").stdout
     grown = here(folder, "diff", name, "1", "research").stdout
     assert grown.splitlines()[1:] == ["facts  3 items added", *(f'  + "fact {each}"' for each in range(3))]
 

@@ -28,8 +28,8 @@ def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tm
     assert told["bytes"] == (here / told["file"]).stat().st_size
 
     taken = run("import", here / told["file"], cwd=project(there))
-    assert (taken.code, taken.stdout) == (0, "ada is here: paused, workflow letter\n")
-    assert taken.stderr == "Go on:  pausepoint resume ada\n"
+    assert (taken.code, taken.stdout) == (0, "Imported ada: paused, workflow letter\n")
+    assert taken.stderr == "Resume:  pausepoint resume ada\n"
 
     async def go_on(engine: Engine) -> tuple[str, bool]:
         outcome = await (await engine.resume("ada")).outcome()
@@ -43,11 +43,11 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> No
     (tmp_path / "kept.jsonl").write_text("mine")
     refused = run("export", "ada", "kept.jsonl", cwd=tmp_path)
     assert (refused.code, refused.stdout) == (5, "")
-    assert "kept.jsonl is there already" in refused.stderr
+    assert "The file kept.jsonl already exists" in refused.stderr
     assert (tmp_path / "kept.jsonl").read_text() == "mine"
     forced = run("export", "ada", "kept.jsonl", "--force", cwd=tmp_path, tty=True)
     assert forced.code == 0
-    assert "written to kept.jsonl" in plain(forced.stdout)
+    assert "Exported ada to kept.jsonl" in plain(forced.stdout)
     stdout = run("export", "ada", "-", cwd=tmp_path).stdout
     assert stdout == (tmp_path / "kept.jsonl").read_text()
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["kept.jsonl"]
@@ -58,6 +58,7 @@ def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path)
     within(store, lambda engine: engine.export_session("ada", tmp_path / "ada.jsonl"))
     assert (taken := run("import", "ada.jsonl", "--json", cwd=tmp_path)).code == 5
     assert json.loads(taken.stderr)["exit_code"] == 5
+    assert "--session-id" in taken.stderr
     copied = json.loads(run("import", "ada.jsonl", "--session-id", "copy", "--json", cwd=tmp_path).stdout)
     assert (copied["session"]["session_id"], copied["session"]["status"]) == ("copy", "waiting")
 

@@ -106,10 +106,10 @@ def test_redacted_and_damaged_history_is_called_so(tmp_path: Path) -> None:
     ("topic", "code", "said"),
     [
         ("octopus", 0, "is completed"),
-        ("fail", 1, "Go on:  pausepoint resume"),
-        ("wait", 3, "It waits for a message."),
-        ("call", 3, "It waits for a child."),
-        ("student", 3, "It was paused by bob: lunch"),
+        ("fail", 1, "Resume:  pausepoint resume"),
+        ("wait", 3, "Waiting for a message."),
+        ("call", 3, "Waiting for a child."),
+        ("student", 3, "Paused by bob: lunch"),
     ],
 )
 def test_the_exit_code_of_watch_tells_how_a_session_stands(zoo: Zoo, topic: str, code: int, said: str) -> None:
@@ -136,7 +136,7 @@ def test_a_session_is_watched_in_a_pipe_until_it_ends(tmp_path: Path) -> None:
         assert runs.wait().code == 0
     assert done.code == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "busy (brief) is running: 1 step done, now at write#1"
+    assert lines[0] == "busy (brief) is running: 1 visit done, now at write#1"
     assert [line.partition(" in ")[0] for line in lines if line.startswith("Finished")] == [
         "Finished step: write", "Finished step: review",
     ]  # fmt: skip
@@ -148,14 +148,14 @@ def test_a_session_is_watched_on_a_terminal_until_somebody_pauses_it(tmp_path: P
         watch.until("1 of 3 steps")
         found = json.loads(run("pause", "busy", "--reason", "lunch", "--by", "bob", "--json", cwd=tmp_path).stdout)
         assert [each["status"] for each in found["sessions"]] == ["pausing"]
-        watch.until("the step is finished first")
+        watch.until("Pausing at the next safe point")
         said = run("status", cwd=tmp_path).stdout
-        assert re.search(r"finishing a step\n  busy  brief  write  bob: lunch · .+\n +driven by process \d+ on ", said)
+        assert re.search(r"finishing a step\n  busy  brief  write  bob: lunch · .+\n +running in process \d+ on ", said)
         (tmp_path / "go").touch()
         done = watch.wait()
         assert runs.wait().code == 3
     assert done.code == 3
-    assert "It was paused by bob: lunch\nGo on:  pausepoint resume busy\n" in plain(done.stdout)
+    assert "Paused by bob: lunch\nResume:  pausepoint resume busy\n" in plain(done.stdout)
 
 
 def test_ctrl_c_ends_the_watching_and_not_the_session(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_session_that_nobody_takes_up_is_not_watched_for_ever(
     execute(tmp_path / STORE, "UPDATE sessions SET wakes_at = 0")
     done = here(tmp_path, "watch", ids["sleep"])
     assert done.code == 3
-    assert "It could go on, and nobody drives it." in done.stdout
+    assert "It can continue, but no process is running it." in done.stdout
 
 
 def test_a_parent_is_watched_while_its_child_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_an_interrupted_worker_leaves_its_sessions_ready(desk: Desk) -> None:
         desk.release("write")
         done = worker.wait()
     assert done.code == 130
-    assert "Stopped; what was not finished is ready for the next one." in done.stdout
+    assert "Stopped. Unfinished sessions are ready for the next worker." in done.stdout
     (info,) = desk.sessions()
     assert info.status.value in ("ready", "completed")
 
@@ -129,13 +129,13 @@ def test_one_document_tells_what_was_driven(desk: Desk) -> None:
 
 def test_a_worker_needs_code_and_an_end_for_one_document(desk: Desk) -> None:
     code, said = desk.refused("worker")
-    assert (code, "add --target" in said) == (2, True)
+    assert (code, "Add --target" in said) == (2, True)
     code, said = desk.refused("worker", "--workflow", "breif", *TARGET)
     assert (code, "Did you mean 'brief'" in said) == (2, True)
     code, said = desk.refused("worker", "--json", *TARGET)
     assert (code, "--once" in said) == (2, True)
     code, said = desk.refused("worker", "--store", "nowhere.db", *TARGET)
-    assert (code, "there is no store at" in said) == (4, True)
+    assert (code, "There is no store at" in said) == (4, True)
     assert not desk.store.parent.exists()
 
 

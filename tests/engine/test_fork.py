@@ -109,7 +109,7 @@ async def test_a_fork_whose_large_values_were_swept_meanwhile_is_refused(monkeyp
             await engine.store._do(lambda db: db.execute("DELETE FROM blobs"))  # type: ignore[attr-defined]  # a fault
 
         monkeypatch.setattr(engine.store, "create", swept(sweep))
-        with pytest.raises(DamagedRecord, match="no longer exists. Nothing was written"):
+        with pytest.raises(DamagedRecord, match=r"no longer exists\. Nothing was written"):
             await session.fork(session_id="two")
         with pytest.raises(UnknownSession):
             await engine.session("two")

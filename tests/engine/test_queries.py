@@ -147,9 +147,7 @@ async def test_a_handle_that_is_asked_for_with_its_workflow_is_of_that_one_or_re
     async with Engine(tmp_path / "s.db") as engine:
         await engine.start(diary, session_id="d1", paused=True)
     async with Engine(tmp_path / "s.db") as engine:
-        with pytest.raises(
-            UnknownSession, match="'d1' belongs to workflow 'diary', not 'shelf'"
-        ):
+        with pytest.raises(UnknownSession, match="'d1' belongs to workflow 'diary', not 'shelf'"):
             await engine.session("d1", shelf)
         assert (await (await engine.session("d1", diary)).state()).title == ""  # the workflow brings its code
         with pytest.raises(UnknownSession, match="This store has no session 'd2'"):

@@ -233,7 +233,7 @@ async def test_a_session_can_begin_at_a_later_step_and_the_earlier_ones_are_reco
 async def test_an_unknown_starting_step_is_an_error_with_the_nearest_name_and_stores_nothing() -> None:
     pipeline = Pipeline()
     async with Engine(":memory:") as engine:
-        with pytest.raises(DefinitionError, match="no step 'verdit'. Did you mean 'verdict'"):
+        with pytest.raises(DefinitionError, match=r"no step 'verdit'\. Did you mean 'verdict'"):
             await engine.start(pipeline.workflow, at_step="verdit")
         assert await engine.sessions() == []
     assert pipeline.calls == []

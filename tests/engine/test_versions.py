@@ -316,3 +316,10 @@ async def test_a_sleeping_session_can_be_accepted_beforehand_and_sleeps_on() -> 
         assert len(await types(session, "definition.changed")) == 1
         clock.advance(HOUR)
         assert (await session.outcome()).state.trail == ["a", "rested"]
+
+
+@on_loop
+async def test_code_is_accepted_or_left_out() -> None:
+    async with Engine(":memory:") as engine:
+        with pytest.raises(ValueError, match="code must be 'accept' or None, not 'maybe'"):
+            await engine.resume("m-1", code="maybe")  # type: ignore[arg-type]

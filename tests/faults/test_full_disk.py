@@ -64,7 +64,8 @@ def test_a_full_disk_can_be_read_stopped_cleaned_and_used_again(folder: Path, ki
     assert "ended" not in seen
     # New sessions and results are refused with a helpful message, and take nothing from the ballast.
     for refused in ("start", "checkpoint", "start in the morning"):
-        assert re.match(r"StoreReadOnly: \S+/store.db: the disk is full.*\. Nothing was written", seen[refused]), refused
+        full = r"StoreReadOnly: \S+/store.db: the disk is full.*\. Nothing was written"
+        assert re.match(full, seen[refused]), refused
         assert "becomes writable on its own" in seen[refused]
     assert seen["trouble"].startswith("read-only since 20")
     assert seen["ballast at first"] == seen["ballast after starts"] == seen["ballast after checkpoint"] == SIZE

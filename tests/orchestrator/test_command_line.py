@@ -42,7 +42,12 @@ async def test_everything_is_paused_from_elsewhere_and_status_says_who_is_still_
         shown = await asyncio.to_thread(at_80_columns, tmp_path)
         assert max(map(len, shown.splitlines())) <= 80
         assert "Pausing everything in this store since" in shown, "nothing claims that it does"
-        for told in ("fire drill", "1 session still finishing", f"running in process {os.getpid()} on", "agent-5 at t4"):
+        for told in (
+            "fire drill",
+            "1 session still finishing",
+            f"running in process {os.getpid()} on",
+            "agent-5 at t4",
+        ):
             assert told in " ".join(shown.split()), "of what counts nothing is cut"
         shop.open()
         report = await shop.run.outcome()

@@ -136,7 +136,7 @@ async def test_a_budget_for_a_run_that_is_not_paused_is_refused_and_not_kept_for
         shop.hold("a/first")
         await shop.run.start(CHAIN, budget=3)
         await shop.reached("a/first")
-        with pytest.raises(VerbRefused, match="not paused. Pause it before you change its budget"):
+        with pytest.raises(VerbRefused, match=r"not paused\. Pause it before you change its budget"):
             await shop.run.resume(budget=5)
         await shop.run.resume()
         await paused_opening(shop, "a/first")

@@ -143,11 +143,12 @@ async def test_what_cannot_be_right_is_told_at_once_and_asked_again_with_the_rea
     async with Engine(":memory:") as engine:
         session = await engine.start(one_step(lambda ctx: ctx.ask("How many?", int)))
         question = await waits(session)
+        complaint = "it must be of type integer, not dict"
         with pytest.raises(AnswerRefused, match=r"of type integer, not dict\. The session asks again") as refused:
             await session.answer({"n": 1}, by="eve")
-        assert (refused.value.question_id, refused.value.reason) == (question.id, "it must be of type integer, not dict")
+        assert (refused.value.question_id, refused.value.reason) == (question.id, complaint)
         again = await waits(session)
-        assert (again.id, again.current_round, again.complaint) == (question.id, 2, "it must be of type integer, not dict")
+        assert (again.id, again.current_round, again.complaint) == (question.id, 2, complaint)
         assert again.digest != question.digest
         assert await refusals(session) == [("eve", "invalid")]
         await session.answer(1)

@@ -121,7 +121,7 @@ async def session_and_checkpoint(engine: Engine, text: str) -> tuple[SessionInfo
     except UnknownSession as error:
         if not mark or not at:
             raise await unknown_session(engine, error) from error
-    return await engine.find(before), checkpoint_of(at)
+    return await find_session(engine, before), checkpoint_of(at)
 
 
 def checkpoint_of(text: str) -> int | str:

@@ -180,7 +180,7 @@ def _former(
     if asks and cli.out.for_people and cli.out.terminal and sys.stdin.isatty():
         cli.out.line(f"{what}.")
         return last if click.confirm("Resume it?", default=True) else None
-    cli.out.note(f"{what}. To resume it instead:  {cli.command('resume', last.session_id, workflow.name)}")
+    cli.out.note(f"Hint: {what}. Resume it instead:  {cli.command('resume', last.session_id, workflow.name)}")
     return None
 
 

@@ -17,6 +17,7 @@ from pausepoint.cli.exits import DONE, FAILED
 from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.project import check_exists
+from pausepoint.cli.sessions import unknown_session
 from pausepoint.cli.text import counted, one_line, size, wrap_after
 from pausepoint.engine import documents
 
@@ -129,7 +130,7 @@ async def _verified(
         try:
             return await engine.verify(session, on_progress=show_progress), session
         except UnknownSession:
-            raise error from None
+            raise (error if isinstance(error, DamagedRecord) else await unknown_session(engine, error)) from None
     return await engine.verify(session_id, on_progress=show_progress), session_id
 
 
