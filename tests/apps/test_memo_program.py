@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-import pausepoint
-from pausepoint import Engine, Session
+from pausepoint import Engine, Session, artifacts
 from pausepoint.apps.memo import AGENTS, memo, search
 from pausepoint.apps.memo import checks as checking
 from pausepoint.apps.memo import citations as citing
@@ -429,7 +428,7 @@ BAD: list[tuple[list[str], str]] = [
     (["Fernstone", "--data", "other.json"], "other.json: name: The data is about 'Other', not about 'Fernstone'"),
     (["Fernstone", "--data", "field.json"], "field.json: founded: Input should be a valid integer"),
     (["Fernstone", "--data", "link.json"], "link.json: links.X: 'x.example' is not a web address"),
-    (["Fernstone", "--edits", "accept", "--edits", "discard"], "--edits accept and --edits discard: give one of them"),
+    (["Fernstone", "--edits", "maybe"], "'--edits': 'maybe' is not one of the choices. Known: accept, discard."),
     (["Fernstone", "--force-restart", "--from", "cite"], "--force-restart cannot be combined with --from"),
     (["Fernstone", "--from", "cite", "--until", "draft"], "--until: draft comes before cite"),
     (["🚀 / …"], "COMPANY: The name must contain a letter or a digit"),
@@ -498,7 +497,7 @@ def test_every_key_of_the_document_is_in_the_readme_with_the_agent_that_writes_i
 @pytest.mark.covers("S4.112")
 def test_the_functions_behind_a_resume_are_named_where_they_are_told_of() -> None:
     told = set(re.findall(r"\w+", (ROOT / "docs" / "artifacts.md").read_text("utf-8")))
-    for name, owner in {"detect": pausepoint, "rebuild": Engine, "VersionFolders": pausepoint}.items():
+    for name, owner in {"detect": artifacts, "rebuild": Engine, "VersionFolders": artifacts}.items():
         assert name in told
         assert hasattr(owner, name)
 

@@ -156,7 +156,7 @@ class Talk:
         return {
             "session_id": self.session_id, "status": stand.status.value, "trouble": stand.trouble or None,
             "transcript": [message.model_dump() for message in state.messages], "tickets": state.tickets,
-            "questions": [question.to_json() for question in stand.questions], "command": self.command,
+            "questions": [question.record() for question in stand.questions], "command": self.command,
         }  # fmt: skip
 
 

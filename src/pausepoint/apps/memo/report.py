@@ -82,7 +82,7 @@ def _document(folder: Path, outcome: Outcome[MemoState], onward: str, code: int)
         "overall_score": outcome.state.validation.overall_score,
         "skipped_agents": outcome.skipped_visits, "saved_seconds": outcome.saved_time.total_seconds(),
         "saved_usd": outcome.saved_usd, "spent_usd": outcome.spent_usd,
-        "questions": [question.to_json() for question in outcome.questions], "command": onward,
+        "questions": [question.record() for question in outcome.questions], "command": onward,
         "failure": failure and {"agent": failure.step, "type": failure.type, "message": failure.message},
         "exit_code": code,
     }  # fmt: skip
