@@ -54,7 +54,7 @@ def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_
         "        outcome = await session.outcome()\n"
         "        assert (await session.pause(), outcome.state.text) == (Status.COMPLETED, 'done')\n"
         "asyncio.run(main())\n"
-        "names = 'cli log.diff testing engine.blocking engine.plan engine.verify'.split()\n"
+        "names = 'cli log.diff testing engine.blocking engine.bundle engine.plan engine.verify'.split()\n"
         "rest = {f'pausepoint.{name}' for name in names}\n"
         "loaded = sorted((rest | {'difflib', 'html'}) & (set(sys.modules) - before))\n"
         "assert not loaded, loaded\n"

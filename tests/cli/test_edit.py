@@ -453,7 +453,8 @@ def test_a_fork_stands_still_until_it_is_told_to_go_on(place: Path) -> None:
     assert look(place)[0].status is Status.COMPLETED
 
     found = call("fork", "one", "--session-id", "two")
-    assert (found.exit_code, "session two exists already and is paused; choose another id" in found.stderr) == (5, True)
+    said = "Session 'two' already exists and is paused. Choose another --session-id."
+    assert (found.exit_code, said in found.stderr) == (5, True)
 
 
 def test_a_fork_goes_on_at_once_with_run(place: Path) -> None:

@@ -113,7 +113,7 @@ def test_an_error_of_pausepoint_has_its_own_code_and_without_a_store_none_is_mad
     assert list(here.iterdir()) == []
     called(capsys, "--session-id", "n1", "--store", "other.db")
     code, _, err = called(capsys, "tell", "n2", "--store", "other.db")
-    assert (code, err.startswith("note: no session begins with 'n2'")) == (4, True)
+    assert (code, err.startswith("note: No session id begins with 'n2'.")) == (4, True)
     with pytest.raises(UnknownSession):
         main(["tell", "n2", "--store", "other.db"], standalone_mode=False)
 

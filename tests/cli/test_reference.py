@@ -155,13 +155,13 @@ def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to
     for words, said in {
         "gc --aply": "There is no option --aply. Did you mean '--apply'? See `pausepoint gc --help`.",
         "run brief --topc x": f"There is no option --topc. Did you mean '--topic'? {fields}",
-        "ls --sort ages": "Invalid value for '--sort': 'ages' is not one of the choices. Known: created, id, spent, status,"
-        " updated, workflow. See `pausepoint ls --help`.",
+        "ls --sort ages": "Invalid value for '--sort': 'ages' is not one of the choices. Known: created, id, spent,"
+        " status, updated, workflow. See `pausepoint ls --help`.",
         "ls --status redy": "Invalid value for '--status': 'redy' is not one of the choices. Did you mean 'ready'?"
         " See `pausepoint ls --help`.",
         "show": "Missing argument 'SESSION[@CHECKPOINT]'. See `pausepoint show --help`.",
-        "run brief --topic x --budget much": "Invalid value for '--budget': 'much' is not an amount in dollars. Write a number,"
-        f" such as 2.50. {fields}",
+        "run brief --topic x --budget much": "Invalid value for '--budget': 'much' is not an amount in dollars."
+        f" Write a number, such as 2.50. {fields}",
         "run breif": "'breif' is not a file or a workflow of this project. Did you mean 'brief'?",
         "run brif.py": "There is no file brif.py. Did you mean 'brief.py'?",
         "show studnet": "There is no session 'studnet' in this store. Did you mean 'student'?",

@@ -181,7 +181,7 @@ def test_what_a_failure_says_cannot_steer_the_terminal_and_shows_the_authors_own
 def test_sigterm_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
     desk.hold("research")
     with Process("run", "brief.py", "--topic", "otters", "--store", "my.db", cwd=desk.root) as process:
-        process.until("Running step: research")
+        desk.reaches("research")
         process.signal(signal.SIGTERM)
         process.until("finishing the current operation")
         desk.release("research")
@@ -204,7 +204,7 @@ def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     desk.stored("mine")
     code, out, _ = run("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root)
     assert code == 0
-    assert "No checkpoints found, starting from scratch" in out
+    assert "Running step: plan" in out
     code, out, _ = run("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root)
     assert (code, "is already complete" in out) == (0, True)
     assert desk.calls.count("plan") == 1

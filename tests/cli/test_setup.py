@@ -72,7 +72,7 @@ def test_the_demo_is_a_command(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     done = run("demo", "--fast", "--store", "taken", cwd=tmp_path)
     assert done.code == 2
-    assert "no store can be made in taken" in done.stderr
+    assert "Cannot create a store in taken" in done.stderr
     assert "killed, resumed and paused" in run("demo", "--help", cwd=tmp_path).stdout
 
 

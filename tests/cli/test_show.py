@@ -133,7 +133,7 @@ def test_an_unknown_id_is_4_and_an_ambiguous_one_lists_the_candidates(tmp_path: 
     assert json.loads(unknown.stderr)["exit_code"] == 4
     several = here(tmp_path, "show", "ad")
     assert several.code == 2
-    assert "3 sessions begin with 'ad': adele, adam, ada; give more of the id" in several.stderr
+    assert "3 session ids begin with 'ad': adele, adam, ada. Type more of the id." in several.stderr
     assert document(tmp_path, "show", "ada")["session_id"] == "ada", "the whole id is meant, if there is one"
 
 

@@ -98,7 +98,7 @@ def test_verify_counts_files_and_names_one_that_was_changed(tmp_path: Path) -> N
 def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     store, file = with_file(tmp_path)
     other = run("redact", "ada", "--file", "file_0", cwd=tmp_path)
-    assert (other.code, other.stderr.startswith("pausepoint: session 'ada' has no file 'file_0'")) == (4, True)
+    assert (other.code, other.stderr.startswith("pausepoint: Session 'ada' has no file 'file_0'")) == (4, True)
     done = run("redact", "ada", "--file", file.file_id, "--reason", "asked for by Ada", "--by", "dpo", cwd=tmp_path)
     assert (done.code, done.stdout) == (0, f"ada: redacted file {file.file_id} in 1 signal.\n")
     assert not (store.parent / file.storage_uri).exists()
@@ -143,7 +143,7 @@ def test_verify_proves_what_is_left_of_a_removed_session(tmp_path: Path) -> None
     assert (done.code, json.loads(done.stdout)["tombstones"]) == (0, 1)
     other = run("verify", "nobody", cwd=tmp_path)
     assert (other.code, other.stdout) == (4, "")
-    assert other.stderr.startswith("pausepoint: no session ")
+    assert other.stderr.startswith("pausepoint: There is no session 'nobody' in this store.")
 
 
 def test_without_a_store_there_is_nothing_to_look_at_and_none_is_made(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, Status, Workflow, step
-from pausepoint.engine import transfer as bundle
+from pausepoint.engine import bundle
 from pausepoint.errors import DamagedRecord, InputConflict, InvalidSessionId, UnknownSession, VerbRefused
 from tests.support.loop import on_loop
 

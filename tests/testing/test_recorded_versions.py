@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Status, testing
-from pausepoint.engine import transfer as bundle
+from pausepoint.engine import bundle
 from pausepoint.errors import InputConflict
 from tests.recorded import make
 from tests.recorded.workflows import WORKFLOWS

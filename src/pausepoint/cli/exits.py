@@ -1,6 +1,6 @@
 """Exit codes, and how an error becomes one clear line.
 
-0 done · 1 failed or cancelled · 2 usage · 3 needs a person (paused, waiting) · 4 not found ·
+0 done · 1 failed or cancelled · 2 usage · 3 not finished (paused, waiting, sleeping) · 4 not found ·
 5 conflict (running elsewhere, wrong owner, different input) · 6 a decision about an artifact is
 needed · 130 interrupted · 143 terminated.
 """

@@ -158,7 +158,7 @@ def clock(moment: datetime, now: datetime | None = None) -> str:
 
 
 def position(info: SessionInfo) -> str:
-    """Return a session's position: ``write#2``, ``write`` on the first visit, ``after write`` if the visit has ended."""
+    """Return a session's position: ``write#2``, ``write`` on the first visit, ``after write`` if it has ended."""
     if info.step is None:
         return ""
     name = info.step if info.visit == 1 else f"{info.step}#{info.visit}"
@@ -409,7 +409,7 @@ def traceback(cli: Cli, info: SessionInfo, full: bool = False) -> list[str]:
 def own_frames(lines: Sequence[str]) -> list[str]:
     """Return a traceback without the engine's frames, which are the same every time.
 
-    >>> own_frames(['  File "/x/pausepoint/engine.py", line 1, in run', '    go()', '  File "a.py"', 'E: e'])
+    >>> own_frames(['  File "/x/pausepoint/runtime/drive.py", line 1, in run', '    go()', '  File "a.py"', 'E: e'])
     ['  File "a.py"', 'E: e']
     """
     kept, inside = [], False

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pausepoint.clock import to_datetime
 
 if TYPE_CHECKING:
+    from pausepoint.engine.bundle import Bundle
     from pausepoint.engine.plan import Plan
     from pausepoint.engine.retention import CleanUp, Redaction
-    from pausepoint.engine.transfer import Bundle
     from pausepoint.engine.verify import Verification
     from pausepoint.model.questions import Question, Receipt
     from pausepoint.model.sessions import Event, Failure, Holder, Pause

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from pausepoint.codec.values import DEFAULT_LIMITS
 from pausepoint.definition.workflow import BoundStep, Workflow
-from pausepoint.engine import transfer as bundle
+from pausepoint.engine import bundle
+from pausepoint.engine.bundle import Bundle
 from pausepoint.engine.session import Session
-from pausepoint.engine.transfer import Bundle
 from pausepoint.errors import DefinitionError, StepError, StoreClosed, said
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import CheckpointBody, Line, OperationBody, body_of

@@ -1,0 +1,474 @@
+"""The file of an exported session: its facts, log, signals, pauses, large values and files.
+
+The file contains JSON lines in UTF-8, in this order:
+
+- ``{"pausepoint": "session", "format": 1}``; format 2 if the session has children, 3 if there are files
+- ``{"session": {…}}``: the facts of the session, named as in `SessionRow`; bytes are hex
+- ``{"record": {…}}`` for every record of the log; the payload is text, salt and digests are hex
+- ``{"signal": {…}}`` for every signal, with ``"unread": true`` next to it if the session has not consumed it yet
+- ``{"pause": {…}}`` for every pause, and ``{"question": {…}}`` for every question
+- the same lines again for every child session, each after its parent
+- ``{"blob": hash, "text": …}`` or ``{"blob": hash, "base64": …}`` for every large value that the logs reference
+- ``{"file": hash, "base64": …}`` for every piece of every file, in order
+- ``{"end": {"lines": n, "sha256": …}}``: the number of lines before this one, and the hash of their bytes
+
+An import checks the file as a whole, the chains of logs and signals, and every large value. The bytes of a file are
+never held in memory as a whole: only their positions in the export are.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from pausepoint.errors import DamagedRecord, FileRefused, InputConflict, VerbRefused
+from pausepoint.log.replay import body_of
+from pausepoint.log.state import Blob
+from pausepoint.model.files import FileFacts, file_facts
+from pausepoint.model.questions import changed
+from pausepoint.model.records import Record, SignalRecord, first_digest, intact, rechained, signal_intact
+from pausepoint.model.sessions import Pause, QuestionChange, QuestionFacts, QuestionStatus, SessionRow, Whole
+from pausepoint.name import NAME
+from pausepoint.runtime.files import damaged
+from pausepoint.stores.base import Store
+from pausepoint.stores.disk import PIECE, Folder, Upload
+from pausepoint.threads import in_thread
+
+ALONE, TREE, FILES = 1, 2, 3
+"""The formats that are written and read. They differ because older versions would mix the sessions of a tree."""
+
+# Facts that apply to one store and one process only.
+_LOCAL: dict[str, Any] = {"key": 0, "holder": None, "fence": 1, "live": False, "parent": None, "due": False}
+
+# Facts that files of earlier versions lack, with their values at that time.
+_LATER: dict[str, Any] = {}
+
+OPEN = (QuestionStatus.WAITING, QuestionStatus.RESUMED)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Content(Protocol):
+    """The bytes of a file, wherever they are stored."""
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the bytes in pieces, in order."""
+
+
+class OnDisk(msgspec.Struct, frozen=True):
+    """The bytes of a file in its session's folder."""
+
+    session_id: str
+    folder: Folder
+    facts: FileFacts
+
+    def pieces(self) -> Iterator[bytes]:
+        digest = sha256()
+        try:
+            with self.folder.read(self.facts.stored_name) as file:
+                while piece := file.read(PIECE):
+                    digest.update(piece)
+                    yield piece
+        except OSError as exc:
+            raise damaged(self.session_id, self.facts, f"cannot be read ({exc.strerror or exc})") from exc
+        if digest.hexdigest() != self.facts.sha256:
+            raise damaged(self.session_id, self.facts, "does not match its hash")
+
+
+class Enclosed(msgspec.Struct, frozen=True):
+    """The bytes of a file in some lines of an export."""
+
+    path: str | Path
+    places: list[tuple[int, int]] = []
+
+    def pieces(self) -> Iterator[bytes]:
+        with open(self.path, "rb") as file:
+            for start, length in self.places:
+                file.seek(start)
+                yield b64decode(msgspec.json.decode(file.read(length), type=dict[str, str])["base64"])
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """An exported session with its children.
+
+    ``mail`` are the numbers of the signals that the session has not consumed. ``called`` are its descendants; their
+    large values and files are included in ``blobs`` and ``files`` of this bundle.
+    """
+
+    facts: dict[str, Any]
+    records: list[Record]
+    signals: list[SignalRecord] = []
+    pauses: list[Pause] = []
+    blobs: dict[bytes, bytes] = {}
+    mail: list[int] = []
+    called: list[Bundle] = []
+    questions: list[QuestionFacts] = []
+    files: dict[str, Content] = {}
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes that `export_session` writes to a file."""
+        return b"".join(_encoded(self))
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session."""
+        return str(self.facts["session_id"])
+
+    @property
+    def workflow(self) -> str:
+        """The name of the session's workflow."""
+        return str(self.facts["workflow"])
+
+    @property
+    def sessions(self) -> list[Bundle]:
+        """The session and its descendants, parents before children."""
+        return [self, *self.called]
+
+    def uploads(self) -> list[FileFacts]:
+        """Return the files of this session, without those of its children."""
+        signals = [each for each in self.signals if each.kind == "file" and not each.redacted]
+        return [file_facts(signal.payload) for signal in signals]
+
+    def row(self) -> SessionRow:
+        """Return the facts as the row of a session without a hold."""
+        row: SessionRow = _struct({**_LATER, **self.facts, **_LOCAL}, SessionRow)
+        return row
+
+    def whole(self, blobs: dict[bytes, bytes]) -> Whole:
+        """Return the complete session with the large values that it references."""
+        row = self.row()
+        if row.mail and not self.mail:
+            raise VerbRefused(
+                f"Session {row.session_id!r} has messages that it has not received, and the file does not say which."
+                " Export it again with this version of Pausepoint.",
+                session_id=row.session_id, status=row.status.value,
+            )  # fmt: skip
+        named = {key: blobs[key] for key in named_blobs(self.records)}
+        return Whole(row, self.records, self.signals, self.mail, self.pauses, named, self.questions)
+
+
+async def collect(store: Store, session_id: str) -> Bundle:
+    """Read a session and everything that belongs to it from a store."""
+    first, *others = [_bundle(each) for each in await store.whole(session_id)]
+    first.called.extend(others)
+    for other in others:
+        first.blobs.update(other.blobs)
+    for each in first.sessions:
+        if (folder := store.folder(each.session_id)) is not None:
+            kept = [OnDisk(each.session_id, Folder(folder / "files"), file) for file in each.uploads()]
+            first.files.update((file.facts.sha256, file) for file in kept)
+    return first
+
+
+def _bundle(whole: Whole) -> Bundle:
+    facts = msgspec.to_builtins(whole.row, builtin_types=(bytes,))
+    facts = {name: _hex(value) for name, value in facts.items() if name not in _LOCAL}
+    needed = named_blobs(whole.records)
+    blobs = {key: data for key, data in whole.blobs.items() if key in needed}
+    return Bundle(facts, whole.records, whole.signals, whole.pauses, blobs, whole.mail, questions=whole.questions)
+
+
+async def import_(store: Store, bundle: Bundle) -> SessionRow:
+    """Import a session and its children into a store that does not have them. No process holds them then.
+
+    Everything stays as it was, except that a child is imported without its parent if the parent is not in the file.
+    """
+    async with _placed(store, bundle):
+        if not await store.import_([each.whole(bundle.blobs) for each in bundle.sessions]):
+            raise _conflict(bundle)
+    row = await store.get(bundle.session_id)
+    assert row is not None, bundle.session_id
+    return row
+
+
+@asynccontextmanager
+async def _placed(store: Store, bundle: Bundle) -> AsyncIterator[None]:
+    """Store the bytes of the files before their records, and lock them meanwhile so that they are not deleted."""
+    wanted = [(each.session_id, file) for each in bundle.sessions for file in each.uploads()]
+    if wanted and any([await store.get(each.session_id) is not None for each in bundle.sessions]):
+        raise _conflict(bundle)  # before anything in the folder of another session is touched
+    placed: list[tuple[Upload, Folder, str]] = []
+    try:
+        for session_id, file in wanted:
+            folder = _folder_of(store, session_id)
+            upload = await in_thread(_place, folder, file, bundle.files[file.sha256])
+            placed.append((upload, folder, file.stored_name))
+        yield
+    except BaseException:
+        for _, folder, name in placed:
+            folder.remove(name)
+        raise
+    finally:
+        for upload, _, _ in placed:
+            upload.close()
+
+
+def _folder_of(store: Store, session_id: str) -> Folder:
+    found = store.folder(session_id)
+    if found is None:
+        raise FileRefused(
+            f"Session {session_id!r} has files, but this store has no folder for files. Import it into a store on"
+            " disk.",
+            session_id=session_id,
+        )
+    return Folder(found / "files")
+
+
+def _place(folder: Folder, file: FileFacts, content: Content) -> Upload:
+    upload = Upload(folder)
+    try:
+        upload.begin()
+        for piece in content.pieces():
+            upload.write(piece)
+        if (upload.sha256, upload.size) != (file.sha256, file.size):
+            raise DamagedRecord(
+                f"File {file.id} ({file.filename}) in the export does not match its hash. Nothing was imported. Export"
+                " the session again."
+            )
+        upload.finish()
+        upload.publish(file.stored_name, replace=True)
+    except BaseException:
+        upload.close()
+        raise
+    return upload
+
+
+def _conflict(bundle: Bundle) -> InputConflict:
+    return InputConflict(
+        f"Session {bundle.session_id!r}, or one of its children, already exists in this store. Import it under another"
+        " id with session_id= (on the command line: --session-id).",
+        session_id=bundle.session_id,
+    )
+
+
+def renamed(bundle: Bundle, session_id: str) -> Bundle:
+    """Return the same session under another id. Its chains start with the id, so they are computed again."""
+    if bundle.called:
+        raise VerbRefused(
+            f"Session {bundle.session_id!r} has children, whose ids are derived from its own, so it cannot be imported"
+            " under another id. Import it under its own id, into another store if necessary, and fork it there.",
+            session_id=bundle.session_id, status=bundle.row().status.value,
+        )  # fmt: skip
+    first = first_digest(session_id)
+    records, signals = rechained(bundle.records, first), rechained(bundle.signals, first)
+    pauses = [replace(pause, id=str(uuid4())) for pause in bundle.pauses]
+    facts = bundle.facts | {"session_id": session_id, "digest": records[-1].digest.hex()}
+    questions = [_another(question) for question in bundle.questions]
+    if facts["waiting"] and any(question.status in OPEN for question in bundle.questions):
+        facts["wakes_at"] = 0  # due now, so that its open questions are asked again
+    return Bundle(
+        facts, records, signals, pauses, bundle.blobs, bundle.mail, questions=questions, files=bundle.files
+    )  # fmt: skip
+
+
+def _another(question: QuestionFacts) -> QuestionFacts:
+    """Return a question of a copied session. An open one is cancelled, because the copy asks it again."""
+    copy, over = replace(question, id=str(uuid4())), QuestionChange("", QuestionStatus.CANCELLED)
+    return changed(copy, over, copy.updated_at) if copy.status in OPEN else copy
+
+
+def named_blobs(records: Iterable[Record]) -> set[bytes]:
+    """Return the hashes of the large values that these records reference."""
+    return {bytes.fromhex(hash) for record in records if not record.redacted for hash in _hashes(body_of(record))}
+
+
+def _hashes(value: Any) -> Iterator[str]:
+    if isinstance(value, Blob):
+        yield value.hash
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _hashes(getattr(value, name))
+    elif isinstance(value, dict):
+        yield from (hash for part in value.values() for hash in _hashes(part))
+    elif isinstance(value, list | tuple):
+        yield from (hash for part in value for hash in _hashes(part))
+
+
+# writing
+
+
+def write(bundle: Bundle, path: str | Path) -> Path:
+    """Write a session to a file atomically and durably."""
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{uuid4().hex[:8]}")
+    try:
+        with open(part, "xb") as file:
+            file.writelines(_encoded(bundle))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+def _encoded(bundle: Bundle) -> Iterator[bytes]:
+    digest, count = sha256(), 0
+    for count, each in enumerate(_lines(bundle), 1):  # noqa: B007 (how many there are)
+        line = _encode(each) + b"\n"
+        digest.update(line)
+        yield line
+    yield _encode({"end": {"lines": count, "sha256": digest.hexdigest()}}) + b"\n"
+
+
+def _lines(bundle: Bundle) -> Iterator[dict[str, Any]]:
+    yield {NAME: "session", "format": FILES if bundle.files else TREE if bundle.called else ALONE}
+    for each in bundle.sessions:
+        yield {"session": each.facts}
+        yield from ({"record": _plain(record)} for record in each.records)
+        for signal in each.signals:
+            yield {"signal": _plain(signal)} | ({"unread": True} if signal.n in each.mail else {})
+        yield from ({"pause": _plain(pause)} for pause in each.pauses)
+        yield from ({"question": _plain(question)} for question in each.questions)
+    for key, data in sorted(bundle.blobs.items()):
+        try:
+            yield {"blob": key.hex(), "text": data.decode()}
+        except UnicodeDecodeError:
+            yield {"blob": key.hex(), "base64": b64encode(data).decode()}
+    for hash_, content in sorted(bundle.files.items()):
+        there = False
+        for piece in content.pieces():
+            there = True
+            yield {"file": hash_, "base64": b64encode(piece).decode()}
+        if not there:
+            yield {"file": hash_, "base64": ""}
+
+
+def _plain(struct: msgspec.Struct) -> dict[str, Any]:
+    """Return a struct as plain data, with a readable payload."""
+    found = {name: getattr(struct, name) for name in struct.__struct_fields__}
+    if "payload" in found:
+        found["payload"] = found["payload"].decode()
+    return {name: _hex(value) for name, value in found.items()}
+
+
+def _hex(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+# reading
+
+
+def read(path: str | Path) -> Bundle:
+    """Read a session from a file and check it. Raises `DamagedRecord` if something is wrong."""
+    lines = _proved(path)
+    head, *rest = lines
+    if head.get(NAME) != "session":
+        raise _damaged(path, "is not an exported Pausepoint session. Check the path.")
+    if head.get("format") not in (ALONE, TREE, FILES):
+        raise _damaged(
+            path, f"has format {head.get('format')!r}, but this version reads up to {FILES}. Use a newer Pausepoint."
+        )
+    bundle = Bundle(facts={}, records=[])
+    for number, line in enumerate(rest, 2):
+        try:
+            _take(bundle, line, head["format"], path)
+        except (msgspec.ValidationError, KeyError, ValueError, TypeError) as error:
+            raise _damaged(path, f"is damaged: line {number} cannot be read: {error}") from error
+    for each in bundle.sessions:
+        _prove_chain(each, bundle, path)
+    return bundle
+
+
+def _proved(path: str | Path) -> list[dict[str, Any]]:
+    """Return the lines of an intact export. For a piece of a file, return only its position."""
+    lines: list[dict[str, Any]] = []
+    digest, last, start, place = sha256(), b"", 0, 0
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                if line.rstrip(b"\n"):
+                    if last:
+                        digest.update(last)
+                        lines.append(_line(last, start))
+                    last, start = line, place
+                place += len(line)
+        end = msgspec.json.decode(last, type=dict[str, Any]).get("end")
+    except msgspec.MsgspecError as error:
+        raise _damaged(path, f"is damaged: a line is not a JSON object: {error}") from error
+    if not lines or end != {"lines": len(lines), "sha256": digest.hexdigest()}:
+        raise _damaged(path, "is cut off or was changed: its last line does not match the rest. Export it again.")
+    return lines
+
+
+def _line(line: bytes, start: int) -> dict[str, Any]:
+    found = msgspec.json.decode(line, type=dict[str, Any])
+    return {"file": found["file"], "place": (start, len(line))} if "file" in found else found
+
+
+def _take(bundle: Bundle, line: dict[str, Any], format: int, path: str | Path) -> None:
+    last = bundle.sessions[-1]
+    match line:
+        case {"session": facts} if not last.facts:
+            last.facts.update(facts)
+        case {"session": facts} if format != ALONE:
+            bundle.called.append(Bundle(dict(facts), []))
+        case {"record": record}:
+            last.records.append(_struct(record, Record))
+        case {"signal": signal}:
+            last.signals.append(_struct(signal, SignalRecord))
+            if line.get("unread"):
+                last.mail.append(last.signals[-1].n)
+        case {"pause": pause}:
+            last.pauses.append(_struct(pause, Pause))
+        case {"question": question}:
+            last.questions.append(_struct(question, QuestionFacts))
+        case {"blob": key, **value}:
+            data = value["text"].encode() if "text" in value else b64decode(value["base64"])
+            if sha256(data).hexdigest() != key:
+                raise ValueError(f"large value {key} does not match its hash")
+            bundle.blobs[bytes.fromhex(key)] = data
+        case {"file": hash_, "place": place}:
+            content = bundle.files.setdefault(hash_, Enclosed(path))
+            assert isinstance(content, Enclosed)
+            content.places.append(place)
+        case _:
+            raise ValueError(f"unknown kind of line {next(iter(line), '')!r}")
+
+
+def _struct(line: dict[str, Any], kind: type[msgspec.Struct]) -> Any:
+    """Return a line as a struct. Bytes were written as hex, payloads as text."""
+    values = dict(line)
+    for each in msgspec.structs.fields(kind):
+        value = values.get(each.name)
+        if each.type is bytes and isinstance(value, str):
+            values[each.name] = value.encode() if each.name == "payload" else bytes.fromhex(value)
+    return msgspec.convert(values, kind, builtin_types=(bytes,))
+
+
+def _prove_chain(bundle: Bundle, whole: Bundle, path: str | Path) -> None:
+    if "session_id" not in bundle.facts or not bundle.records:
+        raise _damaged(path, "is damaged: it has no session, or a session without records. Export it again.")
+    previous = first_digest(bundle.session_id)
+    for expected, record in enumerate(bundle.records, 1):
+        if record.seq != expected or not intact(record, previous):
+            raise _damaged(
+                path, f"is damaged: record {expected} is missing or does not match its digest. Export it again."
+            )
+        previous = record.digest
+    previous = first_digest(bundle.session_id)
+    for expected, signal in enumerate(bundle.signals, 1):
+        if signal.n != expected or not signal_intact(signal, previous):
+            raise _damaged(
+                path, f"is damaged: signal {expected} is missing or does not match its digest. Export it again."
+            )
+        previous = signal.digest
+    missing = named_blobs(bundle.records) - whole.blobs.keys()
+    if missing:
+        raise _damaged(path, f"is damaged: large value {min(missing).hex()} is missing. Export it again.")
+    for file in bundle.uploads():
+        if file.sha256 not in whole.files:
+            raise _damaged(path, f"is damaged: file {file.id} ({file.filename}) is missing. Export it again.")
+
+
+def _damaged(path: str | Path, what: str) -> DamagedRecord:
+    return DamagedRecord(f"The file {path} {what}", path=str(path))
